@@ -9815,8 +9815,8 @@ __nccwpck_require__.d(__webpack_exports__, {
   Cv: () => (/* reexport */ project),
   m_: () => (/* reexport */ projectPost),
   lj: () => (/* reexport */ recover_recover),
-  dU: () => (/* reexport */ rollback_rollback),
-  $e: () => (/* reexport */ rollbackPost)
+  MX: () => (/* reexport */ verify),
+  EA: () => (/* reexport */ verifyPost)
 });
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -16815,8 +16815,6 @@ const ERROR_CODES = [
     'inconsistent',
     'place_taken',
     'unexpected_part',
-    'no_snapshot',
-    'snapshot_modified',
     'internal_error',
 ];
 /**
@@ -17913,8 +17911,6 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     id: idSchema,
     /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
     keep_paths: exactOptional(array(schemas_string().check(_regex(/^\P{Cc}+$/u)))),
-    /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
-    modified: exactOptional(literal(true)),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema)
         .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
@@ -18090,13 +18086,9 @@ function requireRealParents(root, path) {
 
 
 
-/**
- * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
- * the version.
- */
-function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
+/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
+function nextSnapshotName(folder, version) {
+    const names = snapshots_listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success);
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
     return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
@@ -18716,10 +18708,11 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     let identity;
     try {
         identity = findInstalled(readInstalled(layout), tree);
-        if (identity === undefined)
+        const record = identity && readTreeRecord(layout, identity);
+        if (record === undefined)
             return undefined;
-        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity };
-        return await compareRecorded(layout, hostTree, { signal, byContent });
+        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
+        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
     }
     catch (error) {
         signal?.throwIfAborted();
@@ -18735,14 +18728,6 @@ function findRecordedIn(layout, tree) {
         find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
         return find(path);
     };
-}
-/**
- * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
- * system's error, and the signal's reason once it is aborted.
- */
-async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
-    const record = readTreeRecord(layout, identity);
-    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
 }
 function* withoutStamps(record) {
     for (const item of record)
@@ -18966,15 +18951,13 @@ async function buildInstallation(context) {
 function buildRow(context, part) {
     const { order, transaction } = context;
     const { installed, removed, version } = part.previous;
-    const moved = findReplaced(context, part, { installed, version });
-    // A snapshot that returns may have had files of the host.
-    const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved;
+    const replaced = findReplaced(context, part, { installed, version });
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
     const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const row = isUnchanged ? installed : versionOf(context, part);
+    const row = isUnchanged ? installed : newVersion(context, part);
     return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard };
 }
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
@@ -19047,19 +19030,15 @@ function findReplaced({ results, order }, part, { installed, version }) {
         ...(installed && !isFrom(installed, order.origin)
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
-        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+        ...(modified === undefined ? {} : { modified: true }),
     };
-}
-/** A version that returns is what it was, whenever that was installed. */
-function versionOf(context, part) {
-    const { contract, slug } = context.order.origin;
-    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
-    return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) };
 }
 function newVersion({ deployment, order, results }, part) {
     const { tools, record } = deployment;
     return {
-        project_version: order.origin.project_version,
+        ...order.origin,
+        kind: part.shelf === 'plugins' ? 'plugin' : 'service',
+        id: part.id,
         version: part.version,
         artifact_sha256: part.artifactSha256,
         ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
@@ -19449,8 +19428,6 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     artifact_sha256: nullable(sha256Schema),
     artifact_size: nullable(schemas_number()),
     repo: nullable(schemas_string()),
-    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
-    rollback_of: exactOptional(nullable(schemas_string())),
     /** The plugins that a project installs, once they are known. */
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
@@ -19461,9 +19438,6 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     started_at: timeSchema,
     run: workflowRunSchema,
 }));
-function flowOf({ contract, rollback_of: replaced }) {
-    return replaced === undefined ? contract : 'rollback';
-}
 const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
 const stepEntrySchema = object({
     id: schemas_string(),
@@ -20148,34 +20122,14 @@ const IS_PLACE = exactly(PLACE_PATTERN);
 const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
-const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PLACE_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
-/** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
-const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PLACE_PATTERN})$`);
-const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PLACE_PATTERN})(${BELOW_PATTERN})$`, 'u');
-/**
- * Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new; for
- * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
- */
+/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
 function isMove({ from, to }) {
     if (IS_PLACE.test(from))
         return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`);
     if (IS_STAGED.test(from))
-        return IS_PLACE.test(to) || isPutInSnapshot({ from, to });
-    if (isRestoring({ from, to }))
-        return true;
+        return IS_PLACE.test(to);
     const kept = KEPT_PATH.exec(from)?.[1];
     return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
-}
-/** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */
-function isRestoring({ from, to }) {
-    const [, place, inner] = OF_SNAPSHOT.exec(from) ?? [];
-    return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place;
-}
-/** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */
-function isPutInSnapshot({ from, to }) {
-    const [, place, path] = REPLACED.exec(from) ?? [];
-    const [, shelf, inner] = OF_SNAPSHOT.exec(to) ?? [];
-    return place !== undefined && place === shelf && path === inner;
 }
 /** The deployment whose staging folder contains the path, or undefined where none does. */
 function stagedBy(path) {
@@ -20522,9 +20476,9 @@ function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && move_identityOf(to)?.times === times ? 'moved' : 'gone';
 }
-/** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
+/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
 function withoutItsTree({ from, to }) {
-    if (stagedBy(from) !== undefined || isRestoring({ from, to }))
+    if (stagedBy(from) !== undefined)
         return { wasMade: true, setAside: [] };
     throw new Error(`what was moved from ${from} to ${to} is at neither path`);
 }
@@ -21445,7 +21399,7 @@ function placeOfSettings({ from, plugin }) {
 function announceSkipped({ tools, record }, idle) {
     const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
     if (skipped.length > 0)
-        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
+        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}. ${REDEPLOY}`);
 }
 /** The same for a run that only says what another would do. */
 function announceIdleSteps({ tools, record }, idle) {
@@ -21455,12 +21409,9 @@ function announceIdleSteps({ tools, record }, idle) {
         return;
     const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
     const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
-    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
+    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception} ${REDEPLOY}`);
 }
-/** A rollback has no such input. */
-function remedyOf({ facts }) {
-    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
-}
+const REDEPLOY = 'With redeploy: true, they run.';
 function namesOf(steps) {
     return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
 }
@@ -21538,9 +21489,8 @@ async function logDifferences({ tools, layout, request }, part) {
         return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
     const path = installPath(layout, part);
     const tree = { root: path, keepPaths: request.keepPaths };
-    const items = itemsIn(layout, part, request.keepPaths);
-    const { added, removed, changed } = await compareTree(tree, items, signal);
-    const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
+    const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal);
+    const newSizes = new Map(part.tree.files.map(file => [file.path, file.size]));
     const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
     const newSize = (file) => sizeInWords(newSizes.get(file));
     // What the host lacks would be added, and what only the host has would be removed.
@@ -21551,12 +21501,6 @@ async function logDifferences({ tools, layout, request }, part) {
     for (const file of changed)
         log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
     log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
-}
-/** The new tree: staged, or the record of a snapshot. */
-function itemsIn(layout, part, keepPaths) {
-    return [
-        ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
-    ];
 }
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : `${size} bytes`;
@@ -22450,7 +22394,6 @@ function buildStep(written, position) {
 
 
 
-
 /**
  * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
  * `unsafe_host` when it cannot be moved any more.
@@ -22459,9 +22402,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
     const { layout } = deployment;
     requireSwitchable(deployment, place);
     const folder = snapshotsPath(layout, place);
-    const { installed, removed } = readHostRecord(layout);
-    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
-    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
+    const name = nextSnapshotName(folder, version);
     // Only ours, and nothing while they are empty: these need no journal.
     await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
     await makePrivateDirectories(folder);
@@ -25752,7 +25693,6 @@ function definedOnly(facts) {
 
 
 
-
 const MAX_RECOVERIES = 5;
 /** How a run that was cut off ended. */
 const ROLLED_BACK = {
@@ -25947,11 +25887,11 @@ function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
 }
 /**
- * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
+ * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
  * anew that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }, record, end) {
-    const flow = flows[flowOf(record.facts)];
+    const flow = flows[record.facts.contract];
     const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
     const terminal = terminalState(end);
     if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
@@ -26469,69 +26409,8 @@ function factVariables(facts) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
-
-
-
-
-
-
-
-/**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
- * dropped; what a snapshot contains there was moved away, and is never removed.
- */
-async function prepareKeptPaths({ deployment }, part, keeper) {
-    const { layout, request } = deployment;
-    const tree = { root: keeper, keepPaths: request.keepPaths };
-    if (keeper === part.leftBehind)
-        requireMovableTree(layout, tree);
-    const kept = findKeptPaths(tree, part.staged);
-    if (part.recorded === undefined)
-        await drop(deployment, part.staged, kept);
-    else
-        requireAbsent(part, kept);
-    for (const path of kept)
-        await makeParents(part.staged, path);
-    return kept;
-}
-async function drop({ tools }, staged, kept) {
-    for (const path of await dropShipped(staged, kept)) {
-        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
-    }
-}
-/** The installed version may have made one only after the snapshot's was moved away. */
-function requireAbsent(part, kept) {
-    const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
-    if (late !== undefined)
-        throw justAppeared(`${placeName(part)}/${late}`);
-}
-/** Durable, because some are made when the tree is durable already. */
-async function makeParents(staged, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 1; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (pathExistsSync(parent))
-            continue;
-        makeOpenDirectorySync(parent);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
-    }
-}
-/** Moves the kept paths from the old tree into the new one. */
-async function carryOver({ deployment, transaction }, part, { from, kept }) {
-    if (from === undefined)
-        return;
-    const { root } = deployment.layout;
-    for (const path of kept) {
-        await transaction.apply({
-            type: 'move',
-            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
-            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
-        });
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+
 
 
 
@@ -26553,7 +26432,7 @@ async function keepPart({ deployment, results }, part) {
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place. The tree of a part that returns is durable and recorded.
+ * place.
  */
 async function installPart(context, part) {
     const { layout, tools } = context.deployment;
@@ -26564,7 +26443,7 @@ async function installPart(context, part) {
     const [modified, recorded] = await Promise.all([
         noteReplaced(context, part),
         recordTree(context, part),
-        part.recorded ?? syncTree(part.staged, tools.signal),
+        syncTree(part.staged, tools.signal),
     ]);
     tools.signal.throwIfAborted();
     if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
@@ -26583,91 +26462,44 @@ async function installPart(context, part) {
 }
 /** While the sync runs, which takes its time in a process of its own. */
 async function recordTree({ deployment }, part) {
-    if (part.recorded !== undefined)
-        return part.recorded;
     await hearSignals();
     const { layout, request, tools } = deployment;
     return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
 }
-
-;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
- */
-async function takeSnapshot(context, part) {
-    const { deployment, transaction, stagingFolder } = context;
-    const { layout, tools } = deployment;
-    const { retained, ...facts } = part;
-    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
-    requireMovableTree(layout, { root: snapshot, keepPaths: part.keepPaths });
-    const replaced = await moveKeptAway(context, part, snapshot);
-    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
-    const recorded = identityOf(retained);
-    const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
-    const difference = await compareRecorded(layout, tree, { signal: tools.signal });
-    if (difference === undefined || isModified(difference))
-        throw justModified(snapshot);
-    tools.log.info(`${snapshot} is taken from the snapshots.`);
-    return { ...facts, staged, recorded, replaced };
+async function prepareKeptPaths({ deployment }, { staged, leftBehind }, keeper) {
+    const { layout, request, tools } = deployment;
+    if (keeper === leftBehind)
+        requireMovableTree(layout, { root: keeper, keepPaths: request.keepPaths });
+    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged);
+    for (const path of await dropShipped(staged, kept)) {
+        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
+    }
+    for (const path of kept)
+        await makeParents(staged, path);
+    return kept;
 }
-/**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
- * the restored version has got its own.
- */
-async function keepReplaced(context, part) {
-    const { deployment, transaction, stagingFolder, results } = context;
-    const { layout, tools } = deployment;
-    const name = results.get(placeName(part))?.snapshot;
-    const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
-    if (keeper === undefined)
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
+        if (pathExistsSync(parent))
+            continue;
+        makeOpenDirectorySync(parent);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
+    }
+}
+async function carryOver({ deployment, transaction }, part, { from, kept }) {
+    if (from === undefined)
         return;
-    for (const path of part.replaced) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
+    const { root } = deployment.layout;
+    for (const path of kept) {
+        await transaction.apply({
+            type: 'move',
+            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
+            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
+        });
     }
-}
-async function moveKeptAway({ deployment, transaction, stagingFolder }, part, snapshot) {
-    const { layout, request } = deployment;
-    const path = installPath(layout, part);
-    const keeper = pathExistsSync(path) ? path : part.leftBehind;
-    if (keeper === undefined)
-        return [];
-    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot);
-    const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
-    for (const inner of both) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), inner)];
-        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-    }
-    return both;
-}
-function replacedFolder(stagingFolder, part) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
-}
-/** Durable, from the staging folder on: no other sync follows before something is moved there. */
-async function makeFolders(stagingFolder, path) {
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
-    const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
-    for (let depth = 1; depth <= parts.length; depth++)
-        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
-}
-function justModified(snapshot) {
-    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
@@ -26898,7 +26730,6 @@ function unusableTemplate(from, found) {
 
 
 
-
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
  */
@@ -26920,14 +26751,7 @@ async function performStep(context, step) {
         case 'install_plugin':
         case 'install_extension': {
             const part = findPart(context, placeOfInstall(step));
-            if (part.intact !== undefined)
-                return await keepPart(context, part);
-            if (part.retained === undefined)
-                return await installPart(context, part);
-            const returning = await takeSnapshot(context, part);
-            await installPart(context, returning);
-            await keepReplaced(context, returning);
-            return 'done';
+            return part.intact === undefined ? await installPart(context, part) : await keepPart(context, part);
         }
         case 'write_env':
             return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
@@ -27142,7 +26966,7 @@ function settings_notices_readSettings(path) {
 function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
     const host = hostOf(tools, { ...request, sender });
-    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
+    tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
     const interrupted = () => {
@@ -29222,7 +29046,7 @@ const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
  * where that cannot be known without extracting.
  */
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
+    if (installed?.artifact_sha256 !== sha256 || !isFrom(installed, origin))
         return undefined;
     if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
         return undefined;
@@ -33561,8 +33385,12 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(error);
     }
-    /** The same for an action that ended before it had a report. */
+    /** The same for an action that has no report. */
     annotateError(thrown) {
+        if (thrown instanceof SourceError) {
+            this.#annotateProblems(thrown);
+            return;
+        }
         const { code, message } = toDeployError(thrown);
         this.#annotate(message, code);
         if (code === 'internal_error')
@@ -33730,6 +33558,22 @@ function table(head, rows) {
     return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
+;// CONCATENATED MODULE: ./build/runner/problem-list.js
+
+
+/** There are fewer annotations; the log has all of them. */
+const MAX_LISTED_PROBLEMS = 30;
+/** Everything wrong with a plan or host config, of which the failure's sentence names only the first, as one block. */
+function listProblems(error) {
+    if (!(error instanceof SourceError) || error.problems.length < 2)
+        return [];
+    const lines = error.problems
+        .slice(0, MAX_LISTED_PROBLEMS)
+        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
+    const more = error.problems.length - lines.length;
+    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
+}
+
 ;// CONCATENATED MODULE: ./build/runner/version-move.js
 
 /** From which version to which a deployment that succeeded has gone. */
@@ -33758,8 +33602,6 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
 
 
 
-/** There are fewer annotations; the log has all of them. */
-const MAX_LISTED_PROBLEMS = 30;
 const MAX_LISTED_SNAPSHOTS = 20;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
 function buildDeploySummary(summary) {
@@ -33770,7 +33612,7 @@ function buildDeploySummary(summary) {
         ...(recovered === undefined ? [] : [cell(recovered)]),
         table(['', ''], facts(report, reportPath)),
         ...deploy_summary_failure(report, error),
-        ...problemList(error),
+        ...listProblems(error),
         ...rollback(report),
         ...provisioned(report),
         ...drift(report),
@@ -33790,11 +33632,6 @@ const deploy_summary_WORDS = {
     interrupted: '⚠️ Interrupted',
     inconsistent: '🛑 Inconsistent, this host needs attention',
 };
-/** Of a rollback that an operator has asked for. */
-const ROLLBACK_WORDS = {
-    success: '⏪ Restored',
-    rolled_back: '↩️ Not restored, the version that was to be replaced is installed again',
-};
 function headline({ report, plannedSteps }) {
     const slug = cell(report.slug ?? 'unknown');
     return `${wordFor(report, plannedSteps)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
@@ -33812,9 +33649,8 @@ function wordFor(report, plannedSteps) {
     const acted = findActing(report);
     if (outcome === 'failed' && acted.length > 0)
         return '❌ Failed, no file was changed';
-    const words = report.rollback_of === undefined ? deploy_summary_WORDS : { ...deploy_summary_WORDS, ...ROLLBACK_WORDS };
     if (outcome !== 'success' || changed)
-        return words[outcome];
+        return deploy_summary_WORDS[outcome];
     if (state !== 'succeeded')
         return '🔎 Dry run, nothing was done';
     if (acted.length === 0)
@@ -33834,18 +33670,17 @@ const DONE = new Set(['done', 'warned', 'failed']);
 function facts(report, reportPath) {
     const { accepted, error } = report.reported;
     return [
-        ['Artifact', artifact(report)],
+        [
+            'Artifact',
+            report.artifact_sha256 === null
+                ? 'not fetched'
+                : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
+        ],
         ...parts(report),
         ['Deployment', code(report.deployment_id)],
         ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
         ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
     ];
-}
-/** A rollback knows its digest alone. */
-function artifact({ artifact_sha256: sha256, artifact_size: size }) {
-    if (sha256 === null)
-        return 'not fetched';
-    return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`;
 }
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }) {
@@ -33861,16 +33696,6 @@ function deploy_summary_failure(report, error) {
     if (cause === undefined)
         return [];
     return [`**${code(cause.code)}** ${cell(cause.message)}`];
-}
-/** Everything wrong with a plan or host config, of which the failure's sentence names only the first. */
-function problemList(error) {
-    if (!(error instanceof SourceError) || error.problems.length < 2)
-        return [];
-    const lines = error.problems
-        .slice(0, MAX_LISTED_PROBLEMS)
-        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
-    const more = error.problems.length - lines.length;
-    return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
 }
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [] }) {
@@ -33921,9 +33746,7 @@ function skipped({ report, plannedSteps }) {
         return [];
     const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ');
     const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
-    return [
-        `Nothing changes for these steps, which ${verb}: ${names}.${report.rollback_of === undefined ? ` With ${code('redeploy: true')}, they run.` : ''}`,
-    ];
+    return [`Nothing changes for these steps, which ${verb}: ${names}. With ${code('redeploy: true')}, they run.`];
 }
 function states(report) {
     return report.states.map(({ state, at }, index) => {
@@ -33986,6 +33809,8 @@ const OWN_OUTPUTS = new Set([
     'hosts',
     'versions',
     'outdated',
+    'verified',
+    'artifact-size',
 ]);
 function createRunnerFiles(log, redact) {
     const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
@@ -34027,6 +33852,10 @@ function createRunnerFiles(log, redact) {
             }
         },
     };
+}
+/** What the main step has saved for its post step; empty when that is nothing. */
+function readState(name) {
+    return getState(name);
 }
 
 ;// CONCATENATED MODULE: ./build/runner/runner-log.js
@@ -34330,29 +34159,29 @@ const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes
 function readHostInputs(read) {
     return {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-        ...readHost(read),
-        artifactSha256: read.optional('artifact-sha256', sha256Schema),
-        settings: read.settings('settings'),
-        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
-        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-        redeploy: read.withDefault('redeploy', booleanSchema, false),
-        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
-        ...readLimits(read),
-    };
-}
-/** The inputs of every action that changes a host: which one, and its rules. */
-function readHost(read) {
-    return {
         projectRoot: read.required('project-root', projectRootSchema),
         hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
         hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        artifactSha256: read.optional('artifact-sha256', sha256Schema),
         keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+        settings: read.settings('settings'),
+        ...readChoices(read),
+        ...readLimits(read),
+    };
+}
+function readChoices(read) {
+    return {
+        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
         allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
+        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+        redeploy: read.withDefault('redeploy', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
     };
 }
+/** How large an artifact may be. */
 function readLimits(read) {
     const bytes = integerSchema(1, TERABYTE);
     const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
@@ -34468,6 +34297,10 @@ class InputReader {
     /** Paths in inputs are relative to `workspace`. */
     constructor(workspace) {
         this.#workspace = workspace;
+    }
+    /** Whether an input that was not read yet has any text but white space. */
+    isGiven(name) {
+        return getInput(name) !== '';
     }
     required(name, schema) {
         const text = this.#present(name, take(name));
@@ -34685,31 +34518,11 @@ const PROJECT_TRANSITIONS = {
     rolled_back: [],
 };
 
-;// CONCATENATED MODULE: ./build/rollback/states.js
-/** The flow of a rollback. No way leads to `installing` that does not pass `verifying_snapshots`. */
-const ROLLBACK_TRANSITIONS = {
-    pending: ['finding_snapshots'],
-    finding_snapshots: ['verifying_snapshots', 'failed'],
-    verifying_snapshots: ['loading_plan', 'failed'],
-    loading_plan: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
-};
-
 ;// CONCATENATED MODULE: ./build/actions/flows.js
 
 
-
-/** A run recovers what a dead run left on its host, whichever of them that was. */
-const FLOWS = {
-    marketplace: MARKETPLACE_TRANSITIONS,
-    project: PROJECT_TRANSITIONS,
-    rollback: ROLLBACK_TRANSITIONS,
-};
+/** A run recovers what a dead run left on its host, by whichever contract that one deployed. */
+const FLOWS = { marketplace: MARKETPLACE_TRANSITIONS, project: PROJECT_TRANSITIONS };
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
 
@@ -35040,7 +34853,7 @@ function refusalOf({ call, subject }, answer) {
     const reason = answer.foreign ? undefined : bodies_parseErrorText(answer.body);
     const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`;
     const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`;
-    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${answers_remedyOf(call, isDenied, answer.status)}`);
+    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
 }
 /**
  * `bad_response`, in the class of the call's other errors. Quotes nothing of the answer: it may contain a token or key.
@@ -35069,7 +34882,7 @@ function codeOf(call, status, Refusal) {
         return 'report_refused';
     return status === 404 ? 'not_found' : 'artifact_unavailable';
 }
-function answers_remedyOf(call, isDenied, status) {
+function remedyOf(call, isDenied, status) {
     if (call === 'auth' && isDenied)
         return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
     if (call === 'authorize' && isDenied) {
@@ -36880,7 +36693,7 @@ function parseManifest(text) {
     const value = manifest_parseJson(text);
     const parsed = manifestSchema.safeParse(value);
     if (!parsed.success)
-        throw invalidManifest(manifest_problemList(parsed.error.issues, value));
+        throw invalidManifest(problemList(parsed.error.issues, value));
     verifyEmbedded(parsed.data);
     return buildManifest(parsed.data);
 }
@@ -36915,7 +36728,7 @@ const words = {
     subjectOf: () => ({ prefix: '', covers: 0 }),
     keysAt: () => Object.keys(manifestSchema.def.getter().shape),
 };
-function manifest_problemList(issues, value) {
+function problemList(issues, value) {
     const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
     const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
     const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message);
@@ -37563,603 +37376,630 @@ async function awaitSupervisor({ service }) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/rollback/deployment.js
+;// CONCATENATED MODULE: ./build/install/files/private-folder.js
 
 
-/** `sender` is undefined when the rollback is reported to no hub. */
-function startRollback(request, tools, sender) {
-    const start = { transitions: ROLLBACK_TRANSITIONS, facts: rollback_deployment_initialFacts(request, tools), sender };
-    return Object.assign(startDeployment(request, tools, start), { request });
+
+
+
+const private_folder_NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** The path of a private folder below `parent`, which does not exist yet: whoever may have to remove it is told first. */
+function namePrivateFolder(parent) {
+    return (0,external_node_path_namespaceObject.join)(parent, `hub-deploy-${(0,external_node_crypto_namespaceObject.randomUUID)()}`);
 }
-/** What is known of a rollback before it starts. */
-function rollback_deployment_initialFacts({ subject, slug, toVersion, hostId }, { deploymentId, now, runner }) {
-    return {
-        deployment_id: deploymentId,
-        ...deployment_namesOf(subject, slug),
-        requested_version: toVersion ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        rollback_of: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: hostId ?? '',
-        started_at: now().toISOString(),
-        run: runner.workflow,
-    };
-}
-function deployment_namesOf(subject, slug) {
-    if (subject?.contract === 'project')
-        return { contract: 'project', kind: null, slug: subject.projectId, id: null };
-    const { kind = null, id = null } = subject ?? {};
-    return { contract: 'marketplace', kind, slug: slug ?? null, id };
-}
-
-;// CONCATENATED MODULE: ./build/rollback/refuse.js
-
-
-
-/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody. */
-async function refuseRollback(request, { error, sender }, tools) {
-    const isReal = request.dryRun === false && request.hostId !== undefined;
-    const refusal = {
-        error,
-        facts: rollback_deployment_initialFacts(request, tools),
-        projectRoot: request.dryRun === true ? undefined : request.projectRoot,
-        allowSharedRoot: request.allowSharedRoot ?? false,
-        keepReports: request.keepReports,
-        sender: isReal ? sender : undefined,
-    };
-    return await refuseDeployment(refusal, tools);
-}
-/** The host that a request names; undefined without a project root. */
-function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sender, tools) {
-    return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender });
-}
-
-;// CONCATENATED MODULE: ./build/rollback/installed-version.js
-
-
-/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
-function readInstalledRows({ layout }, subject) {
-    const rows = readInstalled(layout);
-    if (subject.contract === 'project')
-        return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
-    const row = findInstalled(rows, placeOf(subject));
-    return row === undefined ? [] : [row];
-}
-/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
-async function installed_version_noteInstalledVersion(rollback) {
-    const { subject } = rollback.request;
-    const rows = readInstalledRows(rollback, subject);
-    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
-    const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
-    await rollback.record.update({ slug, previous_version: version, rollback_of: version });
-    return rows;
-}
-
-;// CONCATENATED MODULE: ./build/rollback/default-steps.js
-
-
-const HEALTHCHECK_SECONDS = 60;
-/** What a check may need beyond the time for which it must be stable. */
-const SPARE_SECONDS = 30;
-const RETRIES = 1;
-/** No file contains these steps. */
-const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
-/**
- * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
- * and check its health. A service that only a template of the host config names is known if the supervisor has it.
- */
-async function buildDefaultSteps(rollback, { parts }, hostConfig) {
-    const restores = parts.map(restoreStep);
-    if (hostConfig === undefined)
-        return restores;
-    const known = [];
-    for (const { id } of parts)
-        known.push(await findKnown(rollback, hostConfig, id));
-    const restarts = known.filter(({ service }) => service !== 'none').map(restartStep);
-    const checks = known.filter(({ service, seconds }) => service !== 'none' || seconds !== undefined).map(checkStep);
-    return [...restores, ...uniqueById(restarts), ...uniqueById(checks)];
-}
-async function findKnown({ tools }, hostConfig, id) {
-    const row = hostConfig.plugins.get(id);
-    const known = { id, seconds: row?.healthcheck?.stableForSeconds };
-    const service = serviceOf(hostConfig, id);
-    if (service === undefined)
-        return { ...known, service: 'none' };
-    if (row !== undefined && isNamed(row))
-        return { ...known, service: 'own' };
-    if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
-        return { ...known, service: 'project' };
-    const { missing } = await readServiceState(service, { signal: tools.signal });
-    if (missing)
-        tools.log.warning(`There is no ${describeService(service)}, so nothing is restarted for ${id}. If it runs as another service, add plugins.${id} to the host config, or restart it yourself.`);
-    return { ...known, service: missing ? 'none' : 'own' };
-}
-function isNamed({ unit, container, deployment }) {
-    return (unit ?? container ?? deployment) !== undefined;
-}
-function restoreStep({ shelf, id }) {
-    const step = { ...STEP, id: `restore-${id}` };
-    return shelf === 'plugins'
-        ? { ...step, action: 'install_plugin', plugin: id }
-        : { ...step, action: 'install_extension', extension: id };
-}
-function restartStep({ id, service }) {
-    if (service === 'project')
-        return { ...STEP, id: 'restart', action: 'restart' };
-    return { ...STEP, id: `restart-${id}`, action: 'restart', plugin: id };
-}
-function checkStep({ id, service, seconds = 0 }) {
-    const timeoutSeconds = Math.max(HEALTHCHECK_SECONDS, seconds + SPARE_SECONDS);
-    const step = { ...STEP, action: 'healthcheck', timeoutSeconds, retries: RETRIES };
-    return service === 'project' ? { ...step, id: 'health' } : { ...step, id: `health-${id}`, plugin: id };
-}
-function uniqueById(steps) {
-    return [...new Map(steps.map(step => [step.id, step])).values()];
-}
-
-;// CONCATENATED MODULE: ./build/rollback/plan.js
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
- * `invalid_host_config` with the position of every problem.
- */
-async function parseFiles({ request, tools }) {
-    return await new TimeSlice(tools.signal).run(plan_parseSources(request));
-}
-function* plan_parseSources({ plan: planFile, hostConfig: file }) {
-    const plan = planFile && (yield* collectProblemsSlowly(parsePlanSlowly(planFile.text, planFile.path)));
-    const hostConfig = file && (yield* collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)));
-    const ofConfig = hostConfig?.problems ?? [];
-    if (plan && plan.problems.length > 0)
-        throw new PlanError([...plan.problems, ...ofConfig]);
-    if (ofConfig.length > 0)
-        throw new HostConfigError(ofConfig);
-    return { plan: plan?.value, hostConfig: hostConfig?.value };
-}
-/**
- * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
- * else the default steps. Throws PlanError `invalid_plan`.
- */
-async function orderRollback(rollback, target, files) {
-    const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
-    const { steps, skipped } = await readySteps(rollback, target, files);
-    verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from));
-    const { origin, removals } = target;
-    // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
-    return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig };
-}
-async function readySteps(rollback, target, { plan, hostConfig }) {
-    if (plan === undefined) {
-        const steps = await buildDefaultSteps(rollback, target, hostConfig);
-        rollback.record.planSteps(steps);
-        return { steps, skipped: new Set() };
-    }
-    const { bound, skipped } = readyPlan(plan, hostConfig, () => plan_bindPlan(rollback, target, plan));
-    rollback.record.planSteps(bound.steps);
-    return { steps: bound.steps, skipped };
-}
-function plan_bindPlan({ request }, { origin }, plan) {
-    const { subject } = request;
-    if (subject.contract !== 'marketplace')
-        throw new Error('not yet');
-    const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: origin.slug });
-    if (bound.id === subject.id)
-        return bound;
-    const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`;
-    throw new PlanError([problemAt(bound.installStep, message)]);
-}
-/** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
-function readEnvironment({ layout }, part) {
-    if (part.shelf !== 'plugins')
-        return { required: [], optional: [] };
-    const root = part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+/** Makes the folder, 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
+function makePrivateFolderSync(path) {
     try {
-        return readPluginYaml(root).environment;
-    }
-    catch {
-        // A project's plugin may have none.
-        return { required: [], optional: [] };
-    }
-}
-function hasTemplate({ layout }, parts, from) {
-    const [shelf, id, ...path] = from.split('/');
-    const part = parts.find(other => placeName(other) === `${shelf}/${id}`);
-    const identity = part?.retained ?? part?.intact;
-    const find = identity && openTreeRecord(layout, identity);
-    return (find?.(path.join('/'))?.kind ?? 'link') !== 'link';
-}
-
-;// CONCATENATED MODULE: ./build/rollback/refusals.js
-
-
-
-
-/** DeploymentError `no_snapshot` about something that this action has not installed. */
-function notInstalled(subject) {
-    const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject));
-    return new DeploymentError('no_snapshot', `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`);
-}
-/** DeploymentError `no_snapshot`, which lists what could be restored. */
-function noSnapshot(place, { toVersion, known }) {
-    const asked = toVersion === undefined ? 'that nobody has modified' : `of version ${toVersion}`;
-    const found = known.length === 0 ? 'It has none.' : `It has ${listNames(known.map(refusals_describe))}.`;
-    return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(place)} ${asked}: nothing was changed. ${found} Name one of these in to-version, or deploy the version from the hub.`);
-}
-/** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
-function unrecorded(path) {
-    return new DeploymentError('snapshot_modified', `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`);
-}
-/** DeploymentError `snapshot_modified` about a snapshot that is not as it was recorded. */
-function modifiedSnapshot(path, finding) {
-    return new DeploymentError('snapshot_modified', `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
-}
-/** Refuses what belongs to a project or has another slug: DeploymentError `place_taken`, ConfigError `invalid_input`. */
-function requireOwnPart(row, { place, slug }) {
-    if (row.contract === 'project')
-        throw ofProject(place, row.slug);
-    if (slug !== null && slug !== row.slug)
-        throw otherSlug(place, { slug, installed: row.slug });
-}
-function ofProject(place, slug) {
-    return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are only rolled back together: nothing was changed. Set project-id: ${slug} instead of id.`);
-}
-function otherSlug(place, names) {
-    return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from ${names.installed}: nothing was changed. Correct the step's "with:".`);
-}
-function refusals_describe({ name, modified }) {
-    return modified ? `${name} (modified)` : name;
-}
-
-;// CONCATENATED MODULE: ./build/rollback/target.js
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Finds the snapshot to restore, and checks that this host can switch to it; a dry run only reads. Throws
- * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
- * `host_not_writable`, `unsafe_host` or `disk_full`.
- */
-async function target_findTarget(rollback) {
-    const { record, request } = rollback;
-    const rows = await installed_version_noteInstalledVersion(rollback);
-    const target = await findPartTarget(rollback, rows[0]);
-    const [artifact = null] = new Set(target.parts.map(({ artifactSha256 }) => artifactSha256));
-    await record.update({ version: target.version, version_source: 'snapshot', artifact_sha256: artifact });
-    if (!request.dryRun)
-        for (const part of target.parts)
-            requireRestorable(rollback, part);
-    return target;
-}
-async function findPartTarget(rollback, row) {
-    const { request, record } = rollback;
-    const { toVersion } = request;
-    const place = placeOf(request.subject);
-    if (row === undefined)
-        throw notInstalled(request.subject);
-    requireOwnPart(row, { place, slug: record.facts.slug });
-    const { slug, version } = row;
-    const isCurrent = toVersion !== undefined && version !== null && isSameVersion(toVersion, version);
-    const isWhole = isCurrent && (await target_isIntact(rollback, place));
-    const part = isWhole ? keep(rollback, place, row) : target_retain(rollback, place, chooseSnapshot(rollback, place, row));
-    return {
-        version: part.version,
-        origin: { contract: 'marketplace', slug, project_version: null },
-        installed: [place],
-        parts: [part],
-        removals: [],
-    };
-}
-async function target_isIntact({ drift }, place) {
-    const found = await drift.of(place);
-    return found !== undefined && !isModified(found);
-}
-/** The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one. */
-function chooseSnapshot({ layout, request }, place, row) {
-    const { toVersion } = request;
-    const known = existingSnapshots(snapshotsPath(layout, place), snapshotsFrom(row, row));
-    const asked = known.filter(({ version }) => toVersion === undefined || target_isNamed(version, toVersion));
-    const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
-    const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
-    if (chosen !== undefined)
-        return chosen;
-    const [unknown] = toVersion === undefined ? [] : asked;
-    if (unknown !== undefined)
-        throw unrecorded((0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), unknown.name));
-    throw noSnapshot(place, { toVersion, known });
-}
-function target_isNamed(version, asked) {
-    return version !== null && isSameVersion(version, asked);
-}
-function keep({ layout }, place, row) {
-    const previous = readPreviousInstall(layout, place);
-    const version = row.version ?? 'unknown';
-    return { ...place, version, artifactSha256: row.artifact_sha256, previous, intact: identityOf(row) };
-}
-function target_retain({ layout, request }, place, retained) {
-    const { name: _, origin: __, kept_paths: kept = [], ...returning } = retained;
-    const version = returning.version ?? 'unknown';
-    const keepPaths = [...new Set([...request.keepPaths, ...kept])];
-    const previous = readPreviousInstall(layout, place);
-    return { ...place, version, artifactSha256: returning.artifact_sha256, previous, retained, returning, keepPaths };
-}
-function requireRestorable(rollback, part) {
-    const { layout } = rollback;
-    checkHost(rollback, { shelf: part.shelf, id: part.id });
-    if (part.retained === undefined)
-        return;
-    const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
-    requireMovableTree(layout, { root, keepPaths: part.keepPaths });
-}
-
-;// CONCATENATED MODULE: ./build/rollback/verify.js
-
-
-
-
-
-
-
-
-/**
- * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
- * when a file differs, or nothing can be compared.
- */
-async function verifySnapshots(rollback, { parts }) {
-    for (const part of parts)
-        if (part.retained !== undefined)
-            await verifySnapshot(rollback, part);
-}
-async function verifySnapshot({ layout, tools }, part) {
-    const { retained, keepPaths } = part;
-    const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const tree = { root, keepPaths, identity: identityOf(retained) };
-    const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal });
-    const difference = await compared.catch(error => {
-        throw error instanceof TreeRecordDamage ? modifiedSnapshot(root, `its record is damaged: ${error.message}`) : error;
-    });
-    if (difference === undefined)
-        throw unrecorded(root);
-    if (isModified(difference))
-        throw modifiedSnapshot(root, verify_inWords(difference));
-    const what = `${placeName(part)} ${part.version} (snapshot ${retained.name})`;
-    if (retained.modified)
-        tools.log.warning(`${what} contains changes that were made on this host, and is restored with them.`);
-    else
-        tools.log.info(`${what} is as it was when it was installed.`);
-}
-function verify_inWords({ changed, removed, added, instead }) {
-    if (instead !== undefined)
-        return `no directory, but ${instead}`;
-    const named = [
-        changed.map(path => `${path} changed`),
-        removed.map(path => `${path} removed`),
-        added.map(path => `${path} added`),
-    ];
-    return listNames(named.flat());
-}
-
-;// CONCATENATED MODULE: ./build/rollback/rollback.js
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
- * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
- * `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for what happens on the way: it is
- * in the result.
- */
-async function rollBackVersion(request, tools, sender) {
-    const rollback = startRollback(request, tools, sender);
-    const flow = new RollbackFlow(rollback);
-    return request.dryRun ? await rehearseDeployment(rollback, flow) : await runDeployment(rollback, flow);
-}
-/** The states of a rollback; each phase returns what the next one needs. */
-class RollbackFlow {
-    #rollback;
-    constructor(rollback) {
-        this.#rollback = rollback;
-    }
-    async check() {
-        const rows = await installed_version_noteInstalledVersion(this.#rollback);
-        if (rows.length === 0)
-            throw notInstalled(this.#rollback.request.subject);
-        return await parseFiles(this.#rollback);
-    }
-    async prepare(files) {
-        const rollback = this.#rollback;
-        await rollback.enter('finding_snapshots');
-        const target = await target_findTarget(rollback);
-        await rollback.enter('verifying_snapshots');
-        await besideDriftCheck(rollback, target.installed, verifySnapshots(rollback, target));
-        await rollback.enter('loading_plan');
-        const order = await orderRollback(rollback, target, files);
-        await rollback.enter('resolving_sequence');
-        rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
-        return order;
-    }
-    async install(order, session) {
-        const rollback = this.#rollback;
-        const context = session.stepContext(order);
-        noticeSettings(context);
-        await rollback.enter('installing');
-        await runSteps(context, async ({ action }) => {
-            if (action === 'healthcheck' && rollback.state === 'installing')
-                await rollback.enter('healthchecking');
-        });
-        if (rollback.state === 'installing')
-            await rollback.enter('healthchecking');
-        return await buildInstallation(context);
-    }
-    async end(state) {
-        await this.#rollback.enter(state);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/actions/rollback.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success. */
-async function rollback_rollback() {
-    let step;
-    try {
-        const inputs = readRollbackInputs(readWorkspace());
-        step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request));
-        const refused = await rollback_refuse(inputs, step.tools);
-        // Without problems every required input was parsed; what is undefined may be.
-        const request = inputs.request;
-        step.finish(refused ?? (await rollBackVersion(request, step.tools, rollback_senderFor(inputs.request, step.tools))));
+        (0,external_node_fs_namespaceObject.mkdirSync)(path, 0o700);
     }
     catch (error) {
-        failStep(step, error);
+        throw toHostError(error, `making a folder in ${(0,external_node_path_namespaceObject.dirname)(path)}`);
+    }
+}
+/**
+ * Removes a private folder with everything in it, as `removeTree` does, if it is there. Does nothing for a path that
+ * `namePrivateFolder` does not make below this parent.
+ */
+async function removePrivateFolder(parent, path) {
+    const name = path.slice((0,external_node_path_namespaceObject.dirname)(path).length + 1);
+    if ((0,external_node_path_namespaceObject.resolve)((0,external_node_path_namespaceObject.dirname)(path)) === (0,external_node_path_namespaceObject.resolve)(parent) && private_folder_NAME.test(name))
+        await removeTree(path);
+}
+
+;// CONCATENATED MODULE: ./build/install/files/open-below.js
+
+
+
+
+/** Why a path is not one that may be read, as the end of a sentence. */
+class NotReadable extends Error {
+}
+/**
+ * Opens a regular file below `folder` to read it, and returns its descriptor. Follows no symlink below the folder, also
+ * none that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * folder, or absolute and below it. Throws NotReadable.
+ */
+function openBelowSync(folder, path) {
+    const parts = partsBelow(folder, path);
+    try {
+        return openParts((0,external_node_fs_namespaceObject.realpathSync)(folder), parts);
+    }
+    catch (error) {
+        throw error instanceof NotReadable ? error : new NotReadable(open_below_reasonOf(error), { cause: error });
+    }
+}
+function partsBelow(folder, path) {
+    const parts = ((0,external_node_path_namespaceObject.isAbsolute)(path) ? (0,external_node_path_namespaceObject.relative)(folder, path) : path)
+        .split(external_node_path_namespaceObject.sep)
+        .filter(part => part !== '' && part !== '.');
+    if (parts.includes('..') || parts.length === 0)
+        throw new NotReadable('which is outside of the workspace');
+    return parts;
+}
+function openParts(folder, [name = '', ...rest]) {
+    const directory = openDirectorySync(folder);
+    try {
+        const path = directory.entry(name);
+        return rest.length === 0 ? openRegular(path) : openParts(path.toString(), rest);
+    }
+    finally {
+        directory.close();
+    }
+}
+/** Opening a device may already do something. */
+function openRegular(path) {
+    requireRegular((0,external_node_fs_namespaceObject.lstatSync)(path));
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        requireRegular((0,external_node_fs_namespaceObject.fstatSync)(fd));
+        return fd;
+    }
+    catch (error) {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        throw error;
+    }
+}
+function requireRegular(found) {
+    if (found.isSymbolicLink())
+        throw new NotReadable('which is a symlink');
+    if (found.isDirectory())
+        throw new NotReadable('which is a directory');
+    if (!found.isFile())
+        throw new NotReadable('which is not a regular file');
+}
+function open_below_reasonOf(error) {
+    switch (errnoOf(error)) {
+        case 'ENOENT':
+            return 'which does not exist';
+        case 'ENOTDIR':
+        case 'ELOOP':
+            return 'whose path leads through a symlink or a file';
+        case 'EACCES':
+        case 'EPERM':
+            return "which the runner's user may not read";
+        default:
+            return `which cannot be opened (${error instanceof Error ? error.message : String(error)})`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/local-artifact.js
+
+
+
+
+
+
+
+
+const READ_BYTES = 256 * 1024;
+/**
+ * Copies a file of the workspace into one that no other process can reach, so that what is verified and what is used
+ * are the same bytes whatever happens to the file meanwhile. Throws SignatureError `invalid_signature_format`, ConfigError
+ * `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile), ArchiveError
+ * `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ */
+async function readLocalArtifact(reading) {
+    const { source } = reading;
+    parseSignatureHeader(source.signature);
+    const file = openSource(source);
+    try {
+        const before = (0,external_node_fs_namespaceObject.fstatSync)(file);
+        local_artifact_refuseTooLarge(reading, before.size);
+        const copied = await copy(reading, file, before.size);
+        if (isOther(before, (0,external_node_fs_namespaceObject.fstatSync)(file)))
+            throw unusable(source, 'which was changed while it was read');
+        return { ...copied, signatureHeader: source.signature, headerVersion: undefined, repo: undefined };
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.close)(file, () => { });
+    }
+}
+function openSource(source) {
+    try {
+        return openBelowSync(source.workspace, source.path);
+    }
+    catch (error) {
+        if (error instanceof NotReadable)
+            throw unusable(source, error.message);
+        throw error;
+    }
+}
+async function copy({ request, tools, fd }, file, total) {
+    const sha256 = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', request.signingSecret);
+    const writer = new BlockWriter(fd, block => {
+        sha256.update(block);
+        hmac.update(block);
+    });
+    const onProgress = watchDownload(tools);
+    let size = 0;
+    try {
+        for await (const piece of piecesOf(file, { end: total, signal: tools.signal })) {
+            size += piece.length;
+            onProgress(size, total);
+            await writer.add(piece);
+        }
+        await writer.finish();
+    }
+    finally {
+        await writer.settle();
+    }
+    return { artifact: { fd, size, sha256: sha256.digest('hex') }, hmac: hmac.digest() };
+}
+/** At most one byte more than the file had: that one says that it has grown. */
+function piecesOf(fd, range) {
+    return (0,external_node_fs_namespaceObject.createReadStream)('', { fd, autoClose: false, start: 0, highWaterMark: READ_BYTES, ...range });
+}
+function isOther(before, after) {
+    return before.size !== after.size || before.mtimeMs !== after.mtimeMs || before.ctimeMs !== after.ctimeMs;
+}
+function local_artifact_refuseTooLarge({ source, request: { maxArtifactBytes } }, bytes) {
+    if (bytes <= maxArtifactBytes)
+        return;
+    throw new ArchiveError('archive_too_large', `The artifact ${cleanForeignText(source.path)} has ${bytes} bytes, more than the ${maxArtifactBytes} that max-artifact-bytes allows. Raise max-artifact-bytes if the artifact is meant to be that large.`);
+}
+function unusable({ path }, what) {
+    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace, found ${cleanForeignText(path)}, ${what}.`);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/gate.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
+ * config, signature, pin, archive, `plugin.yaml`, version, and what the plan takes from the artifact. The artifact is
+ * really extracted, because only its data shows whether it can be, into a private folder of the runner's temporary
+ * folder, which is removed at the end. Never throws for what it finds: it is in the result.
+ */
+async function checkRelease(request, tools) {
+    const facts = {};
+    try {
+        const plan = await checkFiles(request.files, tools);
+        if (plan !== undefined)
+            facts.steps = plan.steps.length;
+        if (request.artifact !== undefined) {
+            const gate = { request: request.artifact, files: request.files, plan, tools, facts };
+            await checkArtifact(gate);
+        }
+        return { facts, error: undefined };
+    }
+    catch (error) {
+        return { facts, error: gate_causeOf(tools, error) };
+    }
+}
+async function checkFiles(files, { log, signal }) {
+    const { slug, kind, plan, hostConfig } = files;
+    const slice = new TimeSlice(signal);
+    if (plan !== undefined && slug !== undefined) {
+        const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }));
+        log.info(`The plan is valid: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+        return ready;
+    }
+    if (hostConfig !== undefined)
+        await slice.run(parseHostConfigSlowly(hostConfig.text, hostConfig.path));
+    return undefined;
+}
+async function checkArtifact(gate) {
+    const { tools, facts } = gate;
+    const file = openPrivateFileSync(tools.runner.temporaryFolder);
+    try {
+        await enter(tools, 'fetching');
+        const found = await obtain(gate, file.fd);
+        const { artifact, repo } = found.served;
+        Object.assign(facts, { sha256: artifact.sha256, size: artifact.size, repo });
+        await enter(tools, 'verifying_signature');
+        const verified = verifyServed(gate, found.served);
+        await inPrivateFolder(tools, async (folder) => await checkContent(gate, { ...found, verified }, folder));
+    }
+    finally {
+        file.close();
+    }
+}
+async function obtain({ request, tools, facts }, fd) {
+    const { source, version } = request;
+    const asked = version === 'latest' ? undefined : version;
+    if ('path' in source) {
+        if (asked !== undefined)
+            note(facts, { version: asked, source: 'requested' });
+        return { served: await readLocalArtifact({ source, request, tools, fd }), asked, unserved: undefined };
+    }
+    const client = createMarketplaceClient(tools.wire, { ...source, kind: request.kind });
+    const onVersion = async (chosen) => note(facts, chosen === null ? undefined : { version: chosen, source: 'requested' });
+    return await fetchRequested({ request, client, tools, fd, onVersion });
+}
+async function checkContent(gate, found, folder) {
+    const { tools, facts, files, plan } = gate;
+    await enter(tools, 'extracting');
+    const unpacked = await unpackArtifact(gate, found.verified, folder);
+    Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes });
+    gate_checkVersion(gate, found, unpacked.pluginYaml);
+    await checkSignable(unpacked);
+    await enter(tools, 'loading_plan');
+    const paths = new Set(unpacked.tree.files.map(({ path }) => path));
+    if (plan !== undefined)
+        bindToFiles(plan, path => paths.has(path), files.keepPaths);
+}
+/** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
+function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {
+    const { asked, served } = found;
+    if ('path' in request.source && asked === undefined && pluginYaml?.version === undefined)
+        return;
+    const decided = decideVersion(asked, served.headerVersion, pluginYaml);
+    note(facts, decided);
+    noticeOtherVersion(tools.log, found, decided.version);
+}
+/** A host that signs its plugins refuses one whose entry point is outside. */
+async function checkSignable({ staged, pluginYaml }) {
+    if (pluginYaml !== undefined && needsPluginSig(pluginYaml))
+        await signedFiles(staged, pluginYaml);
+}
+function note(facts, found) {
+    facts.version = found?.version;
+    facts.versionSource = found?.source;
+}
+/** The names of a deployment's states. Hears the signals that have arrived by now. */
+async function enter({ log, signal }, state) {
+    await hearSignals();
+    signal.throwIfAborted();
+    log.group(state);
+}
+async function inPrivateFolder(tools, act) {
+    const parent = tools.runner.temporaryFolder;
+    const folder = namePrivateFolder(parent);
+    tools.onFolder(folder);
+    try {
+        makePrivateFolderSync(folder);
+        await act(folder);
+    }
+    finally {
+        await removeFolder(tools, folder);
+    }
+}
+/** The post step tries again. */
+async function removeFolder({ runner, log, onFolder }, folder) {
+    try {
+        await removePrivateFolder(runner.temporaryFolder, folder);
+        onFolder(undefined);
+    }
+    catch (error) {
+        log.warning(`${folder} could not be removed: ${toHostError(error, `removing ${folder}`).message}`);
+    }
+}
+function gate_causeOf({ signal, runner }, thrown) {
+    if (signal.aborted)
+        return toDeployError(signal.reason);
+    const isOfSystem = isSystemError(thrown);
+    return isOfSystem ? toHostError(thrown, `checking the artifact in ${runner.temporaryFolder}`) : toDeployError(thrown);
+}
+
+;// CONCATENATED MODULE: ./build/runner/reading-step.js
+
+
+
+
+
+
+
+/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+const reading_step_EXIT_AFTER_MS = 200;
+/**
+ * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
+ * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ */
+async function runReadingStep(readInputs, act) {
+    let step;
+    try {
+        const inputs = readInputs();
+        step = new ReadingStep(inputs);
+        step.finish(await act(inputs, step.tools));
+    }
+    catch (error) {
+        if (step === undefined)
+            new Annotator(text => text).annotateError(error);
+        else
+            step.fail(error);
+        process.exitCode = 1;
     }
     finally {
         step?.close();
     }
 }
-/** The rollback action's post step; see `runPostStep`. */
-async function rollbackPost() {
-    await runPostStep(() => readRollbackInputs(readWorkspace()), FLOWS, (request, tools) => rollback_refuse_hostFor(request, rollback_senderFor(request, tools), tools));
-}
-/** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
-function readRollbackInputs(workspace) {
-    const read = new InputReader(workspace);
-    const subject = readSubject(read);
-    const slug = read.optional('slug', slugSchema);
-    const request = {
-        subject,
-        slug,
-        access: readAccess(read, { subject, slug }),
-        toVersion: read.optional('to-version', versionSchema),
-        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
-        dryRun: read.withDefault('dry-run', booleanSchema, false),
-        ...readHost(read),
-        // What a rollback restores was installed here before, by the same plugin, service or project.
-        allowTakeover: false,
-        redeploy: false,
-        settings: new Map(),
+class ReadingStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #cancel = listenForCancel();
+    constructor(given) {
+        const secrets = createSecretKeeper(given);
+        this.#log = createRunnerLog(secrets.redact);
+        this.#annotator = new Annotator(secrets.redact);
+        this.#files = createRunnerFiles(this.#log, secrets.redact);
+        this.tools = {
+            log: this.#log,
+            secrets,
+            signal: this.#cancel.signal,
+            now: () => new Date(),
+            runner: readRunnerFacts(process.env),
+            setOutputs: outputs => this.#files.setOutputs(outputs),
+            saveState: (name, value) => this.#files.saveState(name, value),
+        };
+        process.once('beforeExit', this.#failUnsettled);
+    }
+    finish({ outputs, summary, error }) {
+        this.#log.end();
+        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
+        this.#files.setSummary(summary);
+        if (error !== undefined)
+            this.#annotate(error);
+    }
+    fail(error) {
+        this.#log.end();
+        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
+        this.#annotate(error);
+    }
+    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    close() {
+        this.#cancel.stop();
+        process.off('beforeExit', this.#failUnsettled);
+        if (this.tools.signal.aborted)
+            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
+    }
+    #annotate(error) {
+        process.exitCode = 1;
+        this.#annotator.annotateError(error);
+    }
+    /** The process would end before the step has, because nothing is left that could wake it. */
+    #failUnsettled = () => {
+        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
+        this.fail(new DeployError('internal_error', message));
     };
+}
+
+;// CONCATENATED MODULE: ./build/runner/verify-summary.js
+
+
+/** The job summary of a release gate as Markdown: the verdict, why, and then what is known of the artifact. */
+function buildVerifySummary(subject, result) {
+    const { error } = result;
+    const rows = factsOf(subject, result);
+    const blocks = [
+        `### ${verify_summary_headline(subject, result)}`,
+        ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
+        ...listProblems(error),
+        ...(rows.length > 0 ? [table(['Checked', 'Found'], rows)] : []),
+    ];
+    return `${blocks.join('\n\n')}\n`;
+}
+function verify_summary_headline({ mode, name = 'the artifact', version }, { facts, error }) {
+    if (mode === 'none') {
+        const verdict = error === undefined ? '✅ The plan and the host config can be used' : '❌ Not usable';
+        return `${verdict}: ${cell(name)}; no artifact was checked`;
+    }
+    const known = facts.version ?? (version === 'latest' ? undefined : version);
+    const subject = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`;
+    return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${subject}`;
+}
+function factsOf(subject, { facts, error }) {
+    const isVerified = error === undefined;
+    return [
+        ...artifactRows(subject, facts),
+        ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
+        ...(facts.steps !== undefined && subject.plan !== undefined
+            ? [['Plan', `${code(subject.plan)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]
+            : []),
+        ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
+    ];
+}
+function artifactRows({ from }, { sha256, size, repo }) {
+    if (sha256 === undefined || size === undefined)
+        return [];
+    return [
+        ['Artifact', `sha256 ${code(sha256)}, ${size} bytes`],
+        ...(from === undefined ? [] : [['From', code(from)]]),
+        ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, by a header of the hub, which is not signed`]]),
+    ];
+}
+const SOURCES = {
+    'plugin.yaml': 'from plugin.yaml, which is signed',
+    header: 'by a header of the hub, which is not signed',
+    requested: 'as requested; nothing in the artifact says so',
+};
+function contentRows({ kind, pinned }, facts) {
+    const { version, versionSource } = facts;
+    return [
+        ['Signature', pinned === undefined ? 'valid' : 'valid, and the digest is the pinned one'],
+        ...(version === undefined || versionSource === undefined
+            ? []
+            : [['Version', `${cell(version)}, ${SOURCES[versionSource]}`]]),
+        ['Contents', `${cell(kind ?? '')} of ${facts.files} files, ${facts.bytes} bytes`],
+    ];
+}
+
+;// CONCATENATED MODULE: ./build/actions/verify.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The private folder of a main step, for the post step of one that was killed. */
+const FOLDER_STATE = 'folder';
+/** What a run that is killed has said. */
+const KILLED = new DeploymentError('interrupted', 'The run was killed.');
+/** The verify action: reads inputs, checks a release, sets outputs. Fails the step unless everything passes. */
+async function verify() {
+    await runReadingStep(() => readVerifyInputs(readWorkspace()), act);
+}
+/** The verify action's post step: removes what a main step that was killed has left. Fails when it cannot. */
+async function verifyPost() {
+    const folder = readState(FOLDER_STATE);
+    if (folder === '')
+        return;
+    try {
+        await removePrivateFolder(readRunnerFacts(process.env).temporaryFolder, folder);
+    }
+    catch (error) {
+        failStep(undefined, toHostError(error, `removing ${folder}`));
+    }
+}
+/** Reads every input of the verify action; collects what is wrong. Only an input that is left out has a default. */
+function readVerifyInputs(workspace) {
+    const read = new InputReader(workspace);
+    const mode = verify_modeOf(read);
+    const files = readFiles(read, mode);
+    const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files });
     return {
-        request,
+        mode,
+        // Without problems every required input was parsed.
+        request: { files: files, artifact: artifact },
         connection: readConnection(read),
         secrets: read.secrets,
         settingValues: read.settingValues,
         problems: read.problems,
     };
 }
-/** The outputs of rollback/action.yml, all of them, always; what is not known is empty. */
-function buildRollbackOutputs(result, { subject, projectRoot }) {
-    const isProject = subject?.contract === 'project';
+/** The outputs of verify/action.yml but `error-code`, always all of them; what is not known is empty. */
+function buildVerifyOutputs({ mode }, { facts, error }) {
     return {
-        ...buildDeploymentOutputs(result, projectRoot && subject && rollback_pathOf(subject, projectRoot)),
-        'project-id': isProject ? subject.projectId : '',
-        plugins: isProject ? JSON.stringify(result.report.plugins ?? []) : '',
+        verified: mode === 'none' ? '' : String(error === undefined),
+        version: facts.version ?? '',
+        'artifact-sha256': facts.sha256 ?? '',
+        'artifact-size': facts.size === undefined ? '' : String(facts.size),
+        repo: facts.repo ?? '',
     };
 }
-function rollback_pathOf(subject, projectRoot) {
-    if (subject.contract === 'project')
-        return projectRoot;
-    return installPath(layoutOf(projectRoot), { shelf: shelfOf(subject.kind), id: subject.id });
+/** Each of these asks for an artifact: without the rest, the gate must fail and not check less. */
+const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
+const FILE_INPUTS = ['artifact-path', 'signature'];
+const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
+function verify_modeOf(read) {
+    if (FILE_INPUTS.some(name => read.isGiven(name)))
+        return 'file';
+    if (ARTIFACT_INPUTS.some(name => read.isGiven(name)))
+        return 'hub';
+    return read.isGiven('install-plan') || read.isGiven('host-config') ? 'none' : 'hub';
 }
-/** A plugin or service by `kind` and `id`, or a project. */
-function readSubject(read) {
-    const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
-    const projectId = read.optional('project-id', projectIdSchema);
-    const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema);
-    if (projectId !== undefined) {
-        if (id !== undefined)
-            read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two');
-        return { contract: 'project', projectId };
-    }
-    return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id };
+function readFiles(read, mode) {
+    const needsSlug = mode === 'hub' || read.isGiven('install-plan');
+    return {
+        kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
+        slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
+        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        keepPaths: read.withDefault('keep-paths', keepPathListSchema, DEFAULT_KEEP_PATHS),
+    };
 }
-/** The way to report; undefined where no input asks for it. */
-function readAccess(read, { subject, slug }) {
-    const hub = read.optional('hub-url', baseUrlSchema);
-    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
-    const apiKey = read.optionalSecret('api-key', apiKeySchema);
-    if (hub === undefined && apiKey === undefined && slug === undefined)
+function readArtifact(read, mode, { workspace, files }) {
+    return {
+        kind: files.kind,
+        source: mode === 'hub' ? readHub(read, files.slug) : { workspace, ...readLocalFile(read) },
+        signingSecret: read.requiredSecret('signing-secret'),
+        version: read.withDefault('version', versionSchema, 'latest'),
+        artifactSha256: read.optional('artifact-sha256', sha256Schema),
+        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+        ...readLimits(read),
+    };
+}
+function readHub(read, slug) {
+    const hub = read.required('hub-url', baseUrlSchema);
+    const services = read.withDefault('services-url', baseUrlSchema, hub);
+    const bases = hub && services ? { hub, services, deployments: hub } : undefined;
+    return { bases, slug, apiKey: read.requiredSecret('api-key', apiKeySchema) };
+}
+function readLocalFile(read) {
+    for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))
+        read.refuse(name, 'is given together with artifact-path or signature: check what a hub serves, or a file');
+    return { path: read.required('artifact-path', schemas_string()), signature: read.required('signature', schemas_string()) };
+}
+async function act(inputs, tools) {
+    const subject = subjectOf(inputs);
+    tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code });
+    const result = await verify_check(inputs, tools);
+    const { error } = result;
+    return { outputs: buildVerifyOutputs(subject, result), summary: buildVerifySummary(subject, result), error };
+}
+async function verify_check(inputs, tools) {
+    const error = verify_refusalOf(inputs);
+    if (error !== undefined)
+        return { facts: {}, error };
+    const { log, signal, saveState } = tools;
+    const onFolder = (path) => saveState(FOLDER_STATE, path ?? '');
+    const wire = createWire({ ...wireOptions(inputs.connection, log), signal });
+    return await checkRelease(inputs.request, { ...tools, wire, onFolder });
+}
+/** Inputs that cannot be used; an insecure base is refused before anything is sent. */
+function verify_refusalOf({ problems, request, connection }) {
+    if (problems.length > 0)
+        return inputError(problems);
+    const source = request.artifact?.source;
+    if (source === undefined || 'path' in source)
         return undefined;
-    if (subject?.contract === 'project') {
-        read.refuse('project-id', 'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug');
-        return undefined;
-    }
-    for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
-        if (value === undefined)
-            read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them');
-    }
-    if (!hub || !deployments || !apiKey || !slug || !subject)
-        return undefined;
-    return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey };
-}
-function rollback_senderFor({ access }, { wires }) {
-    return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access);
-}
-/** Ends a run whose inputs cannot be used; undefined when they can. */
-async function rollback_refuse(inputs, tools) {
-    const { request, connection, problems } = inputs;
-    if (problems.length > 0) {
-        const refusal = { error: inputError(problems), sender: rollback_senderFor(request, tools) };
-        return await refuseRollback(request, refusal, tools);
-    }
     try {
-        if (request.access !== undefined)
-            parseRequestUrl(request.access.bases.deployments, connection);
+        for (const base of Object.values(source.bases))
+            parseRequestUrl(base, connection);
         return undefined;
     }
     catch (error) {
-        // An insecure hub gets no report either.
-        return await refuseRollback(request, { error: toDeployError(error), sender: undefined }, tools);
+        return toDeployError(error);
     }
+}
+function subjectOf({ mode, request: { files, artifact } }) {
+    const source = artifact?.source;
+    const isFile = source !== undefined && 'path' in source;
+    return {
+        mode,
+        kind: files.kind,
+        name: files.slug ?? (isFile ? source.path : undefined),
+        version: artifact?.version,
+        from: isFile ? source.path : source?.bases?.hub,
+        pinned: artifact?.artifactSha256,
+        plan: files.plan?.path,
+        hostConfig: files.hostConfig?.path,
+    };
 }
 
 ;// CONCATENATED MODULE: ./build/main.js
@@ -38176,6 +38016,6 @@ var __webpack_exports__deployPost = __webpack_exports__.us;
 var __webpack_exports__project = __webpack_exports__.Cv;
 var __webpack_exports__projectPost = __webpack_exports__.m_;
 var __webpack_exports__recover = __webpack_exports__.lj;
-var __webpack_exports__rollback = __webpack_exports__.dU;
-var __webpack_exports__rollbackPost = __webpack_exports__.$e;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__rollback as rollback, __webpack_exports__rollbackPost as rollbackPost };
+var __webpack_exports__verify = __webpack_exports__.MX;
+var __webpack_exports__verifyPost = __webpack_exports__.EA;
+export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__verify as verify, __webpack_exports__verifyPost as verifyPost };

@@ -1,7 +1,7 @@
 export { deploy, deployPost } from './actions/deploy.ts'
 export { project, projectPost } from './actions/project.ts'
 export { recover } from './actions/recover.ts'
-export { rollback, rollbackPost } from './actions/rollback.ts'
+export { verify, verifyPost } from './actions/verify.ts'
 
 // When the runner disappears, our output closes; that must not kill a deployment half-way.
 process.stdout.on('error', () => {})

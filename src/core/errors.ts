@@ -46,8 +46,6 @@ export const ERROR_CODES = [
   'inconsistent',
   'place_taken',
   'unexpected_part',
-  'no_snapshot',
-  'snapshot_modified',
   'internal_error',
 ] as const
 

@@ -15,6 +15,8 @@ export interface Stage extends LocalStage {
   writePlan(text: string): void
   /** Runs the deploy action with the inputs that every run here needs, and these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+  /** The same for the verify action, without a plan. */
+  verify(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
 interface PublishOptions {
@@ -61,6 +63,12 @@ export async function openStage(): Promise<Stage> {
     signingSecret: options.signingSecret ?? SIGNING_SECRET,
     replace: options.replace ?? false,
   })
+  const hubInputs = {
+    'hub-url': hub.url,
+    slug: 'greeter',
+    'api-key': apiKey,
+    'signing-secret': SIGNING_SECRET,
+  }
   return {
     ...stage,
     async publish(version, files, options = {}) {
@@ -77,16 +85,15 @@ export async function openStage(): Promise<Stage> {
         workspace,
         ...run,
         inputs: {
-          'hub-url': hub.url,
-          slug: 'greeter',
-          'api-key': apiKey,
-          'signing-secret': SIGNING_SECRET,
+          ...hubInputs,
           'install-plan': 'install.yaml',
           'project-root': root,
           'host-id': 'host-1',
           ...inputs,
         },
       }),
+    verify: (inputs = {}, run = {}) =>
+      runAction({ action: 'verify', workspace, ...run, inputs: { ...hubInputs, ...inputs } }),
   }
 }
 

@@ -1,0 +1,189 @@
+import { z } from 'zod/mini'
+import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
+import { kindSchema, sha256Schema, slugSchema, versionSchema } from '../core/identifiers.ts'
+import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
+import { removePrivateFolder } from '../install/files/private-folder.ts'
+import { toHostError } from '../install/files/system-errors.ts'
+import {
+  checkRelease,
+  type GateArtifact,
+  type GateFiles,
+  type GateRequest,
+  type GateResult,
+} from '../marketplace/gate.ts'
+import { parseRequestUrl } from '../net/url-policy.ts'
+import { createWire } from '../net/wire.ts'
+import { failStep } from '../runner/action-step.ts'
+import { type Connection, readConnection, wireOptions } from '../runner/connection.ts'
+import { readRunnerFacts, readWorkspace } from '../runner/environment.ts'
+import { DEFAULT_KEEP_PATHS, downloadTimeoutSchema, readLimits } from '../runner/host-inputs.ts'
+import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
+import { apiKeySchema, baseUrlSchema, keepPathListSchema } from '../runner/input-schemas.ts'
+import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
+import { readState } from '../runner/runner-files.ts'
+import { buildVerifySummary, type CheckedSubject } from '../runner/verify-summary.ts'
+
+/** The private folder of a main step, for the post step of one that was killed. */
+const FOLDER_STATE = 'folder'
+/** What a run that is killed has said. */
+const KILLED = new DeploymentError('interrupted', 'The run was killed.')
+
+/** Where the artifact comes from; `none` is a check of the operator's files alone. */
+type Mode = 'hub' | 'file' | 'none'
+
+export interface VerifyInputs {
+  readonly mode: Mode
+  /** Complete if there are no problems. */
+  readonly request: GateRequest
+  readonly connection: Connection
+  readonly secrets: readonly string[]
+  readonly settingValues: readonly string[]
+  readonly problems: readonly InputProblem[]
+}
+
+/** The verify action: reads inputs, checks a release, sets outputs. Fails the step unless everything passes. */
+export async function verify(): Promise<void> {
+  await runReadingStep(() => readVerifyInputs(readWorkspace()), act)
+}
+
+/** The verify action's post step: removes what a main step that was killed has left. Fails when it cannot. */
+export async function verifyPost(): Promise<void> {
+  const folder = readState(FOLDER_STATE)
+  if (folder === '') return
+  try {
+    await removePrivateFolder(readRunnerFacts(process.env).temporaryFolder, folder)
+  } catch (error) {
+    failStep(undefined, toHostError(error, `removing ${folder}`))
+  }
+}
+
+/** Reads every input of the verify action; collects what is wrong. Only an input that is left out has a default. */
+export function readVerifyInputs(workspace: string): VerifyInputs {
+  const read = new InputReader(workspace)
+  const mode = modeOf(read)
+  const files = readFiles(read, mode)
+  const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files })
+  return {
+    mode,
+    // Without problems every required input was parsed.
+    request: { files: files as GateFiles, artifact: artifact as GateArtifact | undefined },
+    connection: readConnection(read),
+    secrets: read.secrets,
+    settingValues: read.settingValues,
+    problems: read.problems,
+  }
+}
+
+/** The outputs of verify/action.yml but `error-code`, always all of them; what is not known is empty. */
+export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: GateResult): Record<string, string> {
+  return {
+    verified: mode === 'none' ? '' : String(error === undefined),
+    version: facts.version ?? '',
+    'artifact-sha256': facts.sha256 ?? '',
+    'artifact-size': facts.size === undefined ? '' : String(facts.size),
+    repo: facts.repo ?? '',
+  }
+}
+
+/** Each of these asks for an artifact: without the rest, the gate must fail and not check less. */
+const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
+const FILE_INPUTS = ['artifact-path', 'signature']
+const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
+
+function modeOf(read: InputReader): Mode {
+  if (FILE_INPUTS.some(name => read.isGiven(name))) return 'file'
+  if (ARTIFACT_INPUTS.some(name => read.isGiven(name))) return 'hub'
+  return read.isGiven('install-plan') || read.isGiven('host-config') ? 'none' : 'hub'
+}
+
+type Incomplete<T> = { [K in keyof T]: T[K] | undefined }
+
+function readFiles(read: InputReader, mode: Mode): Incomplete<GateFiles> {
+  const needsSlug = mode === 'hub' || read.isGiven('install-plan')
+  return {
+    kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
+    slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
+    plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+    keepPaths: read.withDefault('keep-paths', keepPathListSchema, DEFAULT_KEEP_PATHS),
+  }
+}
+
+interface Surroundings {
+  readonly workspace: string
+  readonly files: Incomplete<GateFiles>
+}
+
+function readArtifact(
+  read: InputReader,
+  mode: 'hub' | 'file',
+  { workspace, files }: Surroundings,
+): Incomplete<Omit<GateArtifact, 'source'>> & { source: Incomplete<GateArtifact['source']> } {
+  return {
+    kind: files.kind,
+    source: mode === 'hub' ? readHub(read, files.slug) : { workspace, ...readLocalFile(read) },
+    signingSecret: read.requiredSecret('signing-secret'),
+    version: read.withDefault('version', versionSchema, 'latest'),
+    artifactSha256: read.optional('artifact-sha256', sha256Schema),
+    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+    ...readLimits(read),
+  }
+}
+
+function readHub(read: InputReader, slug: string | undefined) {
+  const hub = read.required('hub-url', baseUrlSchema)
+  const services = read.withDefault<string | undefined>('services-url', baseUrlSchema, hub)
+  const bases = hub && services ? { hub, services, deployments: hub } : undefined
+  return { bases, slug, apiKey: read.requiredSecret('api-key', apiKeySchema) }
+}
+
+function readLocalFile(read: InputReader) {
+  for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))
+    read.refuse(name, 'is given together with artifact-path or signature: check what a hub serves, or a file')
+  return { path: read.required('artifact-path', z.string()), signature: read.required('signature', z.string()) }
+}
+
+async function act(inputs: VerifyInputs, tools: StepTools): Promise<StepEnd> {
+  const subject = subjectOf(inputs)
+  tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code })
+  const result = await check(inputs, tools)
+  const { error } = result
+  return { outputs: buildVerifyOutputs(subject, result), summary: buildVerifySummary(subject, result), error }
+}
+
+async function check(inputs: VerifyInputs, tools: StepTools): Promise<GateResult> {
+  const error = refusalOf(inputs)
+  if (error !== undefined) return { facts: {}, error }
+  const { log, signal, saveState } = tools
+  const onFolder = (path: string | undefined): void => saveState(FOLDER_STATE, path ?? '')
+  const wire = createWire({ ...wireOptions(inputs.connection, log), signal })
+  return await checkRelease(inputs.request, { ...tools, wire, onFolder })
+}
+
+/** Inputs that cannot be used; an insecure base is refused before anything is sent. */
+function refusalOf({ problems, request, connection }: VerifyInputs): DeployError | undefined {
+  if (problems.length > 0) return inputError(problems)
+  const source = request.artifact?.source
+  if (source === undefined || 'path' in source) return undefined
+  try {
+    for (const base of Object.values(source.bases)) parseRequestUrl(base, connection)
+    return undefined
+  } catch (error) {
+    return toDeployError(error)
+  }
+}
+
+function subjectOf({ mode, request: { files, artifact } }: VerifyInputs): CheckedSubject {
+  const source = artifact?.source
+  const isFile = source !== undefined && 'path' in source
+  return {
+    mode,
+    kind: files.kind,
+    name: files.slug ?? (isFile ? source.path : undefined),
+    version: artifact?.version,
+    from: isFile ? source.path : source?.bases?.hub,
+    pinned: artifact?.artifactSha256,
+    plan: files.plan?.path,
+    hostConfig: files.hostConfig?.path,
+  }
+}

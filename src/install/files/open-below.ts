@@ -1,0 +1,73 @@
+import { closeSync, constants, fstatSync, lstatSync, openSync, realpathSync } from 'node:fs'
+import { isAbsolute, relative, sep } from 'node:path'
+import { errnoOf } from '../../core/errors.ts'
+import { openDirectorySync } from './open-directory.ts'
+
+/** Why a path is not one that may be read, as the end of a sentence. */
+export class NotReadable extends Error {}
+
+/**
+ * Opens a regular file below `folder` to read it, and returns its descriptor. Follows no symlink below the folder, also
+ * none that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * folder, or absolute and below it. Throws NotReadable.
+ */
+export function openBelowSync(folder: string, path: string): number {
+  const parts = partsBelow(folder, path)
+  try {
+    return openParts(realpathSync(folder), parts)
+  } catch (error) {
+    throw error instanceof NotReadable ? error : new NotReadable(reasonOf(error), { cause: error })
+  }
+}
+
+function partsBelow(folder: string, path: string): string[] {
+  const parts = (isAbsolute(path) ? relative(folder, path) : path)
+    .split(sep)
+    .filter(part => part !== '' && part !== '.')
+  if (parts.includes('..') || parts.length === 0) throw new NotReadable('which is outside of the workspace')
+  return parts
+}
+
+function openParts(folder: string, [name = '', ...rest]: readonly string[]): number {
+  const directory = openDirectorySync(folder)
+  try {
+    const path = directory.entry(name)
+    return rest.length === 0 ? openRegular(path) : openParts(path.toString(), rest)
+  } finally {
+    directory.close()
+  }
+}
+
+/** Opening a device may already do something. */
+function openRegular(path: Buffer): number {
+  requireRegular(lstatSync(path))
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  try {
+    requireRegular(fstatSync(fd))
+    return fd
+  } catch (error) {
+    closeSync(fd)
+    throw error
+  }
+}
+
+function requireRegular(found: { isFile(): boolean; isSymbolicLink(): boolean; isDirectory(): boolean }): void {
+  if (found.isSymbolicLink()) throw new NotReadable('which is a symlink')
+  if (found.isDirectory()) throw new NotReadable('which is a directory')
+  if (!found.isFile()) throw new NotReadable('which is not a regular file')
+}
+
+function reasonOf(error: unknown): string {
+  switch (errnoOf(error)) {
+    case 'ENOENT':
+      return 'which does not exist'
+    case 'ENOTDIR':
+    case 'ELOOP':
+      return 'whose path leads through a symlink or a file'
+    case 'EACCES':
+    case 'EPERM':
+      return "which the runner's user may not read"
+    default:
+      return `which cannot be opened (${error instanceof Error ? error.message : String(error)})`
+  }
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { parse } from 'yaml'
+import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import type { ErrorCode } from '../../../src/core/errors.ts'
+import { listTree } from '../../install/archive/directory-listing.ts'
+import { commandsIn } from './evidence.ts'
+import { assertNoSecret, STACK_LINE } from './refusal.ts'
+import { SIGNING_SECRET, type Stage } from './stage.ts'
+import { signatureOf } from './untrusted-hub.ts'
+
+const OUTPUT_NAMES = Object.keys(
+  parse(readFileSync(join(import.meta.dirname, '../../../verify/action.yml'), 'utf8')).outputs,
+)
+/** Inputs of a run that is given no hub. */
+export const NO_HUB = { 'hub-url': '', 'api-key': '' }
+/** Inputs of a run that is given no artifact at all. */
+export const NO_ARTIFACT = { ...NO_HUB, 'signing-secret': '' }
+
+/** Writes a file of the workspace, and returns the inputs that check it. */
+export function fileInputs(stage: Stage, bytes: Buffer, path = 'greeter.zip'): Record<string, string> {
+  const place = join(stage.workspace.path, path)
+  mkdirSync(dirname(place), { recursive: true })
+  writeFileSync(place, bytes)
+  return { ...NO_HUB, 'artifact-path': path, signature: signatureOf(bytes) }
+}
+
+/** Runs a gate that must pass; nothing of it stays on the machine. */
+export async function assertVerifies(
+  stage: Stage,
+  inputs: Record<string, string> = {},
+  run: Partial<ActionRun> = {},
+): Promise<ActionResult> {
+  const before = listTree(stage.root)
+  const result = await stage.verify(inputs, run)
+  assert.deepEqual(
+    [result.exitCode, result.outputs['verified'], result.outputs['error-code']],
+    [0, 'true', ''],
+    result.log,
+  )
+  assert.deepEqual(commandsIn(result.log, 'error'), [])
+  assertTraceless(stage, result, before)
+  return result
+}
+
+/** What a gate that fails must say. */
+export interface GateRefusal {
+  readonly code: ErrorCode
+  /** Default `false`. */
+  readonly verified?: string
+  /** Default 1; a plan is annotated once for each problem. */
+  readonly annotations?: number
+}
+
+/** Runs a gate that must fail, say so in all places, and leave nothing on the machine. */
+export async function assertFails(
+  stage: Stage,
+  { code, verified = 'false', annotations = 1 }: GateRefusal,
+  inputs: Record<string, string> = {},
+  run: Partial<ActionRun> = {},
+): Promise<ActionResult> {
+  const before = listTree(stage.root)
+  const result = await stage.verify(inputs, run)
+  const { outputs, log, summary } = result
+  assert.deepEqual([result.exitCode, outputs['verified'], outputs['error-code']], [1, verified, code], log)
+  assert.equal(commandsIn(log, 'error').length, annotations, log)
+  assert.doesNotMatch(log, STACK_LINE)
+  assert.match(summary, new RegExp(`<code>${code.replaceAll('_', '&#95;')}</code>`))
+  assertTraceless(stage, result, before)
+  return result
+}
+
+function assertTraceless(stage: Stage, result: ActionResult, hostBefore: Record<string, string>): void {
+  assert.deepEqual(Object.keys(result.outputs).toSorted(), OUTPUT_NAMES.toSorted())
+  assertNoSecret(stage, result)
+  assert.deepEqual(leftIn(stage), [])
+  assert.deepEqual(listTree(stage.root), hostBefore)
+}
+
+/** What is in the runner's temporary folder, apart from its own files. */
+export function leftIn({ workspace }: Stage): string[] {
+  return readdirSync(workspace.temp).filter(name => !name.startsWith('commands-'))
+}
+
+export { SIGNING_SECRET }

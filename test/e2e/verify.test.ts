@@ -1,0 +1,298 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import type { ErrorCode } from '../../src/core/errors.ts'
+import { buildZip, file } from '../archives/zip-builder.ts'
+import { commandsIn } from './harness/evidence.ts'
+import { assertFails, assertVerifies, fileInputs, leftIn, NO_ARTIFACT } from './harness/gate.ts'
+import { forEver, openGate } from './harness/hub-gate.ts'
+import { onceInLog } from './harness/processes.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
+import {
+  type Answer,
+  answerJson,
+  pluginZip,
+  serveArtifact,
+  serveUntrustedHub,
+  signatureOf,
+  VERSION,
+} from './harness/untrusted-hub.ts'
+
+let stage: Stage
+before(async () => {
+  stage = await openStage()
+  await stage.publish(VERSION, pluginFiles(VERSION))
+})
+after(() => stage.close())
+
+describe('the gate of a release', () => {
+  it('passes what the hub serves, and gives the digest and the version that a deployment accepts', async () => {
+    const { outputs, summary } = await assertVerifies(stage, { 'install-plan': 'install.yaml' })
+    assert.equal(outputs['version'], VERSION)
+    assert.match(summary, /^### ✅ Verified: greeter 2\.0\.0\n/)
+    const pinned = { version: outputs['version'] ?? '', 'artifact-sha256': outputs['artifact-sha256'] ?? '' }
+    const deployed = await stage.deploy(pinned)
+    assert.deepEqual([deployed.exitCode, deployed.outputs['artifact-sha256']], [0, outputs['artifact-sha256']])
+  })
+
+  it('reports nothing, and shows the key to nothing but the fetch', async t => {
+    const hub = await serveUntrustedHub(t)
+    await assertVerifies(stage, { 'hub-url': hub.url })
+    assert.deepEqual(
+      hub.requests.map(({ url, headers }) => [url, headers['x-api-key']]),
+      [
+        ['/plugins/greeter', undefined],
+        [`/plugins/greeter/install?version=${VERSION}`, stage.apiKey],
+      ],
+    )
+  })
+
+  it('is of no use to a hub that serves the hosts other bytes, with a valid signature too', async t => {
+    let count = 0
+    const artifact: Answer = (response, request) => {
+      const bytes = count++ === 0 ? pluginZip() : pluginZip(VERSION, [file('src/other.py')])
+      serveArtifact(bytes)(response, request)
+    }
+    const hub = await serveUntrustedHub(t, { artifact })
+    const { outputs } = await assertVerifies(stage, { 'hub-url': hub.url })
+    const pin = { version: outputs['version'] ?? '', 'artifact-sha256': outputs['artifact-sha256'] ?? '' }
+    const root = join(stage.folder, 'pinned-host')
+    mkdirSync(root)
+    const deployed = await stage.deploy({ 'hub-url': hub.url, 'project-root': root, ...pin })
+    assert.deepEqual([deployed.exitCode, deployed.outputs['error-code']], [1, 'digest_mismatch'])
+  })
+
+  it('passes a service, and says that its version and its repository are not signed', async t => {
+    const headers = { 'x-service': 'clock@2.0.1', 'x-repo': 'dev/clock@v2.0.1' }
+    const hub = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip(), headers) })
+    stage.writePlan(SERVICE_PLAN)
+    const inputs = { 'hub-url': hub.url, kind: 'service', slug: 'clock', 'install-plan': 'install.yaml' }
+    const { outputs, summary, log } = await assertVerifies(stage, inputs)
+    stage.writePlan(PLUGIN_PLAN)
+    assert.deepEqual([outputs['version'], outputs['repo']], ['2.0.1', 'dev/clock@v2.0.1'])
+    assert.match(commandsIn(log, 'notice').join('\n'), /asked for version 2\.0\.0.*not signed, says 2\.0\.1/)
+    assert.equal(summary.match(/which is not signed/g)?.length, 2)
+  })
+
+  it('checks what the plan takes from the artifact, and annotates it at its line', async () => {
+    stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/none}\n`)
+    const { log, outputs } = await assertFails(stage, { code: 'invalid_plan' }, { 'install-plan': 'install.yaml' })
+    stage.writePlan(PLUGIN_PLAN)
+    assert.match(commandsIn(log, 'error')[0] ?? '', /file=install\.yaml,line=7,col=5/)
+    assert.equal(outputs['version'], VERSION)
+  })
+
+  it('asks the hub for nothing when the plan, or the host config for it, is wrong', async t => {
+    const hub = await serveUntrustedHub(t)
+    stage.writePlan(`${PLUGIN_PLAN}  - {id: up, action: restart, depends_on: [files]}\n`)
+    const inputs = { 'hub-url': hub.url, 'install-plan': 'install.yaml' }
+    await assertFails(stage, { code: 'invalid_plan' }, inputs)
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: none\n')
+    await assertVerifies(stage, { ...inputs, 'host-config': 'host.yaml' })
+    stage.writePlan(PLUGIN_PLAN)
+    assert.equal(hub.requestsFor('artifact').length, 1)
+  })
+
+  it('refuses a plugin whose entry point no host could sign', async t => {
+    const yaml = `version: "${VERSION}"\nexecution_mode: trusted\nentry_point: ../main.py\n`
+    const bytes = buildZip([file('plugin.yaml', yaml), file('src/main.py')])
+    const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes) })
+    const { summary } = await assertFails(stage, { code: 'not_a_plugin' }, { 'hub-url': hub.url })
+    assert.match(summary, /### ❌ Not verified: greeter 2\.0\.0/)
+  })
+
+  it('shows nothing that a runner or a page would obey', async t => {
+    const error = '::error::forged\r\n##[error]forged <img src=x> [l](javascript:alert(1)) @everyone'
+    const headers = { 'x-plugin': 'greeter@::error::x', 'x-repo': 'dev/greeter@::set-output' }
+    const lying = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip(), headers) })
+    assert.equal((await assertVerifies(stage, { 'hub-url': lying.url })).outputs['repo'], '')
+    const hub = await serveUntrustedHub(t, { artifact: answerJson(410, { error }) })
+    const { log, summary } = await assertFails(stage, { code: 'artifact_unavailable' }, { 'hub-url': hub.url })
+    assert.doesNotMatch(log, /##\[|::set-output|\r/)
+    assert.ok(log.split('\n').every(line => line.lastIndexOf('::') <= line.indexOf('::', 2)))
+    assert.doesNotMatch(summary, /<img|\]\(|@everyone/)
+  })
+})
+
+describe('the gate of a file', () => {
+  const bytes = pluginZip('1.2.0')
+
+  it('passes with a signature and without a hub, a key or a slug', async () => {
+    const inputs = { ...fileInputs(stage, bytes, 'build/greeter.zip'), slug: '' }
+    const { outputs, summary } = await assertVerifies(stage, inputs)
+    assert.deepEqual([outputs['version'], outputs['artifact-size'], outputs['repo']], ['1.2.0', `${bytes.length}`, ''])
+    assert.match(summary, /^### ✅ Verified: build\/greeter\.zip 1\.2\.0\n/)
+    const absolute = join(stage.workspace.path, 'build/greeter.zip')
+    await assertVerifies(stage, { ...inputs, 'artifact-path': absolute, version: 'v1.2.0' })
+  })
+
+  it('checks the plan too, for which it needs the slug', async () => {
+    const inputs = { ...fileInputs(stage, bytes), 'install-plan': 'install.yaml' }
+    await assertVerifies(stage, inputs)
+    await assertFails(stage, { code: 'missing_input' }, { ...inputs, slug: '' })
+    await assertFails(stage, { code: 'invalid_plan' }, { ...inputs, slug: 'other' })
+  })
+
+  it('knows no version of a service', async () => {
+    const { outputs } = await assertVerifies(stage, { ...fileInputs(stage, bytes), kind: 'service' })
+    assert.equal(outputs['version'], '')
+  })
+
+  const refused: Record<string, { code: ErrorCode; inputs: Record<string, string> }> = {
+    'another signature': { code: 'signature_mismatch', inputs: { signature: signatureOf(bytes, 'another secret') } },
+    'another secret': { code: 'signature_mismatch', inputs: { 'signing-secret': 'secret of somebody else' } },
+    'another algorithm': {
+      code: 'invalid_signature_format',
+      inputs: { signature: signatureOf(bytes).replace('sha256', 'md5') },
+    },
+    'a bare digest': {
+      code: 'invalid_signature_format',
+      inputs: { signature: signatureOf(bytes).replace('hmac_sha256:', '') },
+    },
+    'a signature with runner commands': {
+      code: 'invalid_signature_format',
+      inputs: { signature: `${signatureOf(bytes)}\n::error::forged` },
+    },
+    'another pin': { code: 'digest_mismatch', inputs: { 'artifact-sha256': 'ab'.repeat(32) } },
+    'another version': { code: 'version_mismatch', inputs: { version: '1.2.1' } },
+    'a lower limit': { code: 'archive_too_large', inputs: { 'max-artifact-bytes': '10' } },
+    'no signature': { code: 'missing_input', inputs: { signature: '' } },
+    'no file': { code: 'missing_input', inputs: { 'artifact-path': '' } },
+    'no secret': { code: 'missing_input', inputs: { 'signing-secret': '' } },
+    'a hub as well': { code: 'invalid_input', inputs: { 'hub-url': 'https://hub.example' } },
+    'a path to the folder above': { code: 'invalid_input', inputs: { 'artifact-path': '../greeter.zip' } },
+    'a path outside': { code: 'invalid_input', inputs: { 'artifact-path': '/etc/passwd' } },
+    'the workspace': { code: 'invalid_input', inputs: { 'artifact-path': '.' } },
+    'a path that is not there': { code: 'invalid_input', inputs: { 'artifact-path': 'none.zip' } },
+    'a path below a file': { code: 'invalid_input', inputs: { 'artifact-path': 'greeter.zip/x' } },
+  }
+  for (const [name, { code, inputs }] of Object.entries(refused)) {
+    it(`fails with ${name}`, async () => {
+      const { log } = await assertFails(stage, { code }, { ...fileInputs(stage, bytes), ...inputs })
+      assert.doesNotMatch(log, /^::error::forged/m)
+    })
+  }
+
+  const places: Record<string, (path: string) => void> = {
+    'a symlink': path => symlinkSync('greeter.zip', path),
+    'a symlink to a host file': path => symlinkSync('/etc/passwd', path),
+    'a folder': path => mkdirSync(path),
+    'a pipe without a writer': path => execFileSync('mkfifo', [path]),
+    'a link to a device': path => symlinkSync('/dev/zero', path),
+  }
+  for (const [name, make] of Object.entries(places)) {
+    it(`fails at once for ${name}`, async () => {
+      const inputs = fileInputs(stage, bytes)
+      const path = `place-${Object.keys(places).indexOf(name)}`
+      make(join(stage.workspace.path, path))
+      const { log } = await assertFails(stage, { code: 'invalid_input' }, { ...inputs, 'artifact-path': path })
+      assert.match(commandsIn(log, 'error')[0] ?? '', /artifact-path must name a regular file/)
+    })
+  }
+
+  it('fails for a file below a symlinked folder', async () => {
+    const inputs = fileInputs(stage, bytes, 'real/greeter.zip')
+    symlinkSync('real', join(stage.workspace.path, 'linked'))
+    await assertFails(stage, { code: 'invalid_input' }, { ...inputs, 'artifact-path': 'linked/greeter.zip' })
+  })
+
+  it('fails for a huge file before it reads any of it', async () => {
+    const inputs = fileInputs(stage, bytes, 'huge.zip')
+    truncateSync(join(stage.workspace.path, 'huge.zip'), 2 ** 40)
+    await assertFails(stage, { code: 'archive_too_large' }, inputs)
+  })
+})
+
+describe('the gate of a plan alone', () => {
+  const alone = { ...NO_ARTIFACT, 'install-plan': 'install.yaml' }
+
+  it('needs no hub, no artifact and no secret, and verifies nothing', async () => {
+    const { exitCode, outputs, summary } = await stage.verify(alone)
+    assert.deepEqual([exitCode, outputs['verified'], outputs['error-code']], [0, '', ''])
+    assert.equal(Object.values(outputs).join(''), '')
+    assert.match(summary, /no artifact was checked/)
+  })
+
+  it('fails for each problem, at its line', async () => {
+    stage.writePlan(`${PLUGIN_PLAN}  - {id: shell, action: run}\n  - {id: again, action: prepare, command: reboot}\n`)
+    const { log, summary } = await assertFails(stage, { code: 'invalid_plan', verified: '', annotations: 2 }, alone)
+    stage.writePlan(PLUGIN_PLAN)
+    const places = commandsIn(log, 'error').map(line => /file=(.*?),line=(\d+),col=(\d+)/.exec(line)?.slice(1, 4))
+    assert.deepEqual(places, [
+      ['install.yaml', '7', '25'],
+      ['install.yaml', '8', '34'],
+    ])
+    assert.equal(summary.match(/^- <code>install/gm)?.length, 2)
+  })
+
+  it('checks a host config, with a plan and without', async () => {
+    writeFileSync(join(stage.workspace.path, 'bad-host.yaml'), 'version: 1\nsupervisor: magic\n')
+    const refusal = { code: 'invalid_host_config', verified: '' } as const
+    for (const inputs of [alone, { ...NO_ARTIFACT, slug: '' }]) {
+      const { log } = await assertFails(stage, refusal, { ...inputs, 'host-config': 'bad-host.yaml' })
+      assert.match(commandsIn(log, 'error')[0] ?? '', /file=bad-host\.yaml,line=2,col=13/)
+    }
+  })
+
+  const incomplete: Record<string, Record<string, string>> = {
+    'a hub without its secrets': { 'hub-url': 'https://hub.example' },
+    'a secret without a hub': { 'signing-secret': 'secret' },
+    'a key without a hub': { 'api-key': 'key' },
+    'a pin without an artifact': { 'artifact-sha256': 'ab'.repeat(32) },
+    'a signature without a file': { signature: signatureOf(Buffer.of()) },
+    'no slug': { slug: '' },
+    'nothing at all': { slug: '', 'install-plan': '' },
+    'a slug alone': { 'install-plan': '' },
+  }
+  for (const [name, inputs] of Object.entries(incomplete)) {
+    it(`never stands in for more that was asked: ${name}`, async () => {
+      const verified = name === 'no slug' ? '' : 'false'
+      await assertFails(stage, { code: 'missing_input', verified }, { ...alone, ...inputs })
+    })
+  }
+})
+
+describe('a gate that is stopped', () => {
+  const many = Array.from({ length: 12_000 }, (_, index) => file(`src/${index % 100}/${index}.py`, `# ${index}\n`))
+  const large = pluginZip(VERSION, many)
+
+  it('ends at once when it is cancelled while the hub hangs', async t => {
+    const hub = await openGate(t, stage.hub.url, route => (route === 'artifact' ? forEver() : undefined))
+    const cancel = onceInLog('latest version is', pid => process.kill(pid, 'SIGINT'))
+    await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
+  })
+
+  it('leaves nothing when it is cancelled while it extracts', async t => {
+    const hub = await serveUntrustedHub(t, { artifact: serveArtifact(large) })
+    const cancel = onceInLog('::group::extracting', pid => process.kill(pid, 'SIGINT'))
+    const { outputs } = await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
+    assert.match(outputs['artifact-sha256'] ?? '', /^[0-9a-f]{64}$/)
+  })
+
+  it('has said that it is not verified when it is killed, and leaves the rest to its post step', async t => {
+    const hub = await serveUntrustedHub(t, { artifact: serveArtifact(large) })
+    const kill = onceInLog('::group::extracting', pid => process.kill(pid, 'SIGKILL'))
+    const killed = await stage.verify({ 'hub-url': hub.url }, kill)
+    assert.deepEqual(
+      [killed.signal, killed.outputs['verified'], killed.outputs['error-code'], killed.outputs['artifact-sha256']],
+      ['SIGKILL', 'false', 'interrupted', ''],
+    )
+    assert.equal(leftIn(stage).length, 1)
+    const post = await stage.verify({}, { phase: 'post', state: killed.state })
+    assert.deepEqual([post.exitCode, post.log, leftIn(stage)], [0, '', []])
+  })
+
+  it('removes nothing else in its post step', async () => {
+    const { state } = await stage.verify()
+    assert.equal(state['folder'], '')
+    for (const folder of [stage.workspace.path, join(stage.workspace.temp, 'mine'), '', '/', '..']) {
+      mkdirSync(join(stage.workspace.temp, 'mine'), { recursive: true })
+      const post = await stage.verify({}, { phase: 'post', state: { folder } })
+      assert.deepEqual([post.exitCode, post.log], [0, ''])
+    }
+    assert.ok(readdirSync(stage.workspace.path).includes('install.yaml'))
+    assert.deepEqual(leftIn(stage), ['mine'])
+  })
+})
