@@ -9815,6 +9815,9 @@ __nccwpck_require__.d(__webpack_exports__, {
   Cv: () => (/* reexport */ project),
   m_: () => (/* reexport */ projectPost),
   lj: () => (/* reexport */ recover_recover),
+  dU: () => (/* reexport */ rollback_rollback),
+  $e: () => (/* reexport */ rollbackPost),
+  h5: () => (/* reexport */ status_status),
   MX: () => (/* reexport */ verify),
   EA: () => (/* reexport */ verifyPost)
 });
@@ -16815,6 +16818,10 @@ const ERROR_CODES = [
     'inconsistent',
     'place_taken',
     'unexpected_part',
+    'fleet_out_of_sync',
+    'drift_found',
+    'no_snapshot',
+    'snapshot_modified',
     'internal_error',
 ];
 /**
@@ -17911,6 +17918,8 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     id: idSchema,
     /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
     keep_paths: exactOptional(array(schemas_string().check(_regex(/^\P{Cc}+$/u)))),
+    /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
+    modified: exactOptional(literal(true)),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema)
         .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
@@ -18086,9 +18095,13 @@ function requireRealParents(root, path) {
 
 
 
-/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
-function nextSnapshotName(folder, version) {
-    const names = snapshots_listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success);
+/**
+ * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
+ * the version.
+ */
+function nextSnapshotName(folder, version, recorded = []) {
+    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
     return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
@@ -18606,52 +18619,64 @@ const MAX_ADDED = 10_000;
  * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
  * the record throws, the system's error, and the signal's reason once it is aborted.
  */
-async function compareTree({ root, keepPaths }, record, signal) {
+async function compareTree(tree, record, signal) {
+    const instead = findNoDirectory(tree.root);
+    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
+    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+        if (recorded !== undefined)
+            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
+        else if (difference.added.length < MAX_ADDED)
+            difference.added.push(found.path);
+    }
+    return difference;
+}
+/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+async function* findDifferences({ root, keepPaths }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
     const isKept = isBelow(keepPaths);
-    const difference = { added: [], removed: [], changed: [], ...findNoDirectory(root) };
     for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded === undefined) {
-            if (found === undefined || isCache(found.path))
-                continue;
-            if (difference.added.length < MAX_ADDED)
-                difference.added.push(found.path);
+            if (found !== undefined && !isCache(found.path))
+                yield { recorded, found };
         }
         else if (isKept(recorded.path))
             continue;
-        else if (found === undefined)
-            difference.removed.push(recorded.path);
-        else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
-            difference.changed.push(found.path);
+        else if (found === undefined || !(await isSame(recorded, found, { root, digester })))
+            yield { recorded, found };
     }
-    return difference;
 }
+/** What is in place of a directory; undefined where one is there. */
 function findNoDirectory(root) {
     const stat = lstatIfPresentSync(root);
     if (stat === undefined)
-        return { instead: 'nothing' };
+        return 'nothing';
     if (stat.isDirectory())
-        return {};
+        return undefined;
     if (stat.isSymbolicLink())
-        return { instead: 'symlink' };
-    return { instead: stat.isFile() ? 'file' : 'other' };
+        return 'symlink';
+    return stat.isFile() ? 'file' : 'other';
 }
 /** Where Python writes by itself: what is there and was not recorded is no difference. */
 function isCache(path) {
     return /(?:^|\/)__pycache__\//.test(path);
 }
-async function isSame(recorded, found, digestOf) {
-    if (!isSameKind(recorded, found) || recorded.content !== found.content)
+async function isSame(recorded, found, tree) {
+    if (!isSameKind(recorded, found))
         return false;
-    if (found.kind === 'link' ||
-        found.kind === 'other' ||
-        (recorded.stamp !== undefined && recorded.stamp === found.stamp))
-        return true;
+    const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp;
+    if (!isFile(found) || isStamped)
+        return recorded.content === found.content;
+    return await hasSameBytes(recorded, found, tree);
+}
+/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+async function hasSameBytes(recorded, found, { root, digester }) {
+    if (recorded.content !== found.content)
+        return false;
     try {
-        return (await digestOf(found.path)) === recorded.sha256;
+        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
     }
     catch (error) {
         // Another process has just removed or replaced it, or made it unreadable.
@@ -18660,9 +18685,13 @@ async function isSame(recorded, found, digestOf) {
         throw error;
     }
 }
+/** Whether an item of a tree or of its record is a regular file. */
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
 /** Some records do not know the mode of a file. */
 function isSameKind({ kind }, found) {
-    return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other');
+    return kind === found.kind || (kind === 'file' && isFile(found));
 }
 /** Merges two lists in tree order. An empty pair is a pause. */
 function* pairUp(record, tree) {
@@ -18708,11 +18737,10 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     let identity;
     try {
         identity = findInstalled(readInstalled(layout), tree);
-        const record = identity && readTreeRecord(layout, identity);
-        if (record === undefined)
+        if (identity === undefined)
             return undefined;
-        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths };
-        return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal);
+        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity };
+        return await compareRecorded(layout, hostTree, { signal, byContent });
     }
     catch (error) {
         signal?.throwIfAborted();
@@ -18729,10 +18757,19 @@ function findRecordedIn(layout, tree) {
         return find(path);
     };
 }
+/**
+ * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
+ * system's error, and the signal's reason once it is aborted.
+ */
+async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
+    const record = readTreeRecord(layout, identity);
+    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
+}
 function* withoutStamps(record) {
     for (const item of record)
         yield { ...item, stamp: undefined };
 }
+/** Why a tree could not be compared with what was installed, and what to do. */
 function reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
         return toDeployError(error).message;
@@ -18811,7 +18848,8 @@ function isModified(drift) {
 ;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
 
 const MAX_NAMES = 20;
-const WORDS = {
+/** What is in place of a directory, in words. */
+const INSTEAD_WORDS = {
     nothing: 'missing',
     symlink: 'a symlink instead of a directory',
     file: 'a file instead of a directory',
@@ -18822,7 +18860,7 @@ function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
         if (entry.instead !== undefined)
-            return [`${placeName(entry)} (${WORDS[entry.instead]})`];
+            return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`];
         return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
     });
     const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
@@ -18951,13 +18989,15 @@ async function buildInstallation(context) {
 function buildRow(context, part) {
     const { order, transaction } = context;
     const { installed, removed, version } = part.previous;
-    const replaced = findReplaced(context, part, { installed, version });
+    const moved = findReplaced(context, part, { installed, version });
+    // A snapshot that returns may have had files of the host.
+    const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved;
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
     const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const row = isUnchanged ? installed : newVersion(context, part);
+    const row = isUnchanged ? installed : versionOf(context, part);
     return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard };
 }
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
@@ -19030,15 +19070,19 @@ function findReplaced({ results, order }, part, { installed, version }) {
         ...(installed && !isFrom(installed, order.origin)
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
-        ...(modified === undefined ? {} : { modified: true }),
+        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
     };
+}
+/** A version that returns is what it was, whenever that was installed. */
+function versionOf(context, part) {
+    const { contract, slug } = context.order.origin;
+    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
+    return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) };
 }
 function newVersion({ deployment, order, results }, part) {
     const { tools, record } = deployment;
     return {
-        ...order.origin,
-        kind: part.shelf === 'plugins' ? 'plugin' : 'service',
-        id: part.id,
+        project_version: order.origin.project_version,
         version: part.version,
         artifact_sha256: part.artifactSha256,
         ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
@@ -19428,6 +19472,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     artifact_sha256: nullable(sha256Schema),
     artifact_size: nullable(schemas_number()),
     repo: nullable(schemas_string()),
+    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
+    rollback_of: exactOptional(nullable(schemas_string())),
     /** The plugins that a project installs, once they are known. */
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
@@ -19438,6 +19484,9 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     started_at: timeSchema,
     run: workflowRunSchema,
 }));
+function flowOf({ contract, rollback_of: replaced }) {
+    return replaced === undefined ? contract : 'rollback';
+}
 const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
 const stepEntrySchema = object({
     id: schemas_string(),
@@ -20122,14 +20171,34 @@ const IS_PLACE = exactly(PLACE_PATTERN);
 const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
-/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
+const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PLACE_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
+/** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
+const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PLACE_PATTERN})$`);
+const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PLACE_PATTERN})(${BELOW_PATTERN})$`, 'u');
+/**
+ * Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new; for
+ * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
+ */
 function isMove({ from, to }) {
     if (IS_PLACE.test(from))
         return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`);
     if (IS_STAGED.test(from))
-        return IS_PLACE.test(to);
+        return IS_PLACE.test(to) || isPutInSnapshot({ from, to });
+    if (isRestoring({ from, to }))
+        return true;
     const kept = KEPT_PATH.exec(from)?.[1];
     return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
+}
+/** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */
+function isRestoring({ from, to }) {
+    const [, place, inner] = OF_SNAPSHOT.exec(from) ?? [];
+    return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place;
+}
+/** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */
+function isPutInSnapshot({ from, to }) {
+    const [, place, path] = REPLACED.exec(from) ?? [];
+    const [, shelf, inner] = OF_SNAPSHOT.exec(to) ?? [];
+    return place !== undefined && place === shelf && path === inner;
 }
 /** The deployment whose staging folder contains the path, or undefined where none does. */
 function stagedBy(path) {
@@ -20476,9 +20545,9 @@ function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && move_identityOf(to)?.times === times ? 'moved' : 'gone';
 }
-/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
+/** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
 function withoutItsTree({ from, to }) {
-    if (stagedBy(from) !== undefined)
+    if (stagedBy(from) !== undefined || isRestoring({ from, to }))
         return { wasMade: true, setAside: [] };
     throw new Error(`what was moved from ${from} to ${to} is at neither path`);
 }
@@ -21399,7 +21468,7 @@ function placeOfSettings({ from, plugin }) {
 function announceSkipped({ tools, record }, idle) {
     const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
     if (skipped.length > 0)
-        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}. ${REDEPLOY}`);
+        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
 }
 /** The same for a run that only says what another would do. */
 function announceIdleSteps({ tools, record }, idle) {
@@ -21409,9 +21478,12 @@ function announceIdleSteps({ tools, record }, idle) {
         return;
     const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
     const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
-    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception} ${REDEPLOY}`);
+    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
 }
-const REDEPLOY = 'With redeploy: true, they run.';
+/** A rollback has no such input. */
+function remedyOf({ facts }) {
+    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
+}
 function namesOf(steps) {
     return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
 }
@@ -21489,8 +21561,9 @@ async function logDifferences({ tools, layout, request }, part) {
         return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
     const path = installPath(layout, part);
     const tree = { root: path, keepPaths: request.keepPaths };
-    const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal);
-    const newSizes = new Map(part.tree.files.map(file => [file.path, file.size]));
+    const items = itemsIn(layout, part, request.keepPaths);
+    const { added, removed, changed } = await compareTree(tree, items, signal);
+    const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
     const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
     const newSize = (file) => sizeInWords(newSizes.get(file));
     // What the host lacks would be added, and what only the host has would be removed.
@@ -21501,6 +21574,12 @@ async function logDifferences({ tools, layout, request }, part) {
     for (const file of changed)
         log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
     log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
+}
+/** The new tree: staged, or the record of a snapshot. */
+function itemsIn(layout, part, keepPaths) {
+    return [
+        ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
+    ];
 }
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : `${size} bytes`;
@@ -22394,6 +22473,7 @@ function buildStep(written, position) {
 
 
 
+
 /**
  * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
  * `unsafe_host` when it cannot be moved any more.
@@ -22402,7 +22482,9 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
     const { layout } = deployment;
     requireSwitchable(deployment, place);
     const folder = snapshotsPath(layout, place);
-    const name = nextSnapshotName(folder, version);
+    const { installed, removed } = readHostRecord(layout);
+    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
+    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
     // Only ours, and nothing while they are empty: these need no journal.
     await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
     await makePrivateDirectories(folder);
@@ -22515,9 +22597,6 @@ async function describeTree({ root, keepPaths }, record, signal) {
         items.push({ ...found, sha256 });
     }
     return withLinkedDigests(items);
-}
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
 }
 function knownDigest(recorded, { content, stamp }) {
     return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
@@ -25097,6 +25176,26 @@ async function tryKernelLock(request) {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
+/**
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
+ * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ */
+async function readFreeKernelLock(request) {
+    let fd;
+    try {
+        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
+        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
+    }
+    catch {
+        request.signal?.throwIfAborted();
+        return undefined;
+    }
+    finally {
+        if (fd !== undefined)
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
 function lockOf(fd) {
     let isOpen = true;
     return {
@@ -25142,9 +25241,9 @@ function openForLockingSync(path) {
         throw toOpenError(path, error);
     }
 }
-async function flock(fd, { timeoutMs, signal }) {
+async function flock(fd, { timeoutMs, signal, isShared = false }) {
     const end = await runChild({
-        command: ['flock', '-n', String(CHILD_DESCRIPTOR)],
+        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
         env: allowedEnvironment({ LC_ALL: 'C' }),
         timeoutMs,
         signal,
@@ -25303,6 +25402,7 @@ function isBeingTakenOver(path, own) {
         return found !== undefined && !isAbandoned(found, own);
     });
 }
+/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
 function isAbandoned({ path, holder }, own) {
     if (holder === undefined)
         return true;
@@ -25392,6 +25492,21 @@ async function acquireLock(request, clock = systemClock) {
         request.signal?.throwIfAborted();
         throw toHostError(error, `taking the lock ${request.path}`);
     }
+}
+/**
+ * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
+ * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ */
+async function describeLiveHolder(path, signal) {
+    const found = readLock(path);
+    if (found?.holder === undefined)
+        return undefined;
+    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
+    if (isAbandoned(found, own))
+        return undefined;
+    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
+    const free = await readFreeKernelLock(probe);
+    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
 }
 async function waitForTurn(request, contender, clock) {
     const { path, runUrl, signal } = request;
@@ -25693,6 +25808,7 @@ function definedOnly(facts) {
 
 
 
+
 const MAX_RECOVERIES = 5;
 /** How a run that was cut off ended. */
 const ROLLED_BACK = {
@@ -25887,11 +26003,11 @@ function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
 }
 /**
- * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
+ * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
  * anew that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }, record, end) {
-    const flow = flows[record.facts.contract];
+    const flow = flows[flowOf(record.facts)];
     const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
     const terminal = terminalState(end);
     if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
@@ -25907,6 +26023,10 @@ function terminalState({ outcome }) {
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
 function readRecords({ root, journal: path }) {
     try {
         const records = readJournal(path) ?? [];
@@ -26409,8 +26529,69 @@ function factVariables(facts) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
 
+
+
+
+
+
+
+/**
+ * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
+ * dropped; what a snapshot contains there was moved away, and is never removed.
+ */
+async function prepareKeptPaths({ deployment }, part, keeper) {
+    const { layout, request } = deployment;
+    const tree = { root: keeper, keepPaths: request.keepPaths };
+    if (keeper === part.leftBehind)
+        requireMovableTree(layout, tree);
+    const kept = findKeptPaths(tree, part.staged);
+    if (part.recorded === undefined)
+        await drop(deployment, part.staged, kept);
+    else
+        requireAbsent(part, kept);
+    for (const path of kept)
+        await makeParents(part.staged, path);
+    return kept;
+}
+async function drop({ tools }, staged, kept) {
+    for (const path of await dropShipped(staged, kept)) {
+        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
+    }
+}
+/** The installed version may have made one only after the snapshot's was moved away. */
+function requireAbsent(part, kept) {
+    const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
+    if (late !== undefined)
+        throw justAppeared(`${placeName(part)}/${late}`);
+}
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
+        if (pathExistsSync(parent))
+            continue;
+        makeOpenDirectorySync(parent);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
+    }
+}
+/** Moves the kept paths from the old tree into the new one. */
+async function carryOver({ deployment, transaction }, part, { from, kept }) {
+    if (from === undefined)
+        return;
+    const { root } = deployment.layout;
+    for (const path of kept) {
+        await transaction.apply({
+            type: 'move',
+            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
+            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
+        });
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/install-part.js
 
 
 
@@ -26432,7 +26613,7 @@ async function keepPart({ deployment, results }, part) {
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place.
+ * place. The tree of a part that returns is durable and recorded.
  */
 async function installPart(context, part) {
     const { layout, tools } = context.deployment;
@@ -26443,7 +26624,7 @@ async function installPart(context, part) {
     const [modified, recorded] = await Promise.all([
         noteReplaced(context, part),
         recordTree(context, part),
-        syncTree(part.staged, tools.signal),
+        part.recorded ?? syncTree(part.staged, tools.signal),
     ]);
     tools.signal.throwIfAborted();
     if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
@@ -26462,44 +26643,91 @@ async function installPart(context, part) {
 }
 /** While the sync runs, which takes its time in a process of its own. */
 async function recordTree({ deployment }, part) {
+    if (part.recorded !== undefined)
+        return part.recorded;
     await hearSignals();
     const { layout, request, tools } = deployment;
     return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
 }
-async function prepareKeptPaths({ deployment }, { staged, leftBehind }, keeper) {
-    const { layout, request, tools } = deployment;
-    if (keeper === leftBehind)
-        requireMovableTree(layout, { root: keeper, keepPaths: request.keepPaths });
-    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged);
-    for (const path of await dropShipped(staged, kept)) {
-        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
-    }
-    for (const path of kept)
-        await makeParents(staged, path);
-    return kept;
+
+;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
+ * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
+ * that the installed version has is moved away before. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
+ */
+async function takeSnapshot(context, part) {
+    const { deployment, transaction, stagingFolder } = context;
+    const { layout, tools } = deployment;
+    const { retained, ...facts } = part;
+    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
+    requireMovableTree(layout, { root: snapshot, keepPaths: part.keepPaths });
+    const replaced = await moveKeptAway(context, part, snapshot);
+    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
+    const recorded = identityOf(retained);
+    const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
+    const difference = await compareRecorded(layout, tree, { signal: tools.signal });
+    if (difference === undefined || isModified(difference))
+        throw justModified(snapshot);
+    tools.log.info(`${snapshot} is taken from the snapshots.`);
+    return { ...facts, staged, recorded, replaced };
 }
-/** Durable, because some are made when the tree is durable already. */
-async function makeParents(staged, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 1; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (pathExistsSync(parent))
-            continue;
-        makeOpenDirectorySync(parent);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
-    }
-}
-async function carryOver({ deployment, transaction }, part, { from, kept }) {
-    if (from === undefined)
+/**
+ * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
+ * the restored version has got its own.
+ */
+async function keepReplaced(context, part) {
+    const { deployment, transaction, stagingFolder, results } = context;
+    const { layout, tools } = deployment;
+    const name = results.get(placeName(part))?.snapshot;
+    const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
+    if (keeper === undefined)
         return;
-    const { root } = deployment.layout;
-    for (const path of kept) {
-        await transaction.apply({
-            type: 'move',
-            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
-            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
-        });
+    for (const path of part.replaced) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
+        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
     }
+}
+async function moveKeptAway({ deployment, transaction, stagingFolder }, part, snapshot) {
+    const { layout, request } = deployment;
+    const path = installPath(layout, part);
+    const keeper = pathExistsSync(path) ? path : part.leftBehind;
+    if (keeper === undefined)
+        return [];
+    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot);
+    const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
+    for (const inner of both) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), inner)];
+        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
+    }
+    return both;
+}
+function replacedFolder(stagingFolder, part) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
+}
+/** Durable, from the staging folder on: no other sync follows before something is moved there. */
+async function makeFolders(stagingFolder, path) {
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
+    const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
+    for (let depth = 1; depth <= parts.length; depth++)
+        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
+}
+function justModified(snapshot) {
+    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
@@ -26730,6 +26958,7 @@ function unusableTemplate(from, found) {
 
 
 
+
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
  */
@@ -26751,7 +26980,14 @@ async function performStep(context, step) {
         case 'install_plugin':
         case 'install_extension': {
             const part = findPart(context, placeOfInstall(step));
-            return part.intact === undefined ? await installPart(context, part) : await keepPart(context, part);
+            if (part.intact !== undefined)
+                return await keepPart(context, part);
+            if (part.retained === undefined)
+                return await installPart(context, part);
+            const returning = await takeSnapshot(context, part);
+            await installPart(context, returning);
+            await keepReplaced(context, returning);
+            return 'done';
         }
         case 'write_env':
             return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
@@ -26966,7 +27202,7 @@ function settings_notices_readSettings(path) {
 function startDeployment(request, tools, { transitions, facts, sender }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
     const host = hostOf(tools, { ...request, sender });
-    tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)]);
+    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
     const interrupted = () => {
@@ -29046,7 +29282,7 @@ const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
  * where that cannot be known without extracting.
  */
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || !isFrom(installed, origin))
+    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
         return undefined;
     if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
         return undefined;
@@ -33625,12 +33861,17 @@ function buildDeploySummary(summary) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-const deploy_summary_WORDS = {
+const WORDS = {
     success: '✅ Deployed',
     failed: '❌ Failed, nothing was changed',
     rolled_back: '↩️ Rolled back, the old version is installed again',
     interrupted: '⚠️ Interrupted',
     inconsistent: '🛑 Inconsistent, this host needs attention',
+};
+/** Of a rollback that an operator has asked for. */
+const ROLLBACK_WORDS = {
+    success: '⏪ Restored',
+    rolled_back: '↩️ Not restored, the version that was to be replaced is installed again',
 };
 function headline({ report, plannedSteps }) {
     const slug = cell(report.slug ?? 'unknown');
@@ -33649,8 +33890,9 @@ function wordFor(report, plannedSteps) {
     const acted = findActing(report);
     if (outcome === 'failed' && acted.length > 0)
         return '❌ Failed, no file was changed';
+    const words = report.rollback_of === undefined ? WORDS : { ...WORDS, ...ROLLBACK_WORDS };
     if (outcome !== 'success' || changed)
-        return deploy_summary_WORDS[outcome];
+        return words[outcome];
     if (state !== 'succeeded')
         return '🔎 Dry run, nothing was done';
     if (acted.length === 0)
@@ -33670,17 +33912,18 @@ const DONE = new Set(['done', 'warned', 'failed']);
 function facts(report, reportPath) {
     const { accepted, error } = report.reported;
     return [
-        [
-            'Artifact',
-            report.artifact_sha256 === null
-                ? 'not fetched'
-                : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
-        ],
+        ['Artifact', artifact(report)],
         ...parts(report),
         ['Deployment', code(report.deployment_id)],
         ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
         ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
     ];
+}
+/** A rollback knows its digest alone. */
+function artifact({ artifact_sha256: sha256, artifact_size: size }) {
+    if (sha256 === null)
+        return 'not fetched';
+    return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`;
 }
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }) {
@@ -33746,7 +33989,9 @@ function skipped({ report, plannedSteps }) {
         return [];
     const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ');
     const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
-    return [`Nothing changes for these steps, which ${verb}: ${names}. With ${code('redeploy: true')}, they run.`];
+    return [
+        `Nothing changes for these steps, which ${verb}: ${names}.${report.rollback_of === undefined ? ` With ${code('redeploy: true')}, they run.` : ''}`,
+    ];
 }
 function states(report) {
     return report.states.map(({ state, at }, index) => {
@@ -34159,26 +34404,27 @@ const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes
 function readHostInputs(read) {
     return {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-        projectRoot: read.required('project-root', projectRootSchema),
-        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
-        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        ...readHost(read),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
-        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         settings: read.settings('settings'),
-        ...readChoices(read),
+        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+        redeploy: read.withDefault('redeploy', booleanSchema, false),
+        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
         ...readLimits(read),
     };
 }
-function readChoices(read) {
+/** The inputs of every action that changes a host: which one, and its rules. */
+function readHost(read) {
     return {
-        allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+        projectRoot: read.required('project-root', projectRootSchema),
+        hostId: read.withDefault('host-id', hostIdSchema, (0,external_node_os_namespaceObject.hostname)()),
+        hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
         allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
-        allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-        redeploy: read.withDefault('redeploy', booleanSchema, false),
         keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
         keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
-        downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
     };
 }
 /** How large an artifact may be. */
@@ -34518,11 +34764,31 @@ const PROJECT_TRANSITIONS = {
     rolled_back: [],
 };
 
+;// CONCATENATED MODULE: ./build/rollback/states.js
+/** The flow of a rollback. No way leads to `installing` that does not pass `verifying_snapshots`. */
+const ROLLBACK_TRANSITIONS = {
+    pending: ['finding_snapshots'],
+    finding_snapshots: ['verifying_snapshots', 'failed'],
+    verifying_snapshots: ['loading_plan', 'failed'],
+    loading_plan: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+
 ;// CONCATENATED MODULE: ./build/actions/flows.js
 
 
-/** A run recovers what a dead run left on its host, by whichever contract that one deployed. */
-const FLOWS = { marketplace: MARKETPLACE_TRANSITIONS, project: PROJECT_TRANSITIONS };
+
+/** A run recovers what a dead run left on its host, whichever of them that was. */
+const FLOWS = {
+    marketplace: MARKETPLACE_TRANSITIONS,
+    project: PROJECT_TRANSITIONS,
+    rollback: ROLLBACK_TRANSITIONS,
+};
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
 
@@ -34853,7 +35119,7 @@ function refusalOf({ call, subject }, answer) {
     const reason = answer.foreign ? undefined : bodies_parseErrorText(answer.body);
     const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`;
     const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`;
-    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`);
+    return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${answers_remedyOf(call, isDenied, answer.status)}`);
 }
 /**
  * `bad_response`, in the class of the call's other errors. Quotes nothing of the answer: it may contain a token or key.
@@ -34882,7 +35148,7 @@ function codeOf(call, status, Refusal) {
         return 'report_refused';
     return status === 404 ? 'not_found' : 'artifact_unavailable';
 }
-function remedyOf(call, isDenied, status) {
+function answers_remedyOf(call, isDenied, status) {
     if (call === 'auth' && isDenied)
         return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
     if (call === 'authorize' && isDenied) {
@@ -37376,6 +37642,1191 @@ async function awaitSupervisor({ service }) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/rollback/deployment.js
+
+
+/** `sender` is undefined when the rollback is reported to no hub. */
+function startRollback(request, tools, sender) {
+    const start = { transitions: ROLLBACK_TRANSITIONS, facts: rollback_deployment_initialFacts(request, tools), sender };
+    return Object.assign(startDeployment(request, tools, start), { request });
+}
+/** What is known of a rollback before it starts. */
+function rollback_deployment_initialFacts({ subject, slug, toVersion, hostId }, { deploymentId, now, runner }) {
+    return {
+        deployment_id: deploymentId,
+        ...deployment_namesOf(subject, slug),
+        requested_version: toVersion ?? null,
+        version: null,
+        version_source: null,
+        previous_version: null,
+        rollback_of: null,
+        artifact_sha256: null,
+        artifact_size: null,
+        repo: null,
+        host_id: hostId ?? '',
+        started_at: now().toISOString(),
+        run: runner.workflow,
+    };
+}
+function deployment_namesOf(subject, slug) {
+    if (subject?.contract === 'project')
+        return { contract: 'project', kind: null, slug: subject.projectId, id: null };
+    const { kind = null, id = null } = subject ?? {};
+    return { contract: 'marketplace', kind, slug: slug ?? null, id };
+}
+
+;// CONCATENATED MODULE: ./build/rollback/refuse.js
+
+
+
+/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody. */
+async function refuseRollback(request, { error, sender }, tools) {
+    const isReal = request.dryRun === false && request.hostId !== undefined;
+    const refusal = {
+        error,
+        facts: rollback_deployment_initialFacts(request, tools),
+        projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+        allowSharedRoot: request.allowSharedRoot ?? false,
+        keepReports: request.keepReports,
+        sender: isReal ? sender : undefined,
+    };
+    return await refuseDeployment(refusal, tools);
+}
+/** The host that a request names; undefined without a project root. */
+function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sender, tools) {
+    return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender });
+}
+
+;// CONCATENATED MODULE: ./build/rollback/installed-version.js
+
+
+/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
+function readInstalledRows({ layout }, subject) {
+    const rows = readInstalled(layout);
+    if (subject.contract === 'project')
+        return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
+    const row = findInstalled(rows, placeOf(subject));
+    return row === undefined ? [] : [row];
+}
+/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
+async function installed_version_noteInstalledVersion(rollback) {
+    const { subject } = rollback.request;
+    const rows = readInstalledRows(rollback, subject);
+    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
+    const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
+    await rollback.record.update({ slug, previous_version: version, rollback_of: version });
+    return rows;
+}
+
+;// CONCATENATED MODULE: ./build/rollback/default-steps.js
+
+
+const HEALTHCHECK_SECONDS = 60;
+/** What a check may need beyond the time for which it must be stable. */
+const SPARE_SECONDS = 30;
+const RETRIES = 1;
+/** No file contains these steps. */
+const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
+/**
+ * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
+ * and check its health. A service that only a template of the host config names is known if the supervisor has it.
+ */
+async function buildDefaultSteps(rollback, { parts }, hostConfig) {
+    const restores = parts.map(restoreStep);
+    if (hostConfig === undefined)
+        return restores;
+    const known = [];
+    for (const { id } of parts)
+        known.push(await findKnown(rollback, hostConfig, id));
+    const restarts = known.filter(({ service }) => service !== 'none').map(restartStep);
+    const checks = known.filter(({ service, seconds }) => service !== 'none' || seconds !== undefined).map(checkStep);
+    return [...restores, ...uniqueById(restarts), ...uniqueById(checks)];
+}
+async function findKnown({ tools }, hostConfig, id) {
+    const row = hostConfig.plugins.get(id);
+    const known = { id, seconds: row?.healthcheck?.stableForSeconds };
+    const service = serviceOf(hostConfig, id);
+    if (service === undefined)
+        return { ...known, service: 'none' };
+    if (row !== undefined && isNamed(row))
+        return { ...known, service: 'own' };
+    if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
+        return { ...known, service: 'project' };
+    const { missing } = await readServiceState(service, { signal: tools.signal });
+    if (missing)
+        tools.log.warning(`There is no ${describeService(service)}, so nothing is restarted for ${id}. If it runs as another service, add plugins.${id} to the host config, or restart it yourself.`);
+    return { ...known, service: missing ? 'none' : 'own' };
+}
+function isNamed({ unit, container, deployment }) {
+    return (unit ?? container ?? deployment) !== undefined;
+}
+function restoreStep({ shelf, id }) {
+    const step = { ...STEP, id: `restore-${id}` };
+    return shelf === 'plugins'
+        ? { ...step, action: 'install_plugin', plugin: id }
+        : { ...step, action: 'install_extension', extension: id };
+}
+function restartStep({ id, service }) {
+    if (service === 'project')
+        return { ...STEP, id: 'restart', action: 'restart' };
+    return { ...STEP, id: `restart-${id}`, action: 'restart', plugin: id };
+}
+function checkStep({ id, service, seconds = 0 }) {
+    const timeoutSeconds = Math.max(HEALTHCHECK_SECONDS, seconds + SPARE_SECONDS);
+    const step = { ...STEP, action: 'healthcheck', timeoutSeconds, retries: RETRIES };
+    return service === 'project' ? { ...step, id: 'health' } : { ...step, id: `health-${id}`, plugin: id };
+}
+function uniqueById(steps) {
+    return [...new Map(steps.map(step => [step.id, step])).values()];
+}
+
+;// CONCATENATED MODULE: ./build/rollback/plan.js
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
+ * `invalid_host_config` with the position of every problem.
+ */
+async function parseFiles({ request, tools }) {
+    return await new TimeSlice(tools.signal).run(plan_parseSources(request));
+}
+function* plan_parseSources({ plan: planFile, hostConfig: file }) {
+    const plan = planFile && (yield* collectProblemsSlowly(parsePlanSlowly(planFile.text, planFile.path)));
+    const hostConfig = file && (yield* collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)));
+    const ofConfig = hostConfig?.problems ?? [];
+    if (plan && plan.problems.length > 0)
+        throw new PlanError([...plan.problems, ...ofConfig]);
+    if (ofConfig.length > 0)
+        throw new HostConfigError(ofConfig);
+    return { plan: plan?.value, hostConfig: hostConfig?.value };
+}
+/**
+ * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
+ * else the default steps. Throws PlanError `invalid_plan`.
+ */
+async function orderRollback(rollback, target, files) {
+    const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
+    const { steps, skipped } = await readySteps(rollback, target, files);
+    verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from));
+    const { origin, removals } = target;
+    // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
+    return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig };
+}
+async function readySteps(rollback, target, { plan, hostConfig }) {
+    if (plan === undefined) {
+        const steps = await buildDefaultSteps(rollback, target, hostConfig);
+        rollback.record.planSteps(steps);
+        return { steps, skipped: new Set() };
+    }
+    const { bound, skipped } = readyPlan(plan, hostConfig, () => plan_bindPlan(rollback, target, plan));
+    rollback.record.planSteps(bound.steps);
+    return { steps: bound.steps, skipped };
+}
+function plan_bindPlan({ request }, { origin }, plan) {
+    const { subject } = request;
+    if (subject.contract !== 'marketplace')
+        throw new Error('not yet');
+    const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: origin.slug });
+    if (bound.id === subject.id)
+        return bound;
+    const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`;
+    throw new PlanError([problemAt(bound.installStep, message)]);
+}
+/** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
+function readEnvironment({ layout }, part) {
+    if (part.shelf !== 'plugins')
+        return { required: [], optional: [] };
+    const root = part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+    try {
+        return readPluginYaml(root).environment;
+    }
+    catch {
+        // A project's plugin may have none.
+        return { required: [], optional: [] };
+    }
+}
+function hasTemplate({ layout }, parts, from) {
+    const [shelf, id, ...path] = from.split('/');
+    const part = parts.find(other => placeName(other) === `${shelf}/${id}`);
+    const identity = part?.retained ?? part?.intact;
+    const find = identity && openTreeRecord(layout, identity);
+    return (find?.(path.join('/'))?.kind ?? 'link') !== 'link';
+}
+
+;// CONCATENATED MODULE: ./build/rollback/refusals.js
+
+
+
+
+/** DeploymentError `no_snapshot` about something that this action has not installed. */
+function notInstalled(subject) {
+    const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject));
+    return new DeploymentError('no_snapshot', `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`);
+}
+/** DeploymentError `no_snapshot`, which lists what could be restored. */
+function noSnapshot(place, { toVersion, known }) {
+    const asked = toVersion === undefined ? 'that nobody has modified' : `of version ${toVersion}`;
+    const found = known.length === 0 ? 'It has none.' : `It has ${listNames(known.map(refusals_describe))}.`;
+    return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(place)} ${asked}: nothing was changed. ${found} Name one of these in to-version, or deploy the version from the hub.`);
+}
+/** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
+function unrecorded(path) {
+    return new DeploymentError('snapshot_modified', `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`);
+}
+/** DeploymentError `snapshot_modified` about a snapshot that is not as it was recorded. */
+function modifiedSnapshot(path, finding) {
+    return new DeploymentError('snapshot_modified', `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
+}
+/** Refuses what belongs to a project or has another slug: DeploymentError `place_taken`, ConfigError `invalid_input`. */
+function requireOwnPart(row, { place, slug }) {
+    if (row.contract === 'project')
+        throw ofProject(place, row.slug);
+    if (slug !== null && slug !== row.slug)
+        throw otherSlug(place, { slug, installed: row.slug });
+}
+function ofProject(place, slug) {
+    return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are only rolled back together: nothing was changed. Set project-id: ${slug} instead of id.`);
+}
+function otherSlug(place, names) {
+    return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from ${names.installed}: nothing was changed. Correct the step's "with:".`);
+}
+function refusals_describe({ name, modified }) {
+    return modified ? `${name} (modified)` : name;
+}
+
+;// CONCATENATED MODULE: ./build/rollback/target.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Finds the snapshot to restore, and checks that this host can switch to it; a dry run only reads. Throws
+ * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
+ * `host_not_writable`, `unsafe_host` or `disk_full`.
+ */
+async function target_findTarget(rollback) {
+    const { record, request } = rollback;
+    const rows = await installed_version_noteInstalledVersion(rollback);
+    const target = await findPartTarget(rollback, rows[0]);
+    const [artifact = null] = new Set(target.parts.map(({ artifactSha256 }) => artifactSha256));
+    await record.update({ version: target.version, version_source: 'snapshot', artifact_sha256: artifact });
+    if (!request.dryRun)
+        for (const part of target.parts)
+            requireRestorable(rollback, part);
+    return target;
+}
+async function findPartTarget(rollback, row) {
+    const { request, record } = rollback;
+    const { toVersion } = request;
+    const place = placeOf(request.subject);
+    if (row === undefined)
+        throw notInstalled(request.subject);
+    requireOwnPart(row, { place, slug: record.facts.slug });
+    const { slug, version } = row;
+    const isCurrent = toVersion !== undefined && version !== null && isSameVersion(toVersion, version);
+    const isWhole = isCurrent && (await target_isIntact(rollback, place));
+    const part = isWhole ? keep(rollback, place, row) : target_retain(rollback, place, chooseSnapshot(rollback, place, row));
+    return {
+        version: part.version,
+        origin: { contract: 'marketplace', slug, project_version: null },
+        installed: [place],
+        parts: [part],
+        removals: [],
+    };
+}
+async function target_isIntact({ drift }, place) {
+    const found = await drift.of(place);
+    return found !== undefined && !isModified(found);
+}
+/** The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one. */
+function chooseSnapshot({ layout, request }, place, row) {
+    const { toVersion } = request;
+    const known = existingSnapshots(snapshotsPath(layout, place), snapshotsFrom(row, row));
+    const asked = known.filter(({ version }) => toVersion === undefined || target_isNamed(version, toVersion));
+    const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
+    const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
+    if (chosen !== undefined)
+        return chosen;
+    const [unknown] = toVersion === undefined ? [] : asked;
+    if (unknown !== undefined)
+        throw unrecorded((0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), unknown.name));
+    throw noSnapshot(place, { toVersion, known });
+}
+function target_isNamed(version, asked) {
+    return version !== null && isSameVersion(version, asked);
+}
+function keep({ layout }, place, row) {
+    const previous = readPreviousInstall(layout, place);
+    const version = row.version ?? 'unknown';
+    return { ...place, version, artifactSha256: row.artifact_sha256, previous, intact: identityOf(row) };
+}
+function target_retain({ layout, request }, place, retained) {
+    const { name: _, origin: __, kept_paths: kept = [], ...returning } = retained;
+    const version = returning.version ?? 'unknown';
+    const keepPaths = [...new Set([...request.keepPaths, ...kept])];
+    const previous = readPreviousInstall(layout, place);
+    return { ...place, version, artifactSha256: returning.artifact_sha256, previous, retained, returning, keepPaths };
+}
+function requireRestorable(rollback, part) {
+    const { layout } = rollback;
+    checkHost(rollback, { shelf: part.shelf, id: part.id });
+    if (part.retained === undefined)
+        return;
+    const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+    requireMovableTree(layout, { root, keepPaths: part.keepPaths });
+}
+
+;// CONCATENATED MODULE: ./build/rollback/verify.js
+
+
+
+
+
+
+
+
+/**
+ * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
+ * when a file differs, or nothing can be compared.
+ */
+async function verifySnapshots(rollback, { parts }) {
+    for (const part of parts)
+        if (part.retained !== undefined)
+            await verifySnapshot(rollback, part);
+}
+async function verifySnapshot({ layout, tools }, part) {
+    const { retained, keepPaths } = part;
+    const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
+    const tree = { root, keepPaths, identity: identityOf(retained) };
+    const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal });
+    const difference = await compared.catch(error => {
+        throw error instanceof TreeRecordDamage ? modifiedSnapshot(root, `its record is damaged: ${error.message}`) : error;
+    });
+    if (difference === undefined)
+        throw unrecorded(root);
+    if (isModified(difference))
+        throw modifiedSnapshot(root, verify_inWords(difference));
+    const what = `${placeName(part)} ${part.version} (snapshot ${retained.name})`;
+    if (retained.modified)
+        tools.log.warning(`${what} contains changes that were made on this host, and is restored with them.`);
+    else
+        tools.log.info(`${what} is as it was when it was installed.`);
+}
+function verify_inWords({ changed, removed, added, instead }) {
+    if (instead !== undefined)
+        return `no directory, but ${instead}`;
+    const named = [
+        changed.map(path => `${path} changed`),
+        removed.map(path => `${path} removed`),
+        added.map(path => `${path} added`),
+    ];
+    return listNames(named.flat());
+}
+
+;// CONCATENATED MODULE: ./build/rollback/rollback.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
+ * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
+ * `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for what happens on the way: it is
+ * in the result.
+ */
+async function rollBackVersion(request, tools, sender) {
+    const rollback = startRollback(request, tools, sender);
+    const flow = new RollbackFlow(rollback);
+    return request.dryRun ? await rehearseDeployment(rollback, flow) : await runDeployment(rollback, flow);
+}
+/** The states of a rollback; each phase returns what the next one needs. */
+class RollbackFlow {
+    #rollback;
+    constructor(rollback) {
+        this.#rollback = rollback;
+    }
+    async check() {
+        const rows = await installed_version_noteInstalledVersion(this.#rollback);
+        if (rows.length === 0)
+            throw notInstalled(this.#rollback.request.subject);
+        return await parseFiles(this.#rollback);
+    }
+    async prepare(files) {
+        const rollback = this.#rollback;
+        await rollback.enter('finding_snapshots');
+        const target = await target_findTarget(rollback);
+        await rollback.enter('verifying_snapshots');
+        await besideDriftCheck(rollback, target.installed, verifySnapshots(rollback, target));
+        await rollback.enter('loading_plan');
+        const order = await orderRollback(rollback, target, files);
+        await rollback.enter('resolving_sequence');
+        rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+        return order;
+    }
+    async install(order, session) {
+        const rollback = this.#rollback;
+        const context = session.stepContext(order);
+        noticeSettings(context);
+        await rollback.enter('installing');
+        await runSteps(context, async ({ action }) => {
+            if (action === 'healthcheck' && rollback.state === 'installing')
+                await rollback.enter('healthchecking');
+        });
+        if (rollback.state === 'installing')
+            await rollback.enter('healthchecking');
+        return await buildInstallation(context);
+    }
+    async end(state) {
+        await this.#rollback.enter(state);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/actions/rollback.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success. */
+async function rollback_rollback() {
+    let step;
+    try {
+        const inputs = readRollbackInputs(readWorkspace());
+        step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request));
+        const refused = await rollback_refuse(inputs, step.tools);
+        // Without problems every required input was parsed; what is undefined may be.
+        const request = inputs.request;
+        step.finish(refused ?? (await rollBackVersion(request, step.tools, rollback_senderFor(inputs.request, step.tools))));
+    }
+    catch (error) {
+        failStep(step, error);
+    }
+    finally {
+        step?.close();
+    }
+}
+/** The rollback action's post step; see `runPostStep`. */
+async function rollbackPost() {
+    await runPostStep(() => readRollbackInputs(readWorkspace()), FLOWS, (request, tools) => rollback_refuse_hostFor(request, rollback_senderFor(request, tools), tools));
+}
+/** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
+function readRollbackInputs(workspace) {
+    const read = new InputReader(workspace);
+    const subject = readSubject(read);
+    const slug = read.optional('slug', slugSchema);
+    const request = {
+        subject,
+        slug,
+        access: readAccess(read, { subject, slug }),
+        toVersion: read.optional('to-version', versionSchema),
+        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+        dryRun: read.withDefault('dry-run', booleanSchema, false),
+        ...readHost(read),
+        // What a rollback restores was installed here before, by the same plugin, service or project.
+        allowTakeover: false,
+        redeploy: false,
+        settings: new Map(),
+    };
+    return {
+        request,
+        connection: readConnection(read),
+        secrets: read.secrets,
+        settingValues: read.settingValues,
+        problems: read.problems,
+    };
+}
+/** The outputs of rollback/action.yml, all of them, always; what is not known is empty. */
+function buildRollbackOutputs(result, { subject, projectRoot }) {
+    const isProject = subject?.contract === 'project';
+    return {
+        ...buildDeploymentOutputs(result, projectRoot && subject && rollback_pathOf(subject, projectRoot)),
+        'project-id': isProject ? subject.projectId : '',
+        plugins: isProject ? JSON.stringify(result.report.plugins ?? []) : '',
+    };
+}
+function rollback_pathOf(subject, projectRoot) {
+    if (subject.contract === 'project')
+        return projectRoot;
+    return installPath(layoutOf(projectRoot), { shelf: shelfOf(subject.kind), id: subject.id });
+}
+/** A plugin or service by `kind` and `id`, or a project. */
+function readSubject(read) {
+    const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
+    const projectId = read.optional('project-id', projectIdSchema);
+    const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema);
+    if (projectId !== undefined) {
+        if (id !== undefined)
+            read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two');
+        return { contract: 'project', projectId };
+    }
+    return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id };
+}
+/** The way to report; undefined where no input asks for it. */
+function readAccess(read, { subject, slug }) {
+    const hub = read.optional('hub-url', baseUrlSchema);
+    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
+    const apiKey = read.optionalSecret('api-key', apiKeySchema);
+    if (hub === undefined && apiKey === undefined && slug === undefined)
+        return undefined;
+    if (subject?.contract === 'project') {
+        read.refuse('project-id', 'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug');
+        return undefined;
+    }
+    for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
+        if (value === undefined)
+            read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them');
+    }
+    if (!hub || !deployments || !apiKey || !slug || !subject)
+        return undefined;
+    return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey };
+}
+function rollback_senderFor({ access }, { wires }) {
+    return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access);
+}
+/** Ends a run whose inputs cannot be used; undefined when they can. */
+async function rollback_refuse(inputs, tools) {
+    const { request, connection, problems } = inputs;
+    if (problems.length > 0) {
+        const refusal = { error: inputError(problems), sender: rollback_senderFor(request, tools) };
+        return await refuseRollback(request, refusal, tools);
+    }
+    try {
+        if (request.access !== undefined)
+            parseRequestUrl(request.access.bases.deployments, connection);
+        return undefined;
+    }
+    catch (error) {
+        // An insecure hub gets no report either.
+        return await refuseRollback(request, { error: toDeployError(error), sender: undefined }, tools);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/bounded-list.js
+/** As many of the items, from the first on, as fit into so many characters of JSON. */
+function fitList(items, maxChars) {
+    const texts = [];
+    let room = maxChars - '[]'.length;
+    for (const item of items) {
+        const text = JSON.stringify(item);
+        room -= text.length + ','.length;
+        if (room < 0)
+            break;
+        texts.push(text);
+    }
+    return { json: `[${texts.join(',')}]`, omitted: items.length - texts.length };
+}
+
+;// CONCATENATED MODULE: ./build/install/inspection/activity.js
+
+
+
+
+
+
+
+/** Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a strange lock. */
+async function readActivity(layout, signal) {
+    if (!pathExistsSync(layout.journal))
+        return { kind: 'quiet' };
+    const holder = await describeLiveHolder(layout.lock, signal);
+    if (holder !== undefined)
+        return { kind: 'busy', holder };
+    const records = readRecords(layout);
+    return records.length === 0 ? { kind: 'quiet' } : interruptedRun(layout, records);
+}
+/** A text that changes when a deployment begins, ends, or commits something. */
+function readTraces({ own, journal, installed }) {
+    return [own, journal, installed].map(stampOf).join();
+}
+function interruptedRun(layout, records) {
+    const { slug, version } = factsIn(records);
+    const what = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
+    const commit = findCommit(records);
+    const recovery = 'The next run, or dist/recover.js, recovers this host.';
+    if (commit !== undefined) {
+        const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
+        return { kind: 'interrupted', commit, inDoubt: new Set(), sentence };
+    }
+    const inDoubt = isInDoubt(layout) ? changedPlaces(records) : new Set();
+    const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
+    return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` };
+}
+function factsIn(records) {
+    const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
+    return Object.assign({}, ...facts);
+}
+function changedPlaces(records) {
+    const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []));
+    return new Set(placesIn(changes).map((place) => placeName(place)));
+}
+function stampOf(path) {
+    try {
+        const { ino, size, mtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
+        return `${ino} ${size} ${mtimeNs}`;
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return 'none';
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/inspection/part-check.js
+
+
+
+
+
+
+
+/** Those of the action where nobody has recorded any. */
+const EARLIER_KEEP_PATHS = ['.env', 'data'];
+/**
+ * How the files of an installed part differ from those that were installed; undefined where they do not. Says why where
+ * that cannot be known. Reads only files whose inode or times have changed. Throws only the signal's reason.
+ */
+async function checkPart(setting, row) {
+    const { layout, signal } = setting;
+    try {
+        const instead = findNoDirectory(installPath(layout, placeOf(row)));
+        if (instead !== undefined)
+            return { kind: 'no directory', instead };
+        return await part_check_compare(setting, row);
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        return { kind: 'not compared', why: reasonOf(error, layout, row), isPassing: false };
+    }
+}
+async function part_check_compare(setting, row) {
+    const { layout, signal } = setting;
+    const record = readTreeRecord(layout, row);
+    if (record === undefined)
+        return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false };
+    const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths];
+    const tree = { root: installPath(layout, placeOf(row)), keepPaths, digester: new FileDigester(signal) };
+    const paths = [];
+    let count = 0;
+    for await (const difference of findDifferences(tree, record, signal)) {
+        count += 1;
+        if (setting.room <= 0)
+            continue;
+        setting.room -= 1;
+        const { path } = difference.recorded ?? difference.found;
+        paths.push({ path, how: await howOf(difference, tree) });
+    }
+    return count === 0 ? undefined : { kind: 'differs', paths, count };
+}
+async function howOf({ recorded, found }, tree) {
+    if (recorded === undefined)
+        return 'added';
+    if (found === undefined)
+        return describeItemSync(tree.root, recorded.path) === undefined ? 'removed' : 'replaced';
+    if (isFile(recorded) !== isFile(found))
+        return 'replaced';
+    if (recorded.kind === found.kind || !isFile(found))
+        return 'changed';
+    return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed';
+}
+function withoutRecord(layout, row) {
+    if (row.tree_record === undefined && row.tree_digest === null)
+        return 'Nothing is recorded of its files. The next deployment that changes it writes a record.';
+    return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/inspection/inspect.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** Whether installed files differ: not known where a deployment hides that. */
+function isDrifted({ parts }) {
+    const found = parts.flatMap(({ drift }) => drift ?? []);
+    if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing))
+        return true;
+    return found.length === 0 ? false : undefined;
+}
+/** How many differing paths are listed. */
+const MAX_PATHS = 2000;
+/** How often a host is examined that is changed meanwhile. */
+const MAX_LOOKS = 3;
+/**
+ * Examines a host without changing anything: takes no lock, writes no file. What it returns was so at one moment, or
+ * says that a deployment is at work. Throws ConfigError `invalid_input` for a root that is not there; UntouchableHostError
+ * for one that others may have written; DeploymentError `inconsistent` for a damaged record or journal, and
+ * `host_not_writable`; and the signal's reason once it is aborted.
+ */
+async function inspectHost(request, { log, signal }) {
+    const { layout } = request;
+    for (const accepted of requireSafeHost(request))
+        log.warning(accepted);
+    try {
+        inspect_requireDirectory(layout.root);
+        requireOwnKinds(layout);
+        for (let looks = 1;; looks++) {
+            const before = readTraces(layout);
+            const inspection = await look(request, signal);
+            if (inspection.activity.kind === 'busy' || readTraces(layout) === before)
+                return inspection;
+            if (looks === MAX_LOOKS)
+                return inspect_givenUp(inspection);
+            log.info('A deployment has changed this host meanwhile, so it is examined again.');
+        }
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        throw toHostError(error, `examining ${layout.root}`);
+    }
+}
+async function look({ layout, keepPaths }, signal) {
+    const activity = await readActivity(layout, signal);
+    const record = readHostRecord(layout);
+    const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed;
+    const setting = { layout, keepPaths, signal, room: MAX_PATHS };
+    const parts = [];
+    for (const row of rows)
+        parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) });
+    return {
+        activity,
+        parts,
+        snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
+        isKnown: pathExistsSync(layout.own),
+        unrestored: record.unrestored.length,
+    };
+}
+/** Where a deployment works, or one has died in the middle, a difference says nothing. */
+async function driftOf(setting, row, activity) {
+    if (activity.kind === 'busy')
+        return waiting('a deployment is changing this host at this moment');
+    if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
+        return waiting('an interrupted deployment of it waits for its recovery');
+    return await checkPart(setting, row);
+}
+function waiting(why) {
+    return { kind: 'not compared', why, isPassing: true };
+}
+function withCommit({ installed }, { rows, removed = [] } = { rows: [] }) {
+    const named = new Map(installed.map(row => [placeName(placeOf(row)), row]));
+    for (const row of removed)
+        named.delete(placeName(placeOf(row)));
+    for (const row of rows)
+        named.set(placeName(placeOf(row)), row);
+    return [...named.values()];
+}
+function snapshotsOf(layout, place, rows) {
+    const folder = snapshotsPath(layout, place);
+    return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: (0,external_node_path_namespaceObject.join)(folder, row.name) }));
+}
+/** One deployment after another: what was seen last may be of the middle of one. */
+function inspect_givenUp(inspection) {
+    const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }));
+    return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } };
+}
+/** To find nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+function inspect_requireDirectory(root) {
+    if ((0,external_node_fs_namespaceObject.statSync)(root, { throwIfNoEntry: false })?.isDirectory())
+        return;
+    throw new ConfigError('invalid_input', `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`);
+}
+
+;// CONCATENATED MODULE: ./build/runner/reading-step.js
+
+
+
+
+
+
+
+/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+const reading_step_EXIT_AFTER_MS = 200;
+/**
+ * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
+ * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ */
+async function runReadingStep(readInputs, act) {
+    let step;
+    try {
+        const inputs = readInputs();
+        step = new ReadingStep(inputs);
+        step.finish(await act(inputs, step.tools));
+    }
+    catch (error) {
+        if (step === undefined)
+            new Annotator(text => text).annotateError(error);
+        else
+            step.fail(error);
+        process.exitCode = 1;
+    }
+    finally {
+        step?.close();
+    }
+}
+class ReadingStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #cancel = listenForCancel();
+    constructor(given) {
+        const secrets = createSecretKeeper(given);
+        this.#log = createRunnerLog(secrets.redact);
+        this.#annotator = new Annotator(secrets.redact);
+        this.#files = createRunnerFiles(this.#log, secrets.redact);
+        this.tools = {
+            log: this.#log,
+            secrets,
+            signal: this.#cancel.signal,
+            now: () => new Date(),
+            runner: readRunnerFacts(process.env),
+            setOutputs: outputs => this.#files.setOutputs(outputs),
+            saveState: (name, value) => this.#files.saveState(name, value),
+        };
+        process.once('beforeExit', this.#failUnsettled);
+    }
+    finish({ outputs, summary, error }) {
+        this.#log.end();
+        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
+        this.#files.setSummary(summary);
+        if (error !== undefined)
+            this.#annotate(error);
+    }
+    fail(error) {
+        this.#log.end();
+        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
+        this.#annotate(error);
+    }
+    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    close() {
+        this.#cancel.stop();
+        process.off('beforeExit', this.#failUnsettled);
+        if (this.tools.signal.aborted)
+            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
+    }
+    #annotate(error) {
+        process.exitCode = 1;
+        this.#annotator.annotateError(error);
+    }
+    /** The process would end before the step has, because nothing is left that could wake it. */
+    #failUnsettled = () => {
+        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
+        this.fail(new DeployError('internal_error', message));
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/status-summary.js
+
+
+
+
+
+const MAX_LISTED_PATHS = 20;
+const MAX_ROWS = 300;
+const status_summary_MAX_LISTED_SNAPSHOTS = 5;
+const status_summary_MAX_CELL_CHARS = 150;
+const HOW_WORDS = {
+    added: 'added',
+    removed: 'removed',
+    changed: 'changed',
+    mode: 'mode changed',
+    replaced: 'replaced by something else',
+};
+/** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
+function buildStatusSummary(inspection, { host, error, cut }) {
+    const { parts } = inspection;
+    const sentences = error === undefined ? findingsOf(inspection).map(cell) : [`**${code(error.code)}** ${cell(error.message)}`];
+    const blocks = [
+        `### ${status_summary_headline(inspection)} on ${cell(host.name)}`,
+        ...sentences,
+        ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
+        ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
+        ...cut.map(cell),
+        `Project root: ${code(host.root ?? '')}`,
+    ];
+    return `${blocks.join('\n\n')}\n`;
+}
+/** The summary where nothing could be found out. */
+function buildFailedStatusSummary(error, { name }) {
+    return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`;
+}
+/** Everything that is not as it should be, a sentence each. */
+function findingsOf(inspection) {
+    const { activity, unrestored } = inspection;
+    return [
+        ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
+        ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
+        ...status_summary_describeDrift(inspection),
+        ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
+    ];
+}
+/** The files that differ, and the parts that could not be compared, in a sentence each. */
+function status_summary_describeDrift({ parts }) {
+    const names = parts.flatMap(part => status_summary_namesIn(part));
+    const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
+    const listed = names
+        .slice(0, MAX_LISTED_PATHS)
+        .map(name => cleanForeignText(name, status_summary_MAX_CELL_CHARS))
+        .join(', ');
+    const more = count - Math.min(names.length, MAX_LISTED_PATHS);
+    const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+    return [...(count === 0 ? [] : [differing]), ...notComparedIn(parts)];
+}
+function notComparedIn(parts) {
+    const lasting = parts.flatMap(({ drift, ...part }) => drift?.kind === 'not compared' && !drift.isPassing
+        ? [`${placeName(part)} could not be compared: ${drift.why}`]
+        : []);
+    const more = lasting.length - MAX_LISTED_PATHS;
+    return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])];
+}
+function describeBusy(holder) {
+    return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`;
+}
+function describeUnrestored(count) {
+    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`;
+}
+function status_summary_headline(inspection) {
+    const { parts, activity } = inspection;
+    const what = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`;
+    if (activity.kind === 'interrupted')
+        return `⚠️ An interrupted deployment waits for its recovery`;
+    if (activity.kind === 'busy')
+        return `⏳ A deployment is at work`;
+    if (parts.length === 0)
+        return '✅ Nothing is installed';
+    if (isDrifted(inspection) === false)
+        return `✅ ${what} as installed`;
+    const differing = parts.filter(({ drift }) => drift !== undefined).length;
+    return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`;
+}
+function rowsOf({ parts, snapshots }) {
+    const retained = Map.groupBy(snapshots, placeName);
+    const inOrder = parts.toSorted((a, b) => Number(b.drift !== undefined) - Number(a.drift !== undefined));
+    return inOrder
+        .slice(0, MAX_ROWS)
+        .map(({ row, drift, ...place }) => [
+        code(placeName(place)),
+        cell(row.version ?? row.project_version ?? 'unknown'),
+        cell(dateOf(row.installed_at)),
+        cellOf(filesInWords(drift), status_summary_MAX_CELL_CHARS),
+        cell(versionsOf(retained.get(placeName(place)) ?? [])),
+    ]);
+}
+function filesInWords(drift) {
+    if (drift === undefined)
+        return 'as installed';
+    switch (drift.kind) {
+        case 'differs':
+            return `⚠️ ${drift.count} ${drift.count === 1 ? 'differs' : 'differ'}`;
+        case 'no directory':
+            return `⚠️ ${INSTEAD_WORDS[drift.instead]}`;
+        case 'not compared':
+            return `not compared: ${drift.why}`;
+    }
+}
+function versionsOf(snapshots) {
+    const names = snapshots
+        .slice(-status_summary_MAX_LISTED_SNAPSHOTS)
+        .map(({ row }) => `${row.version ?? 'unknown'}${row.modified ? ' (modified)' : ''}`);
+    const more = snapshots.length - names.length;
+    return names.length === 0 ? 'none' : `${names.join(', ')}${more > 0 ? ` and ${more} older` : ''}`;
+}
+/** To the minute, in UTC. */
+function dateOf(time) {
+    return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`;
+}
+function status_summary_namesIn({ drift, ...part }) {
+    if (drift?.kind === 'no directory')
+        return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`];
+    if (drift?.kind !== 'differs')
+        return [];
+    return drift.paths.map(({ path, how }) => `${placeName(part)}/${path} (${HOW_WORDS[how]})`);
+}
+function countOf(drift) {
+    if (drift?.kind === 'differs')
+        return drift.count;
+    return drift?.kind === 'no directory' ? 1 : 0;
+}
+
+;// CONCATENATED MODULE: ./build/actions/status.js
+
+
+
+
+
+
+
+
+
+
+/** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
+const MAX_OUTPUT_CHARS = 100_000;
+/** What is not known is empty. */
+const status_UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' };
+/** The status action: says what is installed on this host, and whether its files are as they were. Changes nothing. */
+async function status_status() {
+    await runReadingStep(() => readStatusInputs(readWorkspace()), showStatus);
+}
+/** Reads every input of the status action; collects what is wrong. */
+function readStatusInputs(workspace) {
+    const read = new InputReader(workspace);
+    const root = read.required('project-root', projectRootSchema);
+    const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false);
+    const keepPaths = read.withDefault('keep-paths', keepPathListSchema, []);
+    const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false);
+    const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined;
+    return {
+        request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
+        failOnDrift: failOnDrift ?? true,
+        secrets: read.secrets,
+        settingValues: read.settingValues,
+        problems: read.problems,
+    };
+}
+async function showStatus({ request, failOnDrift, problems }, tools) {
+    const host = { name: (0,external_node_os_namespaceObject.hostname)(), root: request?.layout.root };
+    try {
+        if (problems.length > 0 || request === undefined)
+            throw inputError(problems);
+        const inspection = await inspectHost(request, tools);
+        const error = failOnDrift ? failureOf(inspection) : undefined;
+        const lists = buildLists(inspection);
+        const cut = cutIn(lists);
+        logStatus(inspection, tools.log);
+        if (error === undefined)
+            for (const finding of findingsOf(inspection))
+                tools.log.warning(finding);
+        for (const sentence of cut)
+            tools.log.notice(sentence);
+        return {
+            outputs: buildOutputs(inspection, lists),
+            error,
+            summary: buildStatusSummary(inspection, { host, error, cut }),
+        };
+    }
+    catch (thrown) {
+        const error = toDeployError(thrown);
+        return { outputs: status_UNKNOWN, error, summary: buildFailedStatusSummary(error, host) };
+    }
+}
+function logStatus({ parts, isKnown }, log) {
+    const version = ({ row }) => row.version ?? row.project_version ?? 'unknown';
+    for (const part of parts.slice(0, MAX_LOGGED_PARTS))
+        log.info(`${part.shelf}/${part.id} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`);
+    if (parts.length > MAX_LOGGED_PARTS)
+        log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`);
+    if (parts.length === 0)
+        log.info('Nothing is installed.');
+    if (!isKnown)
+        log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
+}
+const MAX_LOGGED_PARTS = 500;
+/** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
+function failureOf(inspection) {
+    const { activity } = inspection;
+    if (isDrifted(inspection) === false)
+        return undefined;
+    const code = activity.kind === 'busy' ? 'locked' : 'drift_found';
+    return new DeploymentError(code, findingsOf(inspection).join(' '));
+}
+function buildLists({ parts, snapshots }) {
+    return {
+        installed: fitList(parts.map(installedEntry), MAX_OUTPUT_CHARS),
+        snapshots: fitList(snapshots.map(snapshotEntry), MAX_OUTPUT_CHARS),
+        'drift-details': fitList(driftEntries(parts), MAX_OUTPUT_CHARS),
+    };
+}
+function cutIn(lists) {
+    return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`]);
+}
+function buildOutputs(inspection, lists) {
+    const drifted = isDrifted(inspection);
+    return {
+        ...Object.fromEntries(Object.entries(lists).map(([name, { json }]) => [name, json])),
+        drift: drifted === undefined ? '' : String(drifted),
+        'pending-recovery': String(inspection.activity.kind === 'interrupted'),
+    };
+}
+function installedEntry({ shelf, id, row }) {
+    const version = row.version ?? row.project_version;
+    return { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url };
+}
+function snapshotEntry({ shelf, id, row, path }) {
+    const version = row.version ?? row.project_version;
+    return { shelf, id, version, when: row.installed_at, modified: row.modified === true, path };
+}
+/** Every part that differs, with as many paths as have room in the output. */
+function driftEntries(parts) {
+    const room = { chars: MAX_OUTPUT_CHARS / 2 };
+    return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]));
+}
+function driftEntry({ shelf, id, row, drift }, room) {
+    const { replaced, ...listed } = { added: [], removed: [], changed: [], mode: [], replaced: [] };
+    const entry = { shelf, id, version: row.version ?? row.project_version, ...listed };
+    if (drift?.kind === 'no directory')
+        return { ...entry, instead: drift.instead };
+    if (drift?.kind !== 'differs')
+        return { ...entry, compared: false, reason: drift?.why };
+    let omitted = drift.count - drift.paths.length;
+    for (const { path, how } of drift.paths) {
+        room.chars -= JSON.stringify(path).length + 1;
+        if (room.chars < 0)
+            omitted += 1;
+        else if (how !== 'replaced')
+            listed[how].push(path);
+        else
+            for (const list of [listed.changed, replaced])
+                list.push(path);
+    }
+    return { ...entry, ...(replaced.length > 0 ? { replaced } : {}), ...(omitted > 0 ? { omitted } : {}) };
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/private-folder.js
 
 
@@ -37703,90 +39154,6 @@ function gate_causeOf({ signal, runner }, thrown) {
     return isOfSystem ? toHostError(thrown, `checking the artifact in ${runner.temporaryFolder}`) : toDeployError(thrown);
 }
 
-;// CONCATENATED MODULE: ./build/runner/reading-step.js
-
-
-
-
-
-
-
-/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
-const reading_step_EXIT_AFTER_MS = 200;
-/**
- * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
- * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
- */
-async function runReadingStep(readInputs, act) {
-    let step;
-    try {
-        const inputs = readInputs();
-        step = new ReadingStep(inputs);
-        step.finish(await act(inputs, step.tools));
-    }
-    catch (error) {
-        if (step === undefined)
-            new Annotator(text => text).annotateError(error);
-        else
-            step.fail(error);
-        process.exitCode = 1;
-    }
-    finally {
-        step?.close();
-    }
-}
-class ReadingStep {
-    tools;
-    #log;
-    #annotator;
-    #files;
-    #cancel = listenForCancel();
-    constructor(given) {
-        const secrets = createSecretKeeper(given);
-        this.#log = createRunnerLog(secrets.redact);
-        this.#annotator = new Annotator(secrets.redact);
-        this.#files = createRunnerFiles(this.#log, secrets.redact);
-        this.tools = {
-            log: this.#log,
-            secrets,
-            signal: this.#cancel.signal,
-            now: () => new Date(),
-            runner: readRunnerFacts(process.env),
-            setOutputs: outputs => this.#files.setOutputs(outputs),
-            saveState: (name, value) => this.#files.saveState(name, value),
-        };
-        process.once('beforeExit', this.#failUnsettled);
-    }
-    finish({ outputs, summary, error }) {
-        this.#log.end();
-        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
-        this.#files.setSummary(summary);
-        if (error !== undefined)
-            this.#annotate(error);
-    }
-    fail(error) {
-        this.#log.end();
-        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
-        this.#annotate(error);
-    }
-    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
-    close() {
-        this.#cancel.stop();
-        process.off('beforeExit', this.#failUnsettled);
-        if (this.tools.signal.aborted)
-            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
-    }
-    #annotate(error) {
-        process.exitCode = 1;
-        this.#annotator.annotateError(error);
-    }
-    /** The process would end before the step has, because nothing is left that could wake it. */
-    #failUnsettled = () => {
-        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
-        this.fail(new DeployError('internal_error', message));
-    };
-}
-
 ;// CONCATENATED MODULE: ./build/runner/verify-summary.js
 
 
@@ -38007,6 +39374,8 @@ function subjectOf({ mode, request: { files, artifact } }) {
 
 
 
+
+
 // When the runner disappears, our output closes; that must not kill a deployment half-way.
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
@@ -38016,6 +39385,9 @@ var __webpack_exports__deployPost = __webpack_exports__.us;
 var __webpack_exports__project = __webpack_exports__.Cv;
 var __webpack_exports__projectPost = __webpack_exports__.m_;
 var __webpack_exports__recover = __webpack_exports__.lj;
+var __webpack_exports__rollback = __webpack_exports__.dU;
+var __webpack_exports__rollbackPost = __webpack_exports__.$e;
+var __webpack_exports__status = __webpack_exports__.h5;
 var __webpack_exports__verify = __webpack_exports__.MX;
 var __webpack_exports__verifyPost = __webpack_exports__.EA;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__verify as verify, __webpack_exports__verifyPost as verifyPost };
+export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__rollback as rollback, __webpack_exports__rollbackPost as rollbackPost, __webpack_exports__status as status, __webpack_exports__verify as verify, __webpack_exports__verifyPost as verifyPost };

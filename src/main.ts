@@ -1,6 +1,8 @@
 export { deploy, deployPost } from './actions/deploy.ts'
 export { project, projectPost } from './actions/project.ts'
 export { recover } from './actions/recover.ts'
+export { rollback, rollbackPost } from './actions/rollback.ts'
+export { status } from './actions/status.ts'
 export { verify, verifyPost } from './actions/verify.ts'
 
 // When the runner disappears, our output closes; that must not kill a deployment half-way.

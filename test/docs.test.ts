@@ -8,10 +8,19 @@ import { ERROR_CODES } from '../src/core/errors.ts'
 import { localReportSchema } from '../src/install/reports/local-report.ts'
 import { MARKETPLACE_TRANSITIONS } from '../src/marketplace/states.ts'
 import { PROJECT_TRANSITIONS } from '../src/project/states.ts'
+import { ROLLBACK_TRANSITIONS } from '../src/rollback/states.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PAGES = [
-  ...['README.md', 'project/README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'],
+  ...[
+    'README.md',
+    'project/README.md',
+    'rollback/README.md',
+    'status/README.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
+    'CHANGELOG.md',
+  ],
   ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`),
 ]
 
@@ -51,6 +60,7 @@ describe('docs/contracts.md', () => {
   for (const [subject, names] of [
     ['state of the deploy action', Object.keys(MARKETPLACE_TRANSITIONS)],
     ['state of the project action', Object.keys(PROJECT_TRANSITIONS)],
+    ['state of the rollback action', Object.keys(ROLLBACK_TRANSITIONS)],
     ['field of manifest.json', Object.keys(manifestSchema.def.getter().shape)],
     ['field of the local report', Object.keys(localReportSchema.def.getter().shape)],
   ] as const) {
@@ -70,7 +80,7 @@ describe('the tables of inputs and outputs', () => {
   })
 })
 
-for (const readme of ['README.md', 'project/README.md']) {
+for (const readme of ['README.md', 'project/README.md', 'rollback/README.md', 'status/README.md']) {
   describe(`the table of errors in ${readme}`, () => {
     it('names only codes that exist', () => {
       const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''

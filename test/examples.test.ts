@@ -8,20 +8,24 @@ import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { sealProject } from '../hub/project/seal.ts'
+import { runAction } from '../local/runner.ts'
 import { parseSignerKeys } from '../src/core/trust/signer-keys.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage } from './e2e/harness/project-stage.ts'
-import { openStage, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
+import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
 import { makeStandIns } from './install/services/stand-ins.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
+const ROLLBACK = { uses: 'OWNER/hub-deploy/rollback@v1', definition: 'rollback/action.yml' }
+const STATUS = { uses: 'OWNER/hub-deploy/status@v1', definition: 'status/action.yml' }
 const PROJECT = { uses: 'OWNER/hub-deploy/project@v1', definition: 'project/action.yml' }
 
 /** The values that the tests use for the expressions in the examples. */
 const EXPRESSIONS: Readonly<Record<string, string>> = {
   'inputs.version': '1.0.0',
   'matrix.host': 'app-2',
+  'inputs.id': 'greeter',
 }
 
 interface Step {
@@ -33,7 +37,8 @@ const WORKFLOWS = [
   ...readdirSync(join(EXAMPLES, 'workflows')).map(name => ({ name, text: read(`examples/workflows/${name}`) })),
   { name: 'the first workflow of the README', text: codeBlocks('yaml')[0] ?? '' },
 ]
-const isOfProject = ({ text }: { text: string }): boolean => text.includes(PROJECT.uses)
+/** The workflows that use an action. */
+const workflowsOf = ({ uses }: typeof DEPLOY) => WORKFLOWS.filter(({ text }) => text.includes(`uses: ${uses}`))
 
 for (const { name, text } of WORKFLOWS) {
   describe(name, () => {
@@ -45,7 +50,7 @@ for (const { name, text } of WORKFLOWS) {
   })
 }
 
-for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow))) {
+for (const { name, text } of workflowsOf(DEPLOY)) {
   describe(name, () => {
     it('deploys with its own inputs', async () => {
       await withExamplePublished(async (stage, sha256) => {
@@ -60,7 +65,7 @@ for (const { name, text } of WORKFLOWS.filter(workflow => !isOfProject(workflow)
   })
 }
 
-for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
+for (const { name, text } of workflowsOf(PROJECT)) {
   describe(name, () => {
     it('deploys the project of the examples with its own inputs', async t => {
       const stage = await openProjectStage()
@@ -80,6 +85,48 @@ for (const { name, text } of WORKFLOWS.filter(isOfProject)) {
     it('pins a valid key', () => {
       const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf({ devkey: '', credential: '' }) })
       assert.equal(parseSignerKeys(inputs['signer-public-key'] ?? '').length, 1)
+    })
+  })
+}
+
+for (const { name, text } of workflowsOf(ROLLBACK)) {
+  describe(name, () => {
+    it('restores the named version with its own inputs', async () => {
+      await withExamplePublished(async stage => {
+        for (const version of ['1.0.0', '2.0.0']) {
+          if (version !== '1.0.0') await stage.publish(version, pluginFiles(version))
+          const { exitCode, log } = await stage.deploy({ version })
+          assert.equal(exitCode, 0, log)
+        }
+        const host = join(stage.workspace.path, 'deploy/host.yaml')
+        mkdirSync(dirname(host), { recursive: true })
+        writeFileSync(host, 'version: 1\nsupervisor: none\n')
+        const inputs = readInputs(text, ROLLBACK, { ...EXPRESSIONS, ...secretsOf(stage) })
+        // The stage replaces the workflow's hub and host; everything else runs unchanged.
+        const own = { 'hub-url': stage.hub.url, 'project-root': stage.root }
+        const action = { action: 'rollback', workspace: stage.workspace, inputs: { ...inputs, ...own } }
+        const { outputs, log } = await runAction(action)
+        assert.deepEqual(
+          [outputs['outcome'], outputs['version'], outputs['reported']],
+          ['success', '1.0.0', 'true'],
+          log,
+        )
+      })
+    })
+  })
+}
+
+for (const { name, text } of workflowsOf(STATUS)) {
+  describe(name, () => {
+    it('passes on a host as it was installed, and fails on one whose files were changed', async () => {
+      await withExamplePublished(async stage => {
+        await stage.deploy({ 'install-plan': 'deploy/install.yaml' })
+        const inputs = { ...readInputs(text, STATUS, EXPRESSIONS), 'project-root': stage.root }
+        const run = { action: 'status', workspace: stage.workspace, inputs }
+        assert.equal((await runAction(run)).outputs['error-code'], '')
+        writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'by hand')
+        assert.equal((await runAction(run)).outputs['error-code'], 'drift_found')
+      })
     })
   })
 }

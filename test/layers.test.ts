@@ -11,8 +11,16 @@ const CYCLE = 'lint/suspicious/noImportCycles'
 
 /** From the top: a layer may import those after it, and folders in one layer do not import each other. */
 const LAYERS = {
-  src: [['actions'], ['runner', 'marketplace', 'project'], ['install'], ['net'], ['core']],
-  'src/install': [['deployment'], ['reports', 'steps'], ['transaction'], ['host', 'services'], ['archive'], ['files']],
+  src: [['actions'], ['runner', 'marketplace', 'project', 'rollback'], ['install'], ['net'], ['core']],
+  'src/install': [
+    ['inspection'],
+    ['deployment'],
+    ['reports', 'steps'],
+    ['transaction'],
+    ['host', 'services'],
+    ['archive'],
+    ['files'],
+  ],
   'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],
 } as const
 
@@ -26,6 +34,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   runner: [...MACHINE, RUNNER],
   marketplace: MACHINE,
   project: MACHINE,
+  rollback: MACHINE,
   install: MACHINE,
   net: [...MACHINE, HTTP],
   core: [],

@@ -1,6 +1,11 @@
 import type { Flows } from '../install/reports/host.ts'
 import { MARKETPLACE_TRANSITIONS } from '../marketplace/states.ts'
 import { PROJECT_TRANSITIONS } from '../project/states.ts'
+import { ROLLBACK_TRANSITIONS } from '../rollback/states.ts'
 
-/** A run recovers what a dead run left on its host, by whichever contract that one deployed. */
-export const FLOWS: Flows = { marketplace: MARKETPLACE_TRANSITIONS, project: PROJECT_TRANSITIONS }
+/** A run recovers what a dead run left on its host, whichever of them that was. */
+export const FLOWS: Flows = {
+  marketplace: MARKETPLACE_TRANSITIONS,
+  project: PROJECT_TRANSITIONS,
+  rollback: ROLLBACK_TRANSITIONS,
+}

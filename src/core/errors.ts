@@ -46,6 +46,10 @@ export const ERROR_CODES = [
   'inconsistent',
   'place_taken',
   'unexpected_part',
+  'fleet_out_of_sync',
+  'drift_found',
+  'no_snapshot',
+  'snapshot_modified',
   'internal_error',
 ] as const
 

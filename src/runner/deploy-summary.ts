@@ -53,6 +53,12 @@ const WORDS: Record<Outcome, string> = {
   inconsistent: '🛑 Inconsistent, this host needs attention',
 }
 
+/** Of a rollback that an operator has asked for. */
+const ROLLBACK_WORDS: Partial<Record<Outcome, string>> = {
+  success: '⏪ Restored',
+  rolled_back: '↩️ Not restored, the version that was to be replaced is installed again',
+}
+
 function headline({ report, plannedSteps }: SummaryFacts): string {
   const slug = cell(report.slug ?? 'unknown')
   return `${wordFor(report, plannedSteps)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`
@@ -70,7 +76,8 @@ function wordFor(report: LocalReport, plannedSteps: readonly PlannedStep[]): str
   const { outcome, changed, state } = report
   const acted = findActing(report)
   if (outcome === 'failed' && acted.length > 0) return '❌ Failed, no file was changed'
-  if (outcome !== 'success' || changed) return WORDS[outcome]
+  const words = report.rollback_of === undefined ? WORDS : { ...WORDS, ...ROLLBACK_WORDS }
+  if (outcome !== 'success' || changed) return words[outcome]
   if (state !== 'succeeded') return '🔎 Dry run, nothing was done'
   if (acted.length === 0) return '✅ Nothing to change'
   const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
@@ -91,17 +98,18 @@ const DONE: ReadonlySet<string> = new Set(['done', 'warned', 'failed'])
 function facts(report: LocalReport, reportPath: string | undefined): string[][] {
   const { accepted, error } = report.reported
   return [
-    [
-      'Artifact',
-      report.artifact_sha256 === null
-        ? 'not fetched'
-        : `sha256 ${code(report.artifact_sha256)}, ${report.artifact_size} bytes`,
-    ],
+    ['Artifact', artifact(report)],
     ...parts(report),
     ['Deployment', code(report.deployment_id)],
     ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
     ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
   ]
+}
+
+/** A rollback knows its digest alone. */
+function artifact({ artifact_sha256: sha256, artifact_size: size }: LocalReport): string {
+  if (sha256 === null) return 'not fetched'
+  return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`
 }
 
 /** The plugins of a project, and the key that signed it. */
@@ -169,7 +177,9 @@ function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   if (idle.length === 0) return []
   const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ')
   const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped'
-  return [`Nothing changes for these steps, which ${verb}: ${names}. With ${code('redeploy: true')}, they run.`]
+  return [
+    `Nothing changes for these steps, which ${verb}: ${names}.${report.rollback_of === undefined ? ` With ${code('redeploy: true')}, they run.` : ''}`,
+  ]
 }
 
 function states(report: LocalReport): string[][] {

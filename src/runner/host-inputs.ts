@@ -34,27 +34,28 @@ export const downloadTimeoutSchema = z.pipe(
 export function readHostInputs(read: InputReader) {
   return {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
-    projectRoot: read.required('project-root', projectRootSchema),
-    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
-    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+    ...readHost(read),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
-    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     settings: read.settings('settings'),
-    ...readChoices(read),
+    allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+    redeploy: read.withDefault('redeploy', booleanSchema, false),
+    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
     ...readLimits(read),
   }
 }
 
-function readChoices(read: InputReader) {
+/** The inputs of every action that changes a host: which one, and its rules. */
+export function readHost(read: InputReader) {
   return {
-    allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+    projectRoot: read.required('project-root', projectRootSchema),
+    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
+    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
-    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
-    redeploy: read.withDefault('redeploy', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
     keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
     lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
-    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
   }
 }
 

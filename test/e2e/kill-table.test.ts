@@ -55,14 +55,14 @@ async function killInTurn(
   t: TestContext,
   fleet: Fleet,
   host: PreparedHost,
-  { stops, version = '2.0.0' }: KilledRow,
+  { stops, version = '2.0.0', hasEnded, outcome }: KilledRow,
 ): Promise<Record<string, string>> {
   const [first, ...later] = stops
   const stopped = await first.prepare(t, host, fleet)
   const inputs = { version, ...stopped.inputs }
   const dead = await host.deploy(inputs, stopped.run)
   assert.equal(dead.signal, 'SIGKILL', dead.log)
-  assert.equal(dead.outputs['outcome'], 'interrupted')
+  assert.equal(dead.outputs['outcome'], hasEnded ? outcome : 'interrupted')
   for (const stop of later) {
     const recovery = await host.post(inputs, (await stop.prepare(t, host, fleet)).run)
     assert.equal(recovery.signal, 'SIGKILL', recovery.log)

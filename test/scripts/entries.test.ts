@@ -39,7 +39,7 @@ describe('the entries of dist/', () => {
   }
 
   it('need the Node.js that the actions run on', () => {
-    for (const action of ['action.yml', 'project/action.yml']) {
+    for (const action of ['action.yml', 'project/action.yml', 'rollback/action.yml']) {
       assert.match(readFileSync(join(DIST, '..', action), 'utf8'), /using: node24$/m)
     }
   })

@@ -70,7 +70,8 @@ export interface RunningDeployment<State extends string = TerminalState> extends
 export interface DeploymentStart<State extends string> {
   transitions: Transitions<State | 'pending'>
   facts: DeploymentFacts
-  sender: ReportSender
+  /** Undefined when there is no hub to report to. */
+  sender: ReportSender | undefined
 }
 
 export function startDeployment<State extends string>(
@@ -80,7 +81,7 @@ export function startDeployment<State extends string>(
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
   const host = hostOf(tools, { ...request, sender })
-  tools.secrets.know([request.projectRoot, request.hostId, sender.address, Object.keys(transitions)])
+  tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
   const interrupted = (): LocalReport => {

@@ -3,6 +3,7 @@ import {
   handOver,
   type Installation,
   type InstalledRow,
+  type InstalledVersion,
   installedRowSchema,
   isFrom,
   type RemovedRow,
@@ -44,13 +45,15 @@ interface Retained<Row> {
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
   const { installed, removed, version } = part.previous
-  const replaced = findReplaced(context, part, { installed, version })
+  const moved = findReplaced(context, part, { installed, version })
+  // A snapshot that returns may have had files of the host.
+  const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved
   const before = installed ?? removed
   const recorded = before === undefined ? [] : handOver(before, order.origin)
   const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
-  const row = isUnchanged ? installed : newVersion(context, part)
+  const row = isUnchanged ? installed : versionOf(context, part)
   return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard }
 }
 
@@ -149,16 +152,21 @@ function findReplaced(
     ...(installed && !isFrom(installed, order.origin)
       ? { origin: { contract: installed.contract, slug: installed.slug } }
       : {}),
-    ...(modified === undefined ? {} : { modified: true }),
+    ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
   }
 }
 
-function newVersion({ deployment, order, results }: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
+/** A version that returns is what it was, whenever that was installed. */
+function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
+  const { contract, slug } = context.order.origin
+  const kind = part.shelf === 'plugins' ? 'plugin' : 'service'
+  return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) }
+}
+
+function newVersion({ deployment, order, results }: StepContext, part: Part): InstalledVersion {
   const { tools, record } = deployment
   return {
-    ...order.origin,
-    kind: part.shelf === 'plugins' ? 'plugin' : 'service',
-    id: part.id,
+    project_version: order.origin.project_version,
     version: part.version,
     artifact_sha256: part.artifactSha256,
     ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),

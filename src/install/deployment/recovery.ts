@@ -18,6 +18,7 @@ import { describeRecovered } from '../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { placesIn } from '../transaction/change.ts'
 import { buildEnd, type DeploymentEnd, type RollbackFacts } from '../transaction/end.ts'
+import { flowOf } from '../transaction/facts.ts'
 import {
   type BeginRecord,
   type CommitRecord,
@@ -254,11 +255,11 @@ function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {
 }
 
 /**
- * Ends the dead run's flow by the table of its contract. Enters too what the journal had no room for, and ends a flow
+ * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
  * anew that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
-  const flow = flows[record.facts.contract]
+  const flow = flows[flowOf(record.facts)]
   const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending'
   const terminal = terminalState(end)
   if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal) return
@@ -274,7 +275,11 @@ function lastState(record: DeploymentRecord): string {
   return record.states.at(-1)?.state ?? 'pending'
 }
 
-function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
+export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {
     const records = readJournal(path) ?? []
     if (isAnyMade(root, readUnprovenChanges(path)))

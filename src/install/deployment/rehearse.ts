@@ -4,15 +4,15 @@ import { toDeployError } from '../../core/errors.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, placeName } from '../host/layout.ts'
+import { installPath, type Layout, placeName } from '../host/layout.ts'
 import { requireSafeHost } from '../host/ownership.ts'
 import { compareTree } from '../host/tree-comparison.ts'
-import { itemsOf } from '../host/tree-record.ts'
+import { itemsOf, type RecordedItem, readTreeRecord } from '../host/tree-record.ts'
 import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
 import { readRunningVersion } from '../reports/running-version.ts'
 import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
-import type { Part } from '../steps/part.ts'
+import type { NewPart, Part, RetainedPart } from '../steps/part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
@@ -79,8 +79,9 @@ async function logDifferences({ tools, layout, request }: RunningDeployment, par
   if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`)
   const path = installPath(layout, part)
   const tree = { root: path, keepPaths: request.keepPaths }
-  const { added, removed, changed } = await compareTree(tree, itemsOf(part.tree, request.keepPaths), signal)
-  const newSizes = new Map(part.tree.files.map(file => [file.path, file.size]))
+  const items = itemsIn(layout, part, request.keepPaths)
+  const { added, removed, changed } = await compareTree(tree, items, signal)
+  const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])))
   const sizeOnHost = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
   const newSize = (file: string): string => sizeInWords(newSizes.get(file))
   // What the host lacks would be added, and what only the host has would be removed.
@@ -90,7 +91,14 @@ async function logDifferences({ tools, layout, request }: RunningDeployment, par
   log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`)
 }
 
-function sizeInWords(size: number | bigint | undefined): string {
+/** The new tree: staged, or the record of a snapshot. */
+function itemsIn(layout: Layout, part: NewPart | RetainedPart, keepPaths: readonly string[]): readonly RecordedItem[] {
+  return [
+    ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
+  ]
+}
+
+function sizeInWords(size: string | number | bigint | undefined): string {
   return size === undefined ? 'symlink' : `${size} bytes`
 }
 

@@ -41,7 +41,7 @@ export async function findDrift(
   return await compareInstalled(folder, tree, { signal })
 }
 
-interface Comparison {
+export interface Comparison {
   readonly signal?: AbortSignal | undefined
   /** Reads every file: its inode and times prove nothing after a crash. */
   readonly byContent?: boolean
@@ -57,10 +57,9 @@ export async function compareInstalled(
   let identity: TreeIdentity | undefined
   try {
     identity = findInstalled(readInstalled(layout), tree)
-    const record = identity && readTreeRecord(layout, identity)
-    if (record === undefined) return undefined
-    const hostTree: HostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths }
-    return await compareTree(hostTree, byContent ? withoutStamps(record) : record, signal)
+    if (identity === undefined) return undefined
+    const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity }
+    return await compareRecorded(layout, hostTree, { signal, byContent })
   } catch (error) {
     signal?.throwIfAborted()
     log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`)
@@ -78,11 +77,25 @@ export function findRecordedIn(layout: Layout, tree: Place): FindRecorded {
   }
 }
 
+/**
+ * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
+ * system's error, and the signal's reason once it is aborted.
+ */
+export async function compareRecorded(
+  layout: Layout,
+  { identity, ...tree }: HostTree & { readonly identity: TreeIdentity },
+  { signal, byContent = false }: Comparison,
+): Promise<TreeDifference | undefined> {
+  const record = readTreeRecord(layout, identity)
+  return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal))
+}
+
 function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem, undefined> {
   for (const item of record) yield { ...item, stamp: undefined }
 }
 
-function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
+/** Why a tree could not be compared with what was installed, and what to do. */
+export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
   if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
   return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`
 }

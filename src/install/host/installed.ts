@@ -52,6 +52,8 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   id: idSchema,
   /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
   keep_paths: z.exactOptional(z.array(z.string().check(z.regex(/^\P{Cc}+$/u)))),
+  /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
+  modified: z.exactOptional(z.literal(true)),
   /** Retained previous versions, newest last. */
   snapshots: z
     .array(snapshotSchema)

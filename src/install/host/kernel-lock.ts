@@ -42,6 +42,24 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
   }
 }
 
+/**
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
+ * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ */
+export async function readFreeKernelLock(request: KernelLockRequest): Promise<string | undefined> {
+  let fd: number | undefined
+  try {
+    fd = openSync(request.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    const isFree = (await flock(fd, { ...request, isShared: true })) === 'held'
+    return isFree ? String(fstatSync(fd, { bigint: true }).ino) : undefined
+  } catch {
+    request.signal?.throwIfAborted()
+    return undefined
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
 function lockOf(fd: number): KernelLock {
   let isOpen = true
   return {
@@ -89,9 +107,12 @@ function openForLockingSync(path: string): number {
   }
 }
 
-async function flock(fd: number, { timeoutMs, signal }: KernelLockRequest): Promise<'held' | 'busy' | 'unavailable'> {
+async function flock(
+  fd: number,
+  { timeoutMs, signal, isShared = false }: KernelLockRequest & { isShared?: boolean },
+): Promise<'held' | 'busy' | 'unavailable'> {
   const end = await runChild({
-    command: ['flock', '-n', String(CHILD_DESCRIPTOR)],
+    command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
     env: allowedEnvironment({ LC_ALL: 'C' }),
     timeoutMs,
     signal,

@@ -156,7 +156,8 @@ function isBeingTakenOver(path: string, own: Holder): boolean {
   })
 }
 
-function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
+/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   if (holder === undefined) return true
   // If only a holder's host is known, it cannot be proved dead.
   if (!('boot_id' in holder)) return false

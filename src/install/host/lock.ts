@@ -3,8 +3,8 @@ import { dirname, join } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import { type Clock, systemClock } from '../files/clock.ts'
 import { toHostError } from '../files/system-errors.ts'
-import { type KernelLockAttempt, tryKernelLock } from './kernel-lock.ts'
-import { describeHolder, type Holder, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
+import { type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
+import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
 import { readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
@@ -47,6 +47,20 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
     request.signal?.throwIfAborted()
     throw toHostError(error, `taking the lock ${request.path}`)
   }
+}
+
+/**
+ * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
+ * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ */
+export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
+  const found = readLock(path)
+  if (found?.holder === undefined) return undefined
+  const own: Holder = { ...readOwnIdentity(), id: randomUUID(), kernel_lock: null, run_url: null, since: '' }
+  if (isAbandoned(found, own)) return undefined
+  const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal }
+  const free = await readFreeKernelLock(probe)
+  return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder)
 }
 
 interface Contender {

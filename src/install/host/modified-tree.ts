@@ -3,7 +3,7 @@ import { FileDigester } from '../files/file-digester.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import { type FoundItem, scanTree } from '../files/tree-scan.ts'
 import type { HostTree } from './keep-paths.ts'
-import { isCache, pairUp } from './tree-comparison.ts'
+import { isCache, isFile, pairUp } from './tree-comparison.ts'
 import { isBelow, type RecordedItem } from './tree-record.ts'
 
 /** What may be read of a tree, to which a service may have added any number of bytes and files. */
@@ -36,10 +36,6 @@ export async function describeTree(
     items.push({ ...found, sha256 })
   }
   return withLinkedDigests(items)
-}
-
-function isFile({ kind }: FoundItem): boolean {
-  return kind !== 'link' && kind !== 'other'
 }
 
 function knownDigest(recorded: RecordedItem | undefined, { content, stamp }: FoundItem): string | undefined {

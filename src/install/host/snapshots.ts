@@ -11,9 +11,17 @@ export interface Retention {
   discard: SnapshotRow[]
 }
 
-/** The name for the next snapshot in the folder of a place: one above the highest number there, then the version. */
-export function nextSnapshotName(folder: string, version: string | null): string {
-  const names = listNames(folder).filter(name => snapshotNameSchema.safeParse(name).success)
+/**
+ * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
+ * the version.
+ */
+export function nextSnapshotName(
+  folder: string,
+  version: string | null,
+  recorded: readonly SnapshotRow[] = [],
+): string {
+  const known = [...listNames(folder), ...recorded.map(({ name }) => name)]
+  const names = known.filter(name => snapshotNameSchema.safeParse(name).success)
   const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)))
   return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
 }

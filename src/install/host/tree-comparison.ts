@@ -34,33 +34,49 @@ export interface Pair {
  * the record throws, the system's error, and the signal's reason once it is aborted.
  */
 export async function compareTree(
-  { root, keepPaths }: HostTree,
+  tree: HostTree,
   record: Iterable<RecordedItem>,
   signal?: AbortSignal,
 ): Promise<TreeDifference> {
-  signal?.throwIfAborted()
-  const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
-  const isKept = isBelow(keepPaths)
-  const difference: TreeDifference = { added: [], removed: [], changed: [], ...findNoDirectory(root) }
-  for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
-    if (slice.isOver()) await slice.giveBack()
-    if (recorded === undefined) {
-      if (found === undefined || isCache(found.path)) continue
-      if (difference.added.length < MAX_ADDED) difference.added.push(found.path)
-    } else if (isKept(recorded.path)) continue
-    else if (found === undefined) difference.removed.push(recorded.path)
-    else if (!(await isSame(recorded, found, path => digester.sha256(`${root}/${path}`, Number(found.content)))))
-      difference.changed.push(found.path)
+  const instead = findNoDirectory(tree.root)
+  const difference: TreeDifference = { added: [], removed: [], changed: [], ...(instead && { instead }) }
+  for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+    if (recorded !== undefined) difference[found === undefined ? 'removed' : 'changed'].push(recorded.path)
+    else if (difference.added.length < MAX_ADDED) difference.added.push(found.path)
   }
   return difference
 }
 
-function findNoDirectory(root: string): { instead?: NoDirectory } {
+/** What a path has, and what it should have; not both are undefined. */
+export type Difference =
+  | { readonly recorded: RecordedItem; readonly found: FoundItem | undefined }
+  | { readonly recorded: undefined; readonly found: FoundItem }
+
+/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+export async function* findDifferences(
+  { root, keepPaths }: HostTree,
+  record: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): AsyncGenerator<Difference, undefined> {
+  signal?.throwIfAborted()
+  const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
+  const isKept = isBelow(keepPaths)
+  for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
+    if (slice.isOver()) await slice.giveBack()
+    if (recorded === undefined) {
+      if (found !== undefined && !isCache(found.path)) yield { recorded, found }
+    } else if (isKept(recorded.path)) continue
+    else if (found === undefined || !(await isSame(recorded, found, { root, digester }))) yield { recorded, found }
+  }
+}
+
+/** What is in place of a directory; undefined where one is there. */
+export function findNoDirectory(root: string): NoDirectory | undefined {
   const stat = lstatIfPresentSync(root)
-  if (stat === undefined) return { instead: 'nothing' }
-  if (stat.isDirectory()) return {}
-  if (stat.isSymbolicLink()) return { instead: 'symlink' }
-  return { instead: stat.isFile() ? 'file' : 'other' }
+  if (stat === undefined) return 'nothing'
+  if (stat.isDirectory()) return undefined
+  if (stat.isSymbolicLink()) return 'symlink'
+  return stat.isFile() ? 'file' : 'other'
 }
 
 /** Where Python writes by itself: what is there and was not recorded is no difference. */
@@ -68,20 +84,28 @@ export function isCache(path: string): boolean {
   return /(?:^|\/)__pycache__\//.test(path)
 }
 
-async function isSame(
+/** A tree whose files can be read. */
+interface ReadableTree {
+  readonly root: string
+  readonly digester: FileDigester
+}
+
+async function isSame(recorded: RecordedItem, found: FoundItem, tree: ReadableTree): Promise<boolean> {
+  if (!isSameKind(recorded, found)) return false
+  const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp
+  if (!isFile(found) || isStamped) return recorded.content === found.content
+  return await hasSameBytes(recorded, found, tree)
+}
+
+/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+export async function hasSameBytes(
   recorded: RecordedItem,
   found: FoundItem,
-  digestOf: (path: string) => Promise<string>,
+  { root, digester }: ReadableTree,
 ): Promise<boolean> {
-  if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
-  if (
-    found.kind === 'link' ||
-    found.kind === 'other' ||
-    (recorded.stamp !== undefined && recorded.stamp === found.stamp)
-  )
-    return true
+  if (recorded.content !== found.content) return false
   try {
-    return (await digestOf(found.path)) === recorded.sha256
+    return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256
   } catch (error) {
     // Another process has just removed or replaced it, or made it unreadable.
     if (isAbsent(error) || isBarred(error)) return false
@@ -89,9 +113,14 @@ async function isSame(
   }
 }
 
+/** Whether an item of a tree or of its record is a regular file. */
+export function isFile({ kind }: Pick<FoundItem, 'kind'>): boolean {
+  return kind !== 'link' && kind !== 'other'
+}
+
 /** Some records do not know the mode of a file. */
 function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
-  return kind === found.kind || (kind === 'file' && found.kind !== 'link' && found.kind !== 'other')
+  return kind === found.kind || (kind === 'file' && isFile(found))
 }
 
 /** Merges two lists in tree order. An empty pair is a pause. */

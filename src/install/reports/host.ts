@@ -2,12 +2,12 @@ import type { Log } from '../../core/log.ts'
 import type { Transitions } from '../../core/state-machine.ts'
 import type { Grace } from '../files/grace.ts'
 import type { HostAccess } from '../host/ownership.ts'
-import type { DeploymentFacts } from '../transaction/facts.ts'
+import type { FlowName } from '../transaction/facts.ts'
 import type { FilesRestored } from '../transaction/rollback.ts'
 import type { ReportSender } from './outbox.ts'
 
-/** The state table of each contract. */
-export type Flows = Readonly<Record<DeploymentFacts['contract'], Transitions<string>>>
+/** The state table of each flow. */
+export type Flows = Readonly<Record<FlowName, Transitions<string>>>
 
 /** A project root, and how to log and report what happens there: all that ends a deployment, or recovers one. */
 export interface Host extends HostAccess {

@@ -73,7 +73,7 @@ export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'w
 export function announceSkipped({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
   const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped')
   if (skipped.length > 0)
-    tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}. ${REDEPLOY}`)
+    tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`)
 }
 
 /** The same for a run that only says what another would do. */
@@ -84,13 +84,16 @@ export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet
   const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start')
   const exception = isAnyService ? ' A service of theirs that does not run would be started.' : ''
   tools.log.info(
-    `Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception} ${REDEPLOY}`,
+    `Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`,
   )
 }
 
 type Recorded = Pick<Deployment, 'tools' | 'record'>
 
-const REDEPLOY = 'With redeploy: true, they run.'
+/** A rollback has no such input. */
+function remedyOf({ facts }: Recorded['record']): string {
+  return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : ''
+}
 
 function namesOf(steps: readonly PlannedStep[]): string {
   return steps.map(({ id, action }) => `${id} (${action})`).join(', ')

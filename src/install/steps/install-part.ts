@@ -1,14 +1,13 @@
-import { dirname, join, relative } from 'node:path'
-import { makeOpenDirectorySync, syncDirectory, syncTree } from '../files/durable-files.ts'
+import { dirname, relative } from 'node:path'
+import { syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { addedInWords } from '../host/drift-check.ts'
-import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName } from '../host/layout.ts'
-import { requireMovableTree } from '../host/switchable.ts'
-import { type RecordedTree, stagedItems, writeTreeRecord } from '../host/tree-record.ts'
+import { stagedItems, type TreeIdentity, writeTreeRecord } from '../host/tree-record.ts'
+import { carryOver, prepareKeptPaths } from './kept-paths.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
-import type { IntactPart, NewPart } from './part.ts'
+import type { IntactPart, NewPart, ReturningPart } from './part.ts'
 import { noteReplaced } from './replaced-tree.ts'
 import type { StepEnd } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
@@ -25,9 +24,9 @@ export async function keepPart({ deployment, results }: StepContext, part: Intac
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place.
+ * place. The tree of a part that returns is durable and recorded.
  */
-export async function installPart(context: StepContext, part: NewPart): Promise<StepEnd> {
+export async function installPart(context: StepContext, part: NewPart | ReturningPart): Promise<StepEnd> {
   const { layout, tools } = context.deployment
   const path = installPath(layout, part)
   const isThere = pathExistsSync(path)
@@ -36,7 +35,7 @@ export async function installPart(context: StepContext, part: NewPart): Promise<
   const [modified, recorded] = await Promise.all([
     noteReplaced(context, part),
     recordTree(context, part),
-    syncTree(part.staged, tools.signal),
+    part.recorded ?? syncTree(part.staged, tools.signal),
   ])
   tools.signal.throwIfAborted()
   if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
@@ -54,56 +53,9 @@ export async function installPart(context: StepContext, part: NewPart): Promise<
 }
 
 /** While the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }: StepContext, part: NewPart): Promise<RecordedTree> {
+async function recordTree({ deployment }: StepContext, part: NewPart | ReturningPart): Promise<TreeIdentity> {
+  if (part.recorded !== undefined) return part.recorded
   await hearSignals()
   const { layout, request, tools } = deployment
   return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal)
-}
-
-async function prepareKeptPaths(
-  { deployment }: StepContext,
-  { staged, leftBehind }: NewPart,
-  keeper: string,
-): Promise<string[]> {
-  const { layout, request, tools } = deployment
-  if (keeper === leftBehind) requireMovableTree(layout, { root: keeper, keepPaths: request.keepPaths })
-  const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, staged)
-  for (const path of await dropShipped(staged, kept)) {
-    tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
-  }
-  for (const path of kept) await makeParents(staged, path)
-  return kept
-}
-
-/** Durable, because some are made when the tree is durable already. */
-async function makeParents(staged: string, path: string): Promise<void> {
-  const parts = path.split('/').slice(0, -1)
-  for (let depth = 1; depth <= parts.length; depth++) {
-    const parent = join(staged, ...parts.slice(0, depth))
-    if (pathExistsSync(parent)) continue
-    makeOpenDirectorySync(parent)
-    await syncDirectory(dirname(parent))
-  }
-}
-
-interface KeptPaths {
-  /** The tree that has them; absolute. */
-  readonly from: string | undefined
-  readonly kept: readonly string[]
-}
-
-async function carryOver(
-  { deployment, transaction }: StepContext,
-  part: NewPart,
-  { from, kept }: KeptPaths,
-): Promise<void> {
-  if (from === undefined) return
-  const { root } = deployment.layout
-  for (const path of kept) {
-    await transaction.apply({
-      type: 'move',
-      from: relative(root, join(from, path)),
-      to: relative(root, join(part.staged, path)),
-    })
-  }
 }

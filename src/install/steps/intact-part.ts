@@ -58,7 +58,7 @@ export async function findIntactTree(
   { place, installed }: PreviousInstall,
   { origin, sha256 }: VerifiedSource,
 ): Promise<IntactTree | undefined> {
-  if (installed?.artifact_sha256 !== sha256 || !isFrom(installed, origin)) return undefined
+  if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin)) return undefined
   if (!isSameList(installed.keep_paths, deployment.request.keepPaths)) return undefined
   const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   if (find === undefined || !(await isIntact(deployment, place))) return undefined

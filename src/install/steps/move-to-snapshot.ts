@@ -1,6 +1,7 @@
 import { dirname, join, relative } from 'node:path'
 import { makePrivateDirectories } from '../files/durable-files.ts'
 import { isModified } from '../host/drift-check.ts'
+import { findInstalled, readHostRecord } from '../host/installed.ts'
 import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
 import { requireSwitchable } from '../host/switchable.ts'
@@ -24,7 +25,9 @@ export async function moveToSnapshot(
   const { layout } = deployment
   requireSwitchable(deployment, place)
   const folder = snapshotsPath(layout, place)
-  const name = nextSnapshotName(folder, version)
+  const { installed, removed } = readHostRecord(layout)
+  // A snapshot that this deployment restores has left the folder, and its name is still recorded.
+  const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots)
   // Only ours, and nothing while they are empty: these need no journal.
   await makePrivateDirectories(dirname(folder))
   await makePrivateDirectories(folder)

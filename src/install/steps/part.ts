@@ -1,5 +1,5 @@
 import type { ExtractedTree } from '../files/extracted-tree.ts'
-import type { InstalledRow } from '../host/installed.ts'
+import type { InstalledRow, InstalledVersion, SnapshotRow } from '../host/installed.ts'
 import type { Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import type { TreeIdentity } from '../host/tree-record.ts'
@@ -15,28 +15,54 @@ export interface PartEnvironment {
 
 interface AnyPart extends Place {
   readonly version: string
-  readonly artifactSha256: string
+  /** Null where none is known. */
+  readonly artifactSha256: string | null
   readonly environment: PartEnvironment
   readonly previous: PreviousInstall
   /** For a part that was removed and comes back: the snapshot that contains the host's own files; absolute. */
   readonly leftBehind?: string | undefined
+  /** For a version that returns: what `installed.json` said of it. */
+  readonly returning?: ReturningVersion
 }
+
+/** A version as `installed.json` knew it; `modified` if its files had been changed on this host. */
+export type ReturningVersion = InstalledVersion & Pick<SnapshotRow, 'modified'>
 
 /** A part that is verified, and complete in the staging folder. */
 export interface NewPart extends AnyPart {
   /** The folder that contains the new tree. */
   readonly staged: string
   readonly tree: PartTree
+  readonly recorded?: undefined
+  readonly retained?: undefined
   readonly intact?: undefined
+}
+
+/** A part whose tree is a snapshot on this host. */
+export interface RetainedPart extends AnyPart {
+  readonly retained: SnapshotRow
+  readonly returning: ReturningVersion
+  /** The paths that do not belong to its record. */
+  readonly keepPaths: readonly string[]
+  readonly intact?: undefined
+}
+
+/** A part whose tree was a snapshot, and waits in the staging folder. Every byte of it is durable, and recorded. */
+export interface ReturningPart extends Omit<RetainedPart, 'retained'> {
+  readonly staged: string
+  readonly recorded: TreeIdentity
+  /** Kept paths that the snapshot has contained, and the installed version has too. */
+  readonly replaced: readonly string[]
 }
 
 /** A part that is installed already, with these files and none missing or changed: it stays in its place. */
 export interface IntactPart extends AnyPart {
   readonly intact: TreeIdentity
+  readonly retained?: undefined
 }
 
 /** One plugin or extension that a deployment installs. */
-export type Part = NewPart | IntactPart
+export type Part = NewPart | RetainedPart | IntactPart
 
 /** One plugin or extension that this host has. */
 export interface InstalledPart extends Place {

@@ -14,6 +14,7 @@ import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
 import { requireConfig, requireEntry, servicesOf } from './services-of.ts'
 import type { StepContext } from './step-context.ts'
+import { keepReplaced, takeSnapshot } from './take-snapshot.ts'
 import { writeEnv } from './write-env.ts'
 
 type Step<Action extends PlanStep['action']> = Extract<PlanStep, { action: Action }>
@@ -38,7 +39,12 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'install_plugin':
     case 'install_extension': {
       const part = findPart(context, placeOfInstall(step))
-      return part.intact === undefined ? await installPart(context, part) : await keepPart(context, part)
+      if (part.intact !== undefined) return await keepPart(context, part)
+      if (part.retained === undefined) return await installPart(context, part)
+      const returning = await takeSnapshot(context, part)
+      await installPart(context, returning)
+      await keepReplaced(context, returning)
+      return 'done'
     }
     case 'write_env':
       return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from)

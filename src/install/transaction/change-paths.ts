@@ -18,13 +18,34 @@ const IS_PLACE = exactly(PLACE)
 const IS_SNAPSHOT = exactly(SNAPSHOT)
 const IS_STAGED = exactly(STAGED)
 const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
+const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PLACE})/[^/]+(${BELOW})?$`, 'u')
+/** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
+const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PLACE})$`)
+const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PLACE})(${BELOW})$`, 'u')
 
-/** Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new. */
+/**
+ * Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new; for
+ * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
+ */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (IS_PLACE.test(from)) return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`)
-  if (IS_STAGED.test(from)) return IS_PLACE.test(to)
+  if (IS_STAGED.test(from)) return IS_PLACE.test(to) || isPutInSnapshot({ from, to })
+  if (isRestoring({ from, to })) return true
   const kept = KEPT_PATH.exec(from)?.[1]
   return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept)
+}
+
+/** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */
+export function isRestoring({ from, to }: { readonly from: string; readonly to: string }): boolean {
+  const [, place, inner] = OF_SNAPSHOT.exec(from) ?? []
+  return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place
+}
+
+/** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */
+function isPutInSnapshot({ from, to }: { readonly from: string; readonly to: string }): boolean {
+  const [, place, path] = REPLACED.exec(from) ?? []
+  const [, shelf, inner] = OF_SNAPSHOT.exec(to) ?? []
+  return place !== undefined && place === shelf && path === inner
 }
 
 /** The deployment whose staging folder contains the path, or undefined where none does. */

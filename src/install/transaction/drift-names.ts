@@ -2,7 +2,8 @@ import { placeName } from '../host/layout.ts'
 import type { DriftEntry } from '../transaction/facts.ts'
 
 const MAX_NAMES = 20
-const WORDS: Record<NonNullable<DriftEntry['instead']>, string> = {
+/** What is in place of a directory, in words. */
+export const INSTEAD_WORDS: Record<NonNullable<DriftEntry['instead']>, string> = {
   nothing: 'missing',
   symlink: 'a symlink instead of a directory',
   file: 'a file instead of a directory',
@@ -14,7 +15,7 @@ export function listDrift(entries: readonly DriftEntry[]): { names: string[]; mo
   const all = entries.flatMap(entry => {
     const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>
       entry[how].map(path => `${placeName(entry)}/${path} (${how})`)
-    if (entry.instead !== undefined) return [`${placeName(entry)} (${WORDS[entry.instead]})`]
+    if (entry.instead !== undefined) return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`]
     return [...inWords('changed'), ...inWords('removed'), ...inWords('added')]
   })
   const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)

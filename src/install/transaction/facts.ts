@@ -53,6 +53,8 @@ export const deploymentFactsSchema = z.lazy(() =>
     artifact_sha256: z.nullable(sha256Schema),
     artifact_size: z.nullable(z.number()),
     repo: z.nullable(z.string()),
+    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
+    rollback_of: z.exactOptional(z.nullable(z.string())),
     /** The plugins that a project installs, once they are known. */
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
@@ -65,6 +67,13 @@ export const deploymentFactsSchema = z.lazy(() =>
   }),
 )
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>
+
+/** Which state table a deployment follows: that of its contract, or of a rollback that an operator has asked for. */
+export type FlowName = DeploymentFacts['contract'] | 'rollback'
+
+export function flowOf({ contract, rollback_of: replaced }: DeploymentFacts): FlowName {
+  return replaced === undefined ? contract : 'rollback'
+}
 
 export const stateEntrySchema = z.object({ state: z.string().check(z.regex(/^[a-z_]{1,40}$/)), at: timeSchema })
 

@@ -6,7 +6,7 @@ import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { makePrivateDirectories } from '../files/durable-files.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
-import { isMove, isOwnPath, isPlacePath, movablePathSchema, stagedBy } from './change-paths.ts'
+import { isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './change-paths.ts'
 import {
   type Ends,
   type HeldPath,
@@ -132,9 +132,9 @@ function whereIs(
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
 }
 
-/** Nobody misses the new version's own tree; everything else that was moved belongs to the host. */
+/** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
 function withoutItsTree({ from, to }: Move): Undone {
-  if (stagedBy(from) !== undefined) return { wasMade: true, setAside: [] }
+  if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
   throw new Error(`what was moved from ${from} to ${to} is at neither path`)
 }
 

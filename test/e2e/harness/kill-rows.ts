@@ -35,6 +35,8 @@ export interface KilledRow extends Ending {
   /** The first kills the run; each further one kills a post step that recovers. */
   stops: [Stop, ...Stop[]]
   recoveredBy: 'post' | 'next run'
+  /** Whether the first kill came when the run had already ended, as its outputs then say. */
+  hasEnded?: true
 }
 
 const FETCHED = 'pending fetching verifying_signature'
@@ -210,11 +212,18 @@ export const KILLED: readonly KilledRow[] = [
     recoveredBy: 'next run',
   },
   { ...SUCCEEDED, name: 'killed_in_succeeded', stops: [killBefore('end')], recoveredBy: 'post' },
-  { ...SUCCEEDED, name: 'killed_in_reporting', stops: [killAtRequest('report')], recoveredBy: 'next run' },
+  {
+    ...SUCCEEDED,
+    name: 'killed_in_reporting',
+    stops: [killAtRequest('report')],
+    hasEnded: true,
+    recoveredBy: 'next run',
+  },
   {
     ...SUCCEEDED,
     name: 'killed_in_settling',
     stops: [SETTLING],
+    hasEnded: true,
     recoveredBy: 'post',
     reports: ['success'],
   },
@@ -247,6 +256,7 @@ export const KILLED: readonly KilledRow[] = [
     ...NEEDY,
     name: 'killed_in_settling_a_rollback',
     stops: [SETTLING],
+    hasEnded: true,
     recoveredBy: 'next run',
     states: `${RESOLVED} installing rolled_back`,
   },

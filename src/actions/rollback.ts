@@ -1,0 +1,154 @@
+import { z } from 'zod/mini'
+import { toDeployError } from '../core/errors.ts'
+import { idSchema, kindSchema, projectIdSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
+import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
+import { shelfOf } from '../install/host/installed.ts'
+import { installPath, layoutOf } from '../install/host/layout.ts'
+import type { ReportSender } from '../install/reports/outbox.ts'
+import { createMarketplaceClient, type MarketplaceAccess } from '../marketplace/client.ts'
+import { createReportSender } from '../marketplace/hub-report.ts'
+import { parseRequestUrl } from '../net/url-policy.ts'
+import { hostFor, refuseRollback } from '../rollback/refuse.ts'
+import type { IncompleteRollback, RollbackRequest, Subject } from '../rollback/request.ts'
+import { rollBackVersion } from '../rollback/rollback.ts'
+import { ActionStep, failStep, type KnownResult, type StepInputs } from '../runner/action-step.ts'
+import { readConnection } from '../runner/connection.ts'
+import { readWorkspace } from '../runner/environment.ts'
+import { readHost } from '../runner/host-inputs.ts'
+import { InputReader, inputError } from '../runner/input-reader.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/input-schemas.ts'
+import { buildDeploymentOutputs } from '../runner/outputs.ts'
+import { runPostStep } from '../runner/post-step.ts'
+import { FLOWS } from './flows.ts'
+
+/** What a rollback is asked for, and where it is reported; undefined where it is not. */
+type ReportedRollback = IncompleteRollback & { readonly access: MarketplaceAccess | undefined }
+
+export type RollbackInputs = StepInputs<ReportedRollback>
+
+/** The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success. */
+export async function rollback(): Promise<void> {
+  let step: ActionStep | undefined
+  try {
+    const inputs = readRollbackInputs(readWorkspace())
+    step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request))
+    const refused = await refuse(inputs, step.tools)
+    // Without problems every required input was parsed; what is undefined may be.
+    const request = inputs.request as RollbackRequest
+    step.finish(refused ?? (await rollBackVersion(request, step.tools, senderFor(inputs.request, step.tools))))
+  } catch (error) {
+    failStep(step, error)
+  } finally {
+    step?.close()
+  }
+}
+
+/** The rollback action's post step; see `runPostStep`. */
+export async function rollbackPost(): Promise<void> {
+  await runPostStep(
+    () => readRollbackInputs(readWorkspace()),
+    FLOWS,
+    (request, tools) => hostFor(request, senderFor(request, tools), tools),
+  )
+}
+
+/** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
+export function readRollbackInputs(workspace: string): RollbackInputs {
+  const read = new InputReader(workspace)
+  const subject = readSubject(read)
+  const slug = read.optional('slug', slugSchema)
+  const request = {
+    subject,
+    slug,
+    access: readAccess(read, { subject, slug }),
+    toVersion: read.optional('to-version', versionSchema),
+    plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+    dryRun: read.withDefault('dry-run', booleanSchema, false),
+    ...readHost(read),
+    // What a rollback restores was installed here before, by the same plugin, service or project.
+    allowTakeover: false,
+    redeploy: false,
+    settings: new Map<string, string>(),
+  }
+  return {
+    request,
+    connection: readConnection(read),
+    secrets: read.secrets,
+    settingValues: read.settingValues,
+    problems: read.problems,
+  }
+}
+
+/** The outputs of rollback/action.yml, all of them, always; what is not known is empty. */
+export function buildRollbackOutputs(
+  result: KnownResult,
+  { subject, projectRoot }: Pick<IncompleteRollback, 'subject' | 'projectRoot'>,
+): Record<string, string> {
+  const isProject = subject?.contract === 'project'
+  return {
+    ...buildDeploymentOutputs(result, projectRoot && subject && pathOf(subject, projectRoot)),
+    'project-id': isProject ? subject.projectId : '',
+    plugins: isProject ? JSON.stringify(result.report.plugins ?? []) : '',
+  }
+}
+
+function pathOf(subject: Subject, projectRoot: string): string {
+  if (subject.contract === 'project') return projectRoot
+  return installPath(layoutOf(projectRoot), { shelf: shelfOf(subject.kind), id: subject.id })
+}
+
+/** A plugin or service by `kind` and `id`, or a project. */
+function readSubject(read: InputReader): Subject | undefined {
+  const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
+  const projectId = read.optional('project-id', projectIdSchema)
+  const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema)
+  if (projectId !== undefined) {
+    if (id !== undefined) read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two')
+    return { contract: 'project', projectId }
+  }
+  return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id }
+}
+
+/** The way to report; undefined where no input asks for it. */
+function readAccess(
+  read: InputReader,
+  { subject, slug }: { readonly subject: Subject | undefined; readonly slug: string | undefined },
+): MarketplaceAccess | undefined {
+  const hub = read.optional('hub-url', baseUrlSchema)
+  const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)
+  const apiKey = read.optionalSecret('api-key', apiKeySchema)
+  if (hub === undefined && apiKey === undefined && slug === undefined) return undefined
+  if (subject?.contract === 'project') {
+    read.refuse(
+      'project-id',
+      'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug',
+    )
+    return undefined
+  }
+  for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
+    if (value === undefined) read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them')
+  }
+  if (!hub || !deployments || !apiKey || !slug || !subject) return undefined
+  return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey }
+}
+
+function senderFor({ access }: ReportedRollback, { wires }: DeploymentTools): ReportSender | undefined {
+  return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access)
+}
+
+/** Ends a run whose inputs cannot be used; undefined when they can. */
+async function refuse(inputs: RollbackInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
+  const { request, connection, problems } = inputs
+  if (problems.length > 0) {
+    const refusal = { error: inputError(problems), sender: senderFor(request, tools) }
+    return await refuseRollback(request, refusal, tools)
+  }
+  try {
+    if (request.access !== undefined) parseRequestUrl(request.access.bases.deployments, connection)
+    return undefined
+  } catch (error) {
+    // An insecure hub gets no report either.
+    return await refuseRollback(request, { error: toDeployError(error), sender: undefined }, tools)
+  }
+}

@@ -1,0 +1,152 @@
+import { hostname } from 'node:os'
+import { type BoundedList, fitList } from '../core/bounded-list.ts'
+import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { layoutOf } from '../install/host/layout.ts'
+import {
+  type InspectedPart,
+  type Inspection,
+  type InspectionRequest,
+  inspectHost,
+  isDrifted,
+} from '../install/inspection/inspect.ts'
+import type { How } from '../install/inspection/part-check.ts'
+import { readWorkspace } from '../runner/environment.ts'
+import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
+import { booleanSchema, keepPathListSchema, projectRootSchema } from '../runner/input-schemas.ts'
+import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
+import { buildFailedStatusSummary, buildStatusSummary, findingsOf } from '../runner/status-summary.ts'
+
+export interface StatusInputs {
+  /** Undefined where there are problems. */
+  readonly request: InspectionRequest | undefined
+  readonly failOnDrift: boolean
+  readonly secrets: readonly string[]
+  readonly settingValues: readonly string[]
+  readonly problems: readonly InputProblem[]
+}
+
+/** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
+const MAX_OUTPUT_CHARS = 100_000
+
+/** What is not known is empty. */
+const UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' }
+
+/** The status action: says what is installed on this host, and whether its files are as they were. Changes nothing. */
+export async function status(): Promise<void> {
+  await runReadingStep(() => readStatusInputs(readWorkspace()), showStatus)
+}
+
+/** Reads every input of the status action; collects what is wrong. */
+export function readStatusInputs(workspace: string): StatusInputs {
+  const read = new InputReader(workspace)
+  const root = read.required('project-root', projectRootSchema)
+  const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false)
+  const keepPaths = read.withDefault('keep-paths', keepPathListSchema, [])
+  const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false)
+  const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined
+  return {
+    request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
+    failOnDrift: failOnDrift ?? true,
+    secrets: read.secrets,
+    settingValues: read.settingValues,
+    problems: read.problems,
+  }
+}
+
+async function showStatus({ request, failOnDrift, problems }: StatusInputs, tools: StepTools): Promise<StepEnd> {
+  const host = { name: hostname(), root: request?.layout.root }
+  try {
+    if (problems.length > 0 || request === undefined) throw inputError(problems)
+    const inspection = await inspectHost(request, tools)
+    const error = failOnDrift ? failureOf(inspection) : undefined
+    const lists = buildLists(inspection)
+    const cut = cutIn(lists)
+    logStatus(inspection, tools.log)
+    if (error === undefined) for (const finding of findingsOf(inspection)) tools.log.warning(finding)
+    for (const sentence of cut) tools.log.notice(sentence)
+    return {
+      outputs: buildOutputs(inspection, lists),
+      error,
+      summary: buildStatusSummary(inspection, { host, error, cut }),
+    }
+  } catch (thrown) {
+    const error = toDeployError(thrown)
+    return { outputs: UNKNOWN, error, summary: buildFailedStatusSummary(error, host) }
+  }
+}
+
+function logStatus({ parts, isKnown }: Inspection, log: Log): void {
+  const version = ({ row }: InspectedPart): string => row.version ?? row.project_version ?? 'unknown'
+  for (const part of parts.slice(0, MAX_LOGGED_PARTS))
+    log.info(`${part.shelf}/${part.id} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`)
+  if (parts.length > MAX_LOGGED_PARTS) log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`)
+  if (parts.length === 0) log.info('Nothing is installed.')
+  if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
+}
+
+const MAX_LOGGED_PARTS = 500
+
+/** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
+function failureOf(inspection: Inspection): DeployError | undefined {
+  const { activity } = inspection
+  if (isDrifted(inspection) === false) return undefined
+  const code = activity.kind === 'busy' ? 'locked' : 'drift_found'
+  return new DeploymentError(code, findingsOf(inspection).join(' '))
+}
+
+type Lists = Readonly<Record<'installed' | 'snapshots' | 'drift-details', BoundedList>>
+
+function buildLists({ parts, snapshots }: Inspection): Lists {
+  return {
+    installed: fitList(parts.map(installedEntry), MAX_OUTPUT_CHARS),
+    snapshots: fitList(snapshots.map(snapshotEntry), MAX_OUTPUT_CHARS),
+    'drift-details': fitList(driftEntries(parts), MAX_OUTPUT_CHARS),
+  }
+}
+
+function cutIn(lists: Lists): string[] {
+  return Object.entries(lists).flatMap(([name, { omitted }]) =>
+    omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`],
+  )
+}
+
+function buildOutputs(inspection: Inspection, lists: Lists): Record<string, string> {
+  const drifted = isDrifted(inspection)
+  return {
+    ...Object.fromEntries(Object.entries(lists).map(([name, { json }]) => [name, json])),
+    drift: drifted === undefined ? '' : String(drifted),
+    'pending-recovery': String(inspection.activity.kind === 'interrupted'),
+  }
+}
+
+function installedEntry({ shelf, id, row }: InspectedPart) {
+  const version = row.version ?? row.project_version
+  return { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url }
+}
+
+function snapshotEntry({ shelf, id, row, path }: Inspection['snapshots'][number]) {
+  const version = row.version ?? row.project_version
+  return { shelf, id, version, when: row.installed_at, modified: row.modified === true, path }
+}
+
+/** Every part that differs, with as many paths as have room in the output. */
+function driftEntries(parts: readonly InspectedPart[]): object[] {
+  const room = { chars: MAX_OUTPUT_CHARS / 2 }
+  return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]))
+}
+
+function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): object {
+  const { replaced, ...listed }: Record<How, string[]> = { added: [], removed: [], changed: [], mode: [], replaced: [] }
+  const entry = { shelf, id, version: row.version ?? row.project_version, ...listed }
+  if (drift?.kind === 'no directory') return { ...entry, instead: drift.instead }
+  if (drift?.kind !== 'differs') return { ...entry, compared: false, reason: drift?.why }
+  let omitted = drift.count - drift.paths.length
+  for (const { path, how } of drift.paths) {
+    room.chars -= JSON.stringify(path).length + 1
+    if (room.chars < 0) omitted += 1
+    else if (how !== 'replaced') listed[how].push(path)
+    else for (const list of [listed.changed, replaced]) list.push(path)
+  }
+  return { ...entry, ...(replaced.length > 0 ? { replaced } : {}), ...(omitted > 0 ? { omitted } : {}) }
+}

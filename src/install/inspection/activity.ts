@@ -1,0 +1,74 @@
+import { lstatSync } from 'node:fs'
+import { isInDoubt, readRecords } from '../deployment/recovery.ts'
+import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
+import { type Layout, type Place, placeName } from '../host/layout.ts'
+import { describeLiveHolder } from '../host/lock.ts'
+import { placesIn } from '../transaction/change.ts'
+import type { DeploymentFacts } from '../transaction/facts.ts'
+import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal.ts'
+
+/** What deployments are doing to a host. */
+export type Activity =
+  | { readonly kind: 'quiet' }
+  /** A live run changes it, or recovers it; `holder` says who. */
+  | { readonly kind: 'busy'; readonly holder: string }
+  | InterruptedRun
+
+/** A run that has died, and that no other has recovered yet. */
+export interface InterruptedRun {
+  readonly kind: 'interrupted'
+  /** What is left of it, and what recovers it. */
+  readonly sentence: string
+  /** What it has committed: that is installed, whatever the record says. */
+  readonly commit: CommitRecord | undefined
+  /** The parts that may be neither old nor new, by their names. */
+  readonly inDoubt: ReadonlySet<string>
+}
+
+/** Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a strange lock. */
+export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
+  if (!pathExistsSync(layout.journal)) return { kind: 'quiet' }
+  const holder = await describeLiveHolder(layout.lock, signal)
+  if (holder !== undefined) return { kind: 'busy', holder }
+  const records = readRecords(layout)
+  return records.length === 0 ? { kind: 'quiet' } : interruptedRun(layout, records)
+}
+
+/** A text that changes when a deployment begins, ends, or commits something. */
+export function readTraces({ own, journal, installed }: Layout): string {
+  return [own, journal, installed].map(stampOf).join()
+}
+
+function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {
+  const { slug, version } = factsIn(records)
+  const what = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd()
+  const commit = findCommit(records)
+  const recovery = 'The next run, or dist/recover.js, recovers this host.'
+  if (commit !== undefined) {
+    const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
+    return { kind: 'interrupted', commit, inDoubt: new Set(), sentence }
+  }
+  const inDoubt = isInDoubt(layout) ? changedPlaces(records) : new Set<string>()
+  const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new'
+  return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` }
+}
+
+function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {
+  const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []))
+  return Object.assign({}, ...facts)
+}
+
+function changedPlaces(records: readonly JournalRecord[]): Set<string> {
+  const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
+  return new Set(placesIn(changes).map((place: Place) => placeName(place)))
+}
+
+function stampOf(path: string): string {
+  try {
+    const { ino, size, mtimeNs } = lstatSync(path, { bigint: true })
+    return `${ino} ${size} ${mtimeNs}`
+  } catch (error) {
+    if (isAbsent(error)) return 'none'
+    throw error
+  }
+}

@@ -1,0 +1,143 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { ConfigError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
+import { toHostError } from '../files/system-errors.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { type HostRecord, type InstalledRow, placeOf, readHostRecord, type SnapshotRow } from '../host/installed.ts'
+import { type Layout, type Place, placeName, snapshotsPath } from '../host/layout.ts'
+import { requireOwnKinds } from '../host/own-kinds.ts'
+import { type HostAccess, requireSafeHost } from '../host/ownership.ts'
+import { existingSnapshots } from '../host/snapshots.ts'
+import type { CommitRecord } from '../transaction/journal.ts'
+import { type Activity, readActivity, readTraces } from './activity.ts'
+import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
+
+/** An installed part. */
+export interface InspectedPart extends Place {
+  readonly row: InstalledRow
+  /** Undefined: its files are those that were installed. */
+  readonly drift: PartDrift | undefined
+}
+
+/** Whether installed files differ: not known where a deployment hides that. */
+export function isDrifted({ parts }: Pick<Inspection, 'parts'>): boolean | undefined {
+  const found = parts.flatMap(({ drift }) => drift ?? [])
+  if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing)) return true
+  return found.length === 0 ? false : undefined
+}
+
+/** A retained version. */
+export interface RetainedSnapshot extends Place {
+  readonly row: SnapshotRow
+  /** Absolute. */
+  readonly path: string
+}
+
+/** What is installed on a host, and whether its files are those that were installed. */
+export interface Inspection {
+  readonly activity: Activity
+  readonly parts: readonly InspectedPart[]
+  readonly snapshots: readonly RetainedSnapshot[]
+  /** Whether anything was ever deployed there. */
+  readonly isKnown: boolean
+  /** How many services run another version than they should, since a rollback that could not restore them. */
+  readonly unrestored: number
+}
+
+export interface InspectionRequest extends HostAccess {
+  readonly keepPaths: readonly string[]
+}
+
+interface InspectionTools {
+  readonly log: Log
+  readonly signal: AbortSignal
+}
+
+/** How many differing paths are listed. */
+const MAX_PATHS = 2000
+/** How often a host is examined that is changed meanwhile. */
+const MAX_LOOKS = 3
+
+/**
+ * Examines a host without changing anything: takes no lock, writes no file. What it returns was so at one moment, or
+ * says that a deployment is at work. Throws ConfigError `invalid_input` for a root that is not there; UntouchableHostError
+ * for one that others may have written; DeploymentError `inconsistent` for a damaged record or journal, and
+ * `host_not_writable`; and the signal's reason once it is aborted.
+ */
+export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
+  const { layout } = request
+  for (const accepted of requireSafeHost(request)) log.warning(accepted)
+  try {
+    requireDirectory(layout.root)
+    requireOwnKinds(layout)
+    for (let looks = 1; ; looks++) {
+      const before = readTraces(layout)
+      const inspection = await look(request, signal)
+      if (inspection.activity.kind === 'busy' || readTraces(layout) === before) return inspection
+      if (looks === MAX_LOOKS) return givenUp(inspection)
+      log.info('A deployment has changed this host meanwhile, so it is examined again.')
+    }
+  } catch (error) {
+    signal.throwIfAborted()
+    throw toHostError(error, `examining ${layout.root}`)
+  }
+}
+
+async function look({ layout, keepPaths }: InspectionRequest, signal: AbortSignal): Promise<Inspection> {
+  const activity = await readActivity(layout, signal)
+  const record = readHostRecord(layout)
+  const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed
+  const setting: CheckSetting = { layout, keepPaths, signal, room: MAX_PATHS }
+  const parts: InspectedPart[] = []
+  for (const row of rows) parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) })
+  return {
+    activity,
+    parts,
+    snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
+    isKnown: pathExistsSync(layout.own),
+    unrestored: record.unrestored.length,
+  }
+}
+
+/** Where a deployment works, or one has died in the middle, a difference says nothing. */
+async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activity): Promise<PartDrift | undefined> {
+  if (activity.kind === 'busy') return waiting('a deployment is changing this host at this moment')
+  if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
+    return waiting('an interrupted deployment of it waits for its recovery')
+  return await checkPart(setting, row)
+}
+
+function waiting(why: string): PartDrift {
+  return { kind: 'not compared', why, isPassing: true }
+}
+
+function withCommit(
+  { installed }: HostRecord,
+  { rows, removed = [] }: Pick<CommitRecord, 'rows' | 'removed'> = { rows: [] },
+): InstalledRow[] {
+  const named = new Map(installed.map(row => [placeName(placeOf(row)), row]))
+  for (const row of removed) named.delete(placeName(placeOf(row)))
+  for (const row of rows) named.set(placeName(placeOf(row)), row)
+  return [...named.values()]
+}
+
+function snapshotsOf(layout: Layout, place: Place, rows: readonly SnapshotRow[]): RetainedSnapshot[] {
+  const folder = snapshotsPath(layout, place)
+  return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: join(folder, row.name) }))
+}
+
+/** One deployment after another: what was seen last may be of the middle of one. */
+function givenUp(inspection: Inspection): Inspection {
+  const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }))
+  return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } }
+}
+
+/** To find nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+function requireDirectory(root: string): void {
+  if (statSync(root, { throwIfNoEntry: false })?.isDirectory()) return
+  throw new ConfigError(
+    'invalid_input',
+    `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`,
+  )
+}

@@ -1,0 +1,92 @@
+import { FileDigester } from '../files/file-digester.ts'
+import { describeItemSync } from '../files/tree-scan.ts'
+import { reasonOf } from '../host/drift.ts'
+import { type InstalledRow, placeOf } from '../host/installed.ts'
+import { installPath, type Layout } from '../host/layout.ts'
+import {
+  type Difference,
+  findDifferences,
+  findNoDirectory,
+  hasSameBytes,
+  isFile,
+  type NoDirectory,
+} from '../host/tree-comparison.ts'
+import { readTreeRecord, recordPath } from '../host/tree-record.ts'
+
+/** How one path differs. `mode`: the same bytes with another mode. `replaced`: by something else than it was. */
+export type How = 'added' | 'removed' | 'changed' | 'mode' | 'replaced'
+
+/** One path of a part, relative to it. */
+export interface PathDrift {
+  readonly path: string
+  readonly how: How
+}
+
+/** How an installed part differs from what was installed, or why that is not known. */
+export type PartDrift =
+  /** In order, no more than there was room for; `count` is of all. */
+  | { readonly kind: 'differs'; readonly paths: readonly PathDrift[]; readonly count: number }
+  | { readonly kind: 'no directory'; readonly instead: NoDirectory }
+  /** `isPassing`: only while a deployment is at work, or until it is recovered. */
+  | { readonly kind: 'not compared'; readonly why: string; readonly isPassing: boolean }
+
+/** What a check of several parts works with. */
+export interface CheckSetting {
+  readonly layout: Layout
+  /** In addition to those with which each part was installed. */
+  readonly keepPaths: readonly string[]
+  readonly signal: AbortSignal
+  /** How many differing paths all parts together may still list. */
+  room: number
+}
+
+/** Those of the action where nobody has recorded any. */
+const EARLIER_KEEP_PATHS = ['.env', 'data']
+
+/**
+ * How the files of an installed part differ from those that were installed; undefined where they do not. Says why where
+ * that cannot be known. Reads only files whose inode or times have changed. Throws only the signal's reason.
+ */
+export async function checkPart(setting: CheckSetting, row: InstalledRow): Promise<PartDrift | undefined> {
+  const { layout, signal } = setting
+  try {
+    const instead = findNoDirectory(installPath(layout, placeOf(row)))
+    if (instead !== undefined) return { kind: 'no directory', instead }
+    return await compare(setting, row)
+  } catch (error) {
+    signal.throwIfAborted()
+    return { kind: 'not compared', why: reasonOf(error, layout, row), isPassing: false }
+  }
+}
+
+async function compare(setting: CheckSetting, row: InstalledRow): Promise<PartDrift | undefined> {
+  const { layout, signal } = setting
+  const record = readTreeRecord(layout, row)
+  if (record === undefined) return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false }
+  const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths]
+  const tree = { root: installPath(layout, placeOf(row)), keepPaths, digester: new FileDigester(signal) }
+  const paths: PathDrift[] = []
+  let count = 0
+  for await (const difference of findDifferences(tree, record, signal)) {
+    count += 1
+    if (setting.room <= 0) continue
+    setting.room -= 1
+    const { path } = difference.recorded ?? difference.found
+    paths.push({ path, how: await howOf(difference, tree) })
+  }
+  return count === 0 ? undefined : { kind: 'differs', paths, count }
+}
+
+async function howOf({ recorded, found }: Difference, tree: { root: string; digester: FileDigester }): Promise<How> {
+  if (recorded === undefined) return 'added'
+  if (found === undefined) return describeItemSync(tree.root, recorded.path) === undefined ? 'removed' : 'replaced'
+  if (isFile(recorded) !== isFile(found)) return 'replaced'
+  if (recorded.kind === found.kind || !isFile(found)) return 'changed'
+  return (await hasSameBytes(recorded, found, tree)) ? 'mode' : 'changed'
+}
+
+function withoutRecord(layout: Layout, row: InstalledRow): string {
+  if (row.tree_record === undefined && row.tree_digest === null)
+    return 'Nothing is recorded of its files. The next deployment that changes it writes a record.'
+  return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`
+}

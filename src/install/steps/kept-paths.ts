@@ -1,0 +1,74 @@
+import { dirname, join, relative } from 'node:path'
+import { makeOpenDirectorySync, syncDirectory } from '../files/durable-files.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
+import { placeName } from '../host/layout.ts'
+import { requireMovableTree } from '../host/switchable.ts'
+import { justAppeared } from '../transaction/move.ts'
+import type { NewPart, ReturningPart } from './part.ts'
+import type { StepContext } from './step-context.ts'
+
+/**
+ * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
+ * dropped; what a snapshot contains there was moved away, and is never removed.
+ */
+export async function prepareKeptPaths(
+  { deployment }: StepContext,
+  part: NewPart | ReturningPart,
+  keeper: string,
+): Promise<string[]> {
+  const { layout, request } = deployment
+  const tree = { root: keeper, keepPaths: request.keepPaths }
+  if (keeper === part.leftBehind) requireMovableTree(layout, tree)
+  const kept = findKeptPaths(tree, part.staged)
+  if (part.recorded === undefined) await drop(deployment, part.staged, kept)
+  else requireAbsent(part, kept)
+  for (const path of kept) await makeParents(part.staged, path)
+  return kept
+}
+
+async function drop({ tools }: StepContext['deployment'], staged: string, kept: readonly string[]): Promise<void> {
+  for (const path of await dropShipped(staged, kept)) {
+    tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
+  }
+}
+
+/** The installed version may have made one only after the snapshot's was moved away. */
+function requireAbsent(part: ReturningPart, kept: readonly string[]): void {
+  const late = kept.find(path => pathExistsSync(join(part.staged, path)))
+  if (late !== undefined) throw justAppeared(`${placeName(part)}/${late}`)
+}
+
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged: string, path: string): Promise<void> {
+  const parts = path.split('/').slice(0, -1)
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const parent = join(staged, ...parts.slice(0, depth))
+    if (pathExistsSync(parent)) continue
+    makeOpenDirectorySync(parent)
+    await syncDirectory(dirname(parent))
+  }
+}
+
+export interface KeptPaths {
+  /** The tree that has them; absolute. */
+  readonly from: string | undefined
+  readonly kept: readonly string[]
+}
+
+/** Moves the kept paths from the old tree into the new one. */
+export async function carryOver(
+  { deployment, transaction }: StepContext,
+  part: NewPart | ReturningPart,
+  { from, kept }: KeptPaths,
+): Promise<void> {
+  if (from === undefined) return
+  const { root } = deployment.layout
+  for (const path of kept) {
+    await transaction.apply({
+      type: 'move',
+      from: relative(root, join(from, path)),
+      to: relative(root, join(part.staged, path)),
+    })
+  }
+}

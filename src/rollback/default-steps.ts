@@ -1,0 +1,82 @@
+import type { HostConfig, HostPlugin } from '../core/plan/host-config.ts'
+import type { PlanStep } from '../core/plan/plan-step.ts'
+import type { Place } from '../install/host/layout.ts'
+import { describeService, serviceOf } from '../install/services/service.ts'
+import { readServiceState } from '../install/services/supervise.ts'
+import type { RunningRollback } from './deployment.ts'
+import type { Target } from './target.ts'
+
+const HEALTHCHECK_SECONDS = 60
+/** What a check may need beyond the time for which it must be stable. */
+const SPARE_SECONDS = 30
+const RETRIES = 1
+/** No file contains these steps. */
+const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as const
+
+/**
+ * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
+ * and check its health. A service that only a template of the host config names is known if the supervisor has it.
+ */
+export async function buildDefaultSteps(
+  rollback: RunningRollback,
+  { parts }: Pick<Target, 'parts'>,
+  hostConfig: HostConfig | undefined,
+): Promise<PlanStep[]> {
+  const restores = parts.map(restoreStep)
+  if (hostConfig === undefined) return restores
+  const known: Known[] = []
+  for (const { id } of parts) known.push(await findKnown(rollback, hostConfig, id))
+  const restarts = known.filter(({ service }) => service !== 'none').map(restartStep)
+  const checks = known.filter(({ service, seconds }) => service !== 'none' || seconds !== undefined).map(checkStep)
+  return [...restores, ...uniqueById(restarts), ...uniqueById(checks)]
+}
+
+/** What the host config has for an id. */
+interface Known {
+  readonly id: string
+  readonly service: 'own' | 'project' | 'none'
+  /** How long its check must be stable; undefined where it has none. */
+  readonly seconds: number | undefined
+}
+
+async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id: string): Promise<Known> {
+  const row = hostConfig.plugins.get(id)
+  const known = { id, seconds: row?.healthcheck?.stableForSeconds }
+  const service = serviceOf(hostConfig, id)
+  if (service === undefined) return { ...known, service: 'none' }
+  if (row !== undefined && isNamed(row)) return { ...known, service: 'own' }
+  if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
+    return { ...known, service: 'project' }
+  const { missing } = await readServiceState(service, { signal: tools.signal })
+  if (missing)
+    tools.log.warning(
+      `There is no ${describeService(service)}, so nothing is restarted for ${id}. If it runs as another service, add plugins.${id} to the host config, or restart it yourself.`,
+    )
+  return { ...known, service: missing ? 'none' : 'own' }
+}
+
+function isNamed({ unit, container, deployment }: HostPlugin): boolean {
+  return (unit ?? container ?? deployment) !== undefined
+}
+
+function restoreStep({ shelf, id }: Place): PlanStep {
+  const step = { ...STEP, id: `restore-${id}` }
+  return shelf === 'plugins'
+    ? { ...step, action: 'install_plugin', plugin: id }
+    : { ...step, action: 'install_extension', extension: id }
+}
+
+function restartStep({ id, service }: Known): PlanStep {
+  if (service === 'project') return { ...STEP, id: 'restart', action: 'restart' }
+  return { ...STEP, id: `restart-${id}`, action: 'restart', plugin: id }
+}
+
+function checkStep({ id, service, seconds = 0 }: Known): PlanStep {
+  const timeoutSeconds = Math.max(HEALTHCHECK_SECONDS, seconds + SPARE_SECONDS)
+  const step = { ...STEP, action: 'healthcheck', timeoutSeconds, retries: RETRIES } as const
+  return service === 'project' ? { ...step, id: 'health' } : { ...step, id: `health-${id}`, plugin: id }
+}
+
+function uniqueById(steps: readonly PlanStep[]): PlanStep[] {
+  return [...new Map(steps.map(step => [step.id, step])).values()]
+}

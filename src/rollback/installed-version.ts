@@ -1,0 +1,23 @@
+import { findInstalled, type InstalledRow, placeOf, readInstalled } from '../install/host/installed.ts'
+import { newestProjectVersion } from '../install/reports/running-version.ts'
+import type { RunningRollback } from './deployment.ts'
+import type { Subject } from './request.ts'
+
+/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
+export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
+  const rows = readInstalled(layout)
+  if (subject.contract === 'project')
+    return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
+  const row = findInstalled(rows, placeOf(subject))
+  return row === undefined ? [] : [row]
+}
+
+/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
+export async function noteInstalledVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
+  const { subject } = rollback.request
+  const rows = readInstalledRows(rollback, subject)
+  const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null)
+  const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null
+  await rollback.record.update({ slug, previous_version: version, rollback_of: version })
+  return rows
+}

@@ -1,0 +1,103 @@
+import { join } from 'node:path'
+import { collectProblemsSlowly, problemAt } from '../core/document/source-problem.ts'
+import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
+import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
+import type { PlanStep } from '../core/plan/plan-step.ts'
+import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
+import { bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
+import { TimeSlice } from '../install/files/time-slice.ts'
+import { installPath, placeName, snapshotsPath } from '../install/host/layout.ts'
+import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import { openTreeRecord } from '../install/host/tree-record.ts'
+import type { Part, PartEnvironment } from '../install/steps/part.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
+import { buildDefaultSteps } from './default-steps.ts'
+import type { RunningRollback } from './deployment.ts'
+import type { Target, TargetPart } from './target.ts'
+
+/** The operator's files, parsed. */
+export interface ParsedFiles {
+  readonly plan: Plan | undefined
+  readonly hostConfig: HostConfig | undefined
+}
+
+/**
+ * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
+ * `invalid_host_config` with the position of every problem.
+ */
+export async function parseFiles({ request, tools }: RunningRollback): Promise<ParsedFiles> {
+  return await new TimeSlice(tools.signal).run(parseSources(request))
+}
+
+function* parseSources({ plan: planFile, hostConfig: file }: RunningRollback['request']): Generator<void, ParsedFiles> {
+  const plan = planFile && (yield* collectProblemsSlowly(parsePlanSlowly(planFile.text, planFile.path)))
+  const hostConfig = file && (yield* collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)))
+  const ofConfig = hostConfig?.problems ?? []
+  if (plan && plan.problems.length > 0) throw new PlanError([...plan.problems, ...ofConfig])
+  if (ofConfig.length > 0) throw new HostConfigError(ofConfig)
+  return { plan: plan?.value, hostConfig: hostConfig?.value }
+}
+
+/**
+ * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
+ * else the default steps. Throws PlanError `invalid_plan`.
+ */
+export async function orderRollback(
+  rollback: RunningRollback,
+  target: Target,
+  files: ParsedFiles,
+): Promise<InstallOrder> {
+  const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }))
+  const { steps, skipped } = await readySteps(rollback, target, files)
+  verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from))
+  const { origin, removals } = target
+  // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
+  return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig }
+}
+
+type Steps = Pick<InstallOrder, 'steps' | 'skipped'>
+
+async function readySteps(
+  rollback: RunningRollback,
+  target: Target,
+  { plan, hostConfig }: ParsedFiles,
+): Promise<Steps> {
+  if (plan === undefined) {
+    const steps = await buildDefaultSteps(rollback, target, hostConfig)
+    rollback.record.planSteps(steps)
+    return { steps, skipped: new Set() }
+  }
+  const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlan(rollback, target, plan))
+  rollback.record.planSteps(bound.steps)
+  return { steps: bound.steps, skipped }
+}
+
+function bindPlan({ request }: RunningRollback, { origin }: Target, plan: Plan): { steps: readonly PlanStep[] } {
+  const { subject } = request
+  if (subject.contract !== 'marketplace') throw new Error('not yet')
+  const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: origin.slug })
+  if (bound.id === subject.id) return bound
+  const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`
+  throw new PlanError([problemAt(bound.installStep, message)])
+}
+
+/** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
+function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
+  if (part.shelf !== 'plugins') return { required: [], optional: [] }
+  const root =
+    part.retained === undefined ? installPath(layout, part) : join(snapshotsPath(layout, part), part.retained.name)
+  try {
+    return readPluginYaml(root).environment
+  } catch {
+    // A project's plugin may have none.
+    return { required: [], optional: [] }
+  }
+}
+
+function hasTemplate({ layout }: RunningRollback, parts: readonly Part[], from: string): boolean {
+  const [shelf, id, ...path] = from.split('/')
+  const part = parts.find(other => placeName(other) === `${shelf}/${id}`)
+  const identity = part?.retained ?? part?.intact
+  const find = identity && openTreeRecord(layout, identity)
+  return (find?.(path.join('/'))?.kind ?? 'link') !== 'link'
+}

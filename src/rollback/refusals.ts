@@ -1,0 +1,67 @@
+import { ConfigError, type DeployError, DeploymentError } from '../core/errors.ts'
+import { listNames } from '../core/foreign-text.ts'
+import { type InstalledRow, placeOf, type SnapshotRow } from '../install/host/installed.ts'
+import { type Place, placeName } from '../install/host/layout.ts'
+import type { Subject } from './request.ts'
+
+/** DeploymentError `no_snapshot` about something that this action has not installed. */
+export function notInstalled(subject: Subject): DeploymentError {
+  const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject))
+  return new DeploymentError(
+    'no_snapshot',
+    `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`,
+  )
+}
+
+/** DeploymentError `no_snapshot`, which lists what could be restored. */
+export function noSnapshot(
+  place: Place,
+  { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
+): DeploymentError {
+  const asked = toVersion === undefined ? 'that nobody has modified' : `of version ${toVersion}`
+  const found = known.length === 0 ? 'It has none.' : `It has ${listNames(known.map(describe))}.`
+  return new DeploymentError(
+    'no_snapshot',
+    `This host has no snapshot of ${placeName(place)} ${asked}: nothing was changed. ${found} Name one of these in to-version, or deploy the version from the hub.`,
+  )
+}
+
+/** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
+export function unrecorded(path: string): DeploymentError {
+  return new DeploymentError(
+    'snapshot_modified',
+    `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`,
+  )
+}
+
+/** DeploymentError `snapshot_modified` about a snapshot that is not as it was recorded. */
+export function modifiedSnapshot(path: string, finding: string): DeploymentError {
+  return new DeploymentError(
+    'snapshot_modified',
+    `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`,
+  )
+}
+
+/** Refuses what belongs to a project or has another slug: DeploymentError `place_taken`, ConfigError `invalid_input`. */
+export function requireOwnPart(row: InstalledRow, { place, slug }: { place: Place; slug: string | null }): void {
+  if (row.contract === 'project') throw ofProject(place, row.slug)
+  if (slug !== null && slug !== row.slug) throw otherSlug(place, { slug, installed: row.slug })
+}
+
+function ofProject(place: Place, slug: string): DeployError {
+  return new DeploymentError(
+    'place_taken',
+    `${placeName(place)} belongs to the project ${slug}, whose parts are only rolled back together: nothing was changed. Set project-id: ${slug} instead of id.`,
+  )
+}
+
+function otherSlug(place: Place, names: { slug: string; installed: string }): DeployError {
+  return new ConfigError(
+    'invalid_input',
+    `slug is ${names.slug}, but ${placeName(place)} was installed from ${names.installed}: nothing was changed. Correct the step's "with:".`,
+  )
+}
+
+function describe({ name, modified }: SnapshotRow): string {
+  return modified ? `${name} (modified)` : name
+}

@@ -1,0 +1,40 @@
+import type { DeployError } from '../core/errors.ts'
+import { type DeploymentTools, type EndedDeployment, hostOf } from '../install/deployment/deployment.ts'
+import { refuseDeployment } from '../install/deployment/refuse.ts'
+import type { Host } from '../install/reports/host.ts'
+import type { ReportSender } from '../install/reports/outbox.ts'
+import { initialFacts } from './deployment.ts'
+import type { IncompleteRollback } from './request.ts'
+
+/** What is wrong with a request, and the way to its hub, if there is one. */
+export interface RollbackRefusal {
+  readonly error: DeployError
+  readonly sender: ReportSender | undefined
+}
+
+/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody. */
+export async function refuseRollback(
+  request: IncompleteRollback,
+  { error, sender }: RollbackRefusal,
+  tools: DeploymentTools,
+): Promise<EndedDeployment> {
+  const isReal = request.dryRun === false && request.hostId !== undefined
+  const refusal = {
+    error,
+    facts: initialFacts(request, tools),
+    projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+    allowSharedRoot: request.allowSharedRoot ?? false,
+    keepReports: request.keepReports,
+    sender: isReal ? sender : undefined,
+  }
+  return await refuseDeployment(refusal, tools)
+}
+
+/** The host that a request names; undefined without a project root. */
+export function hostFor(
+  { projectRoot, allowSharedRoot = false }: IncompleteRollback,
+  sender: ReportSender | undefined,
+  tools: DeploymentTools,
+): Host | undefined {
+  return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender })
+}

@@ -1,0 +1,78 @@
+import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
+import { buildInstallation } from '../install/deployment/installation.ts'
+import { rehearseDeployment } from '../install/deployment/rehearse.ts'
+import { type Flow, runDeployment } from '../install/deployment/run.ts'
+import type { HostSession } from '../install/deployment/session.ts'
+import type { Installation } from '../install/host/installed.ts'
+import type { ReportSender } from '../install/reports/outbox.ts'
+import { besideDriftCheck } from '../install/steps/report-drift.ts'
+import { runSteps } from '../install/steps/run-steps.ts'
+import { noticeSettings } from '../install/steps/settings-notices.ts'
+import type { InstallOrder } from '../install/steps/step-context.ts'
+import { type RunningRollback, startRollback } from './deployment.ts'
+import { noteInstalledVersion } from './installed-version.ts'
+import { orderRollback, type ParsedFiles, parseFiles } from './plan.ts'
+import { notInstalled } from './refusals.ts'
+import type { RollbackRequest } from './request.ts'
+import { findTarget } from './target.ts'
+import { verifySnapshots } from './verify.ts'
+
+/**
+ * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
+ * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
+ * `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for what happens on the way: it is
+ * in the result.
+ */
+export async function rollBackVersion(
+  request: RollbackRequest,
+  tools: DeploymentTools,
+  sender: ReportSender | undefined,
+): Promise<EndedDeployment> {
+  const rollback = startRollback(request, tools, sender)
+  const flow = new RollbackFlow(rollback)
+  return request.dryRun ? await rehearseDeployment(rollback, flow) : await runDeployment(rollback, flow)
+}
+
+/** The states of a rollback; each phase returns what the next one needs. */
+class RollbackFlow implements Flow<ParsedFiles> {
+  readonly #rollback: RunningRollback
+
+  constructor(rollback: RunningRollback) {
+    this.#rollback = rollback
+  }
+
+  async check(): Promise<ParsedFiles> {
+    const rows = await noteInstalledVersion(this.#rollback)
+    if (rows.length === 0) throw notInstalled(this.#rollback.request.subject)
+    return await parseFiles(this.#rollback)
+  }
+
+  async prepare(files: ParsedFiles): Promise<InstallOrder> {
+    const rollback = this.#rollback
+    await rollback.enter('finding_snapshots')
+    const target = await findTarget(rollback)
+    await rollback.enter('verifying_snapshots')
+    await besideDriftCheck(rollback, target.installed, verifySnapshots(rollback, target))
+    await rollback.enter('loading_plan')
+    const order = await orderRollback(rollback, target, files)
+    await rollback.enter('resolving_sequence')
+    rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+    return order
+  }
+
+  async install(order: InstallOrder, session: HostSession): Promise<Installation> {
+    const rollback = this.#rollback
+    const context = session.stepContext(order)
+    noticeSettings(context)
+    await rollback.enter('installing')
+    await runSteps(context, async ({ action }) => {
+      if (action === 'healthcheck' && rollback.state === 'installing') await rollback.enter('healthchecking')
+    })
+    if (rollback.state === 'installing') await rollback.enter('healthchecking')
+    return await buildInstallation(context)
+  }
+
+  async end(state: TerminalState): Promise<void> {
+    await this.#rollback.enter(state)
+  }
+}

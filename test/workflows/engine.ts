@@ -1,0 +1,190 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+
+/** A run of one workflow by `act`, the engine: each job runs as a job of a self-hosted runner on this machine. */
+export interface WorkflowRun {
+  /** The operator's repository; a checkout copies it. */
+  repository: string
+  /** The workflow's path in the repository. */
+  workflow: string
+  event: string
+  /** The event's payload, with the inputs of a `workflow_dispatch`. */
+  payload?: object
+  secrets: Readonly<Record<string, string>>
+  /** The labels that have a runner. A job that asks for another one does not run. */
+  runners: readonly string[]
+  /** The folders that stand in for these references to actions and workflows, for example `OWNER/hub-deploy@v1`. */
+  references: Readonly<Record<string, string>>
+  /** An empty folder for what the engine writes. */
+  folder: string
+}
+
+export interface WorkflowResult {
+  exitCode: number | null
+  /** The jobs that ran, in the order in which they began. */
+  jobs: JobRun[]
+  /** What the engine and the steps printed, a job's id before each line. */
+  log: string
+  /** All that the engine wrote, but for the lines in which it confirms what it will mask. */
+  written: string
+}
+
+export interface JobRun {
+  id: string
+  /** `matrix.host` of a leg. */
+  host?: string
+  /** Undefined if it did not end. */
+  result?: string
+  steps: StepRun[]
+}
+
+export interface StepRun {
+  /** Its `id`, else its number in the job. */
+  id: string
+  /** As the workflow calls it: its name, else its action, else its command. */
+  name: string
+  stage: 'Main' | 'Post'
+  result?: string
+  outputs: Record<string, string>
+  summary?: string
+}
+
+/** What the engine writes, one in a line (`--json`). */
+interface LogRecord {
+  msg: string
+  job?: string
+  jobID?: string
+  jobResult?: string
+  matrix?: { host?: string } | null
+  step?: string
+  stepID?: string[]
+  stage?: string
+  stepResult?: string
+  command?: string
+  name?: string
+  arg?: string
+  content?: string
+}
+
+/** Why no workflow can be executed here, or false. */
+export function whyNoEngine(): string | false {
+  const folders = (process.env['PATH'] ?? '').split(delimiter)
+  return folders.some(folder => existsSync(join(folder, 'act'))) ? false : 'the workflow engine act is not on PATH'
+}
+
+/**
+ * Executes a workflow. The engine has no network of its own to use: it runs no container, starts no server and takes
+ * every action from `references`. It does not mask secrets, so that the log shows whether the actions print any.
+ */
+export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
+  const child = spawn('act', [run.event, ...engineOptions(run)], {
+    cwd: run.repository,
+    env: engineEnvironment(run.folder),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const log = await readToEnd(child)
+  const records = log.split('\n').filter(Boolean).map(parseRecord)
+  return {
+    exitCode: child.exitCode,
+    jobs: readJobs(records),
+    log: records.map(({ jobID = '', msg }) => `${jobID}: ${msg}`).join('\n'),
+    written: records
+      .filter(({ command }) => command !== 'add-mask')
+      .map(record => JSON.stringify(record))
+      .join('\n'),
+  }
+}
+
+/** The jobs and how each ended, for example `canary: success`, `hosts (app-2): failure`. */
+export function outline({ jobs }: WorkflowResult): string[] {
+  return jobs.map(({ id, host, result }) => `${id}${host === undefined ? '' : ` (${host})`}: ${result}`)
+}
+
+function engineOptions({ repository, workflow, payload, runners, references, folder, secrets }: WorkflowRun): string[] {
+  const eventFile = writeIn(folder, 'event.json', JSON.stringify(payload ?? {}))
+  const lines = Object.entries(secrets).map(([name, value]) => `${name}=${value}\n`)
+  const secretFile = writeIn(folder, 'secrets', lines.join(''))
+  const none = writeIn(folder, 'none', '')
+  return [
+    ...['--directory', repository, '--workflows', join(repository, workflow), '--eventpath', eventFile],
+    ...['--secret-file', secretFile, '--var-file', none, '--env-file', none, '--input-file', none],
+    ...runners.flatMap(label => ['--platform', `${label}=-self-hosted`]),
+    ...Object.entries(references).flatMap(([name, path]) => ['--local-repository', `${name}=${path}`]),
+    ...['--action-cache-path', join(folder, 'cache'), '--action-offline-mode', '--container-daemon-socket', '-'],
+    ...['--no-cache-server', '--cache-server-addr', '127.0.0.1', '--artifact-server-addr', '127.0.0.1'],
+    ...['--env', 'GITHUB_REPOSITORY=example/operations', '--env', 'GITHUB_REF=refs/heads/main'],
+    ...['--env', `SHA_REF=${'0'.repeat(40)}`, '--json', '--insecure-secrets', '--rm', '--concurrent-jobs', '1'],
+  ]
+}
+
+/** The steps see it too: nothing of this process but PATH, with the runner's node first. */
+function engineEnvironment(folder: string): Record<string, string> {
+  const home = join(folder, 'home')
+  mkdirSync(home)
+  const path = [dirname(process.execPath), process.env['PATH'] ?? ''].join(delimiter)
+  return {
+    PATH: path,
+    HOME: home,
+    TMPDIR: home,
+    XDG_CACHE_HOME: join(home, 'cache'),
+    XDG_CONFIG_HOME: join(home, 'config'),
+  }
+}
+
+async function readToEnd(child: ChildProcess): Promise<string> {
+  let log = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding('utf8').on('data', text => {
+      log += text
+    })
+  }
+  await once(child, 'close')
+  return log
+}
+
+function parseRecord(line: string): LogRecord {
+  return line.startsWith('{') ? (JSON.parse(line) as LogRecord) : { msg: line }
+}
+
+function readJobs(records: readonly LogRecord[]): JobRun[] {
+  const jobs = new Map<string, JobRun>()
+  for (const record of records) {
+    if (record.jobID === undefined || record.job === undefined) continue
+    const job = jobs.get(record.job) ?? newJob(record)
+    jobs.set(record.job, job)
+    if (record.jobResult !== undefined) job.result = record.jobResult
+    noteStep(job, record)
+  }
+  return [...jobs.values()]
+}
+
+function newJob({ jobID = '', matrix }: LogRecord): JobRun {
+  return { id: jobID, steps: [], ...(matrix?.host === undefined ? {} : { host: matrix.host }) }
+}
+
+function noteStep(job: JobRun, record: LogRecord): void {
+  const step = findStep(job, record)
+  if (step === undefined) return
+  const { stepResult, command, name = '', arg = '', content } = record
+  if (stepResult !== undefined) step.result = stepResult
+  if (command === 'set-output') step.outputs[name] = arg
+  if (command === 'summary' && content !== undefined) step.summary = content
+}
+
+function findStep({ steps }: JobRun, { step: name, stepID, stage }: LogRecord): StepRun | undefined {
+  const id = stepID?.[0]
+  if (name === undefined || id === undefined || (stage !== 'Main' && stage !== 'Post')) return undefined
+  const known = steps.find(step => step.id === id && step.stage === stage)
+  if (known !== undefined) return known
+  const begun: StepRun = { id, name, stage, outputs: {} }
+  steps.push(begun)
+  return begun
+}
+
+function writeIn(folder: string, name: string, text: string): string {
+  const path = join(folder, name)
+  writeFileSync(path, text)
+  return path
+}

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { openProjectStage } from '../e2e/harness/project-stage.ts'
+import { outline, type WorkflowResult, whyNoEngine } from './engine.ts'
+import { assertNoneIn, type FleetStage, openFleetStage, runOn } from './fleet-stage.ts'
+
+const EXAMPLES = join(import.meta.dirname, '../../examples')
+
+/** A pull request from a branch of this repository. */
+const PULL_REQUEST = { pull_request: { head: { repo: { full_name: 'example/operations' } } } }
+
+describe('the example workflows', { skip: whyNoEngine() }, () => {
+  it('deploy.yml deploys to one host and prints what its outputs say', async t => {
+    const fleet = await openFleet(t)
+    const result = await execute(fleet, 'deploy.yml', { version: 'latest' })
+    assert.deepEqual(outline(result), ['deploy: success'], result.log)
+    assert.deepEqual(fleet.versions(), ['1.0.0', undefined])
+    assert.match(result.log, /success, 1\.0\.0 \(previously not installed\)/)
+  })
+
+  it('deploy-fleet.yml deploys one artifact to each host, and none with another digest', async t => {
+    const fleet = await openFleet(t)
+    const refused = await execute(fleet, 'deploy-fleet.yml', { version: '1.0.0', sha256: 'a'.repeat(64) })
+    assert.deepEqual(outline(refused), ['deploy (app-1): failure', 'deploy (app-2): failure'], refused.log)
+    assert.deepEqual(fleet.versions(), [undefined, undefined])
+    const sha256 = outputsOf(refused)['artifact-sha256']
+    const result = await execute(fleet, 'deploy-fleet.yml', { version: '1.0.0', sha256 })
+    assert.deepEqual(outline(result), ['deploy (app-1): success', 'deploy (app-2): success'], result.log)
+    assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
+  })
+
+  it('dry-run.yml shows what a pull request would change and changes nothing', async t => {
+    const fleet = await openFleet(t)
+    const result = await fleet.run(readExample('workflows/dry-run.yml'), {
+      event: 'pull_request',
+      payload: PULL_REQUEST,
+    })
+    assert.deepEqual(outline(result), ['dry-run: success'], result.log)
+    const { outcome, changed, version } = outputsOf(result)
+    assert.deepEqual({ outcome, changed, version }, { outcome: 'success', changed: 'false', version: '1.0.0' })
+    assert.deepEqual(fleet.files('app-1'), {})
+  })
+
+  it("dry-run.yml runs nothing for a fork's pull request", async t => {
+    const fleet = await openFleet(t)
+    const payload = { pull_request: { head: { repo: { full_name: 'fork/operations' } } } }
+    const result = await fleet.run(readExample('workflows/dry-run.yml'), { event: 'pull_request', payload })
+    assert.deepEqual(outline(result), [])
+  })
+
+  it('deploy-project.yml deploys every part of a project', async t => {
+    const stage = await openProjectStage()
+    t.after(() => stage.close())
+    await stage.publish('1.0.0', filesIn(join(EXAMPLES, 'project')))
+    const workflow = readExample('workflows/deploy-project.yml')
+    const pinned = workflow.replace(/signer-public-key: .*/, `signer-public-key: ${stage.signerPublicKey}`)
+    const secrets = { HUB_DEVKEY: stage.devkey, SHOP_DEPLOYMENT_CREDENTIAL: stage.credential }
+    const result = await runOn(stage, pinned, { secrets, payload: { inputs: { version: 'latest' } } })
+    assert.deepEqual(outline(result), ['deploy: success'], result.log)
+    assert.ok(existsSync(join(stage.folder, 'hosts/app-1/plugins/cart/plugin.yaml')))
+    assertNoneIn(result, Object.values(secrets))
+  })
+})
+
+async function openFleet(t: TestContext): Promise<FleetStage> {
+  const fleet = await openFleetStage()
+  t.after(() => fleet.close())
+  fleet.write('deploy/install.yaml', readExample('install.yaml'))
+  await fleet.publish('1.0.0', filesIn(join(EXAMPLES, 'plugin')))
+  return fleet
+}
+
+async function execute(fleet: FleetStage, name: string, inputs: object): Promise<WorkflowResult> {
+  const result = await fleet.run(readExample(`workflows/${name}`), { payload: { inputs } })
+  fleet.assertNoSecret(result)
+  return result
+}
+
+/** The outputs of the first job that has any. */
+function outputsOf({ jobs }: WorkflowResult): Record<string, string> {
+  const steps = jobs.flatMap(job => job.steps)
+  return steps.find(({ outputs }) => Object.keys(outputs).length > 0)?.outputs ?? {}
+}
+
+function filesIn(folder: string): Record<string, string> {
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
+  const paths = files.map(file => join(file.parentPath, file.name))
+  return Object.fromEntries(paths.map(path => [path.slice(folder.length + 1), readFileSync(path, 'utf8')]))
+}
+
+function readExample(path: string): string {
+  return readFileSync(join(EXAMPLES, path), 'utf8')
+}
