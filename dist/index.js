@@ -18779,13 +18779,11 @@ function reasonOf(error, layout, identity) {
 ;// CONCATENATED MODULE: ./build/install/host/drift-check.js
 
 
-
 /** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
     #setting;
     #isDisregarded = false;
     #found = new Map();
-    #told = new Map();
     constructor(setting) {
         this.#setting = setting;
     }
@@ -18813,20 +18811,8 @@ class DriftCheck {
         if (before === undefined)
             return undefined;
         const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal);
-        if (!(0,external_node_util_namespaceObject.isDeepStrictEqual)(before, now))
-            this.#found.set(name, Promise.resolve(now));
-        return await this.of({ shelf, id });
-    }
-    /** What `of` says of these places, without those of which it has said the same here. */
-    async news(places) {
-        const news = new Map();
-        for (const place of this.#isDisregarded ? [] : places) {
-            const [name, found] = [placeName(place), await this.of(place)];
-            if (!this.#told.has(name) || this.#told.get(name) !== found)
-                news.set(place, found);
-            this.#told.set(name, found);
-        }
-        return news;
+        this.#found.set(name, Promise.resolve(now));
+        return now;
     }
 }
 /** Whether nothing but added files is different. */
@@ -18879,38 +18865,32 @@ const MAX_NAME_CHARS = 150;
 const MAX_REPORTED_PATHS = 500;
 const MAX_REPORTED_BYTES = 64 * 1024;
 /**
- * Does some work, and meanwhile compares anew what is installed in these places with its record. Warns of what differs and
- * adds it to the report before it returns or throws as the work does. Never fails for another reason.
+ * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
+ * only when that happens, because others may change it until then.
  */
-async function besideDriftCheck(deployment, places, work) {
-    // A cancel ends both.
-    const [done] = await Promise.allSettled([work, reportAnew(deployment, places)]);
-    if (done.status === 'rejected')
-        throw done.reason;
-    return done.value;
-}
-async function reportAnew(deployment, places) {
-    for (const place of places)
-        await deployment.drift.again(place);
-    await reportDrift(deployment, places);
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
 }
 /**
- * Warns of installed files that are not as they were installed, and adds them to the report, as well as what could not
- * be compared; what it has said already is not repeated. Throws only the reason of a cancel.
+ * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
+ * what it said of these parts before. Throws only the reason of a cancel.
  */
-async function reportDrift(deployment, places) {
-    const { record, tools } = deployment;
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
     const { drift: known = [] } = record.facts;
-    const news = await deployment.drift.news(places);
-    const found = [...news].flatMap(([place, difference]) => entryOf(deployment, place, difference) ?? []);
-    const names = new Set([...news.keys()].map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found];
-    if (drift.length + known.length === 0)
-        return;
-    const differing = found.filter(({ compared }) => compared !== false);
+    const found = [];
+    for (const place of places)
+        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns of all that the report says is not as it was installed, in one line. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
     if (differing.length > 0)
         tools.log.warning(describeDrift(differing));
-    await record.update({ drift: bounded(drift) });
 }
 function entryOf({ layout }, { shelf, id }, difference) {
     const installed = findInstalled(readInstalled(layout), { shelf, id });
@@ -21504,6 +21484,7 @@ function namesOf(steps) {
 
 
 
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
@@ -21532,7 +21513,9 @@ async function rehearse(deployment, prepare) {
             tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
         }
         const order = await prepare(folder);
-        const { steps, parts } = order;
+        const { steps, parts, removals } = order;
+        await recordDrift(deployment, [...parts, ...removals]);
+        warnOfDrift(deployment);
         tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
         for (const [index, step] of steps.entries())
             tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
@@ -22631,7 +22614,7 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
     const { layout, request, tools } = deployment;
     const place = { shelf, id };
     const drift = await deployment.drift.again(place);
-    await reportDrift(deployment, [place]);
+    await recordDrift(deployment, [place]);
     const root = installPath(layout, place);
     if (drift !== undefined)
         await noteDrift(stagingFolder, { ...place, root }, drift);
@@ -27088,6 +27071,7 @@ function findPart(context, name) {
 
 
 
+
 /**
  * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
  * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
@@ -27111,11 +27095,16 @@ async function runSteps(context, beforeStep) {
             await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
             for (const left of steps.slice(index + 1))
                 await deployment.record.addStep(notRun(left));
-            announceSkipped(deployment, idle);
+            announce(context);
             throw error;
         }
     }
+    announce(context);
+}
+/** What concerns several steps, in one line each. */
+function announce({ deployment, idle }) {
     announceSkipped(deployment, idle);
+    warnOfDrift(deployment);
 }
 function startEntry({ id, action }) {
     const started = external_node_perf_hooks_namespaceObject.performance.now();
@@ -31285,13 +31274,12 @@ class MarketplaceFlow {
             await deployment.enter('fetching');
             const fetched = await fetchArtifact(deployment, target, file.fd);
             await deployment.enter('verifying_signature');
-            // Not before: a hub that sends slowly would give others time to change what was compared.
-            const verify = verifyArtifact(deployment, fetched);
-            const verified = await besideDriftCheck(deployment, [target.previous.place], verify);
+            const verified = await verifyArtifact(deployment, fetched);
             await deployment.enter('extracting');
             const extracted = await extractArtifact(deployment, verified, folder);
             await deployment.enter('loading_plan');
             const order = await orderInstallation(deployment, extracted);
+            await recordDriftOfKept(deployment, order.parts);
             await deployment.enter('resolving_sequence');
             tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
             return order;
@@ -37204,22 +37192,19 @@ class ProjectFlow {
         await deployment.enter('downloading');
         const sealed = await downloadSealed(deployment, offer);
         await deployment.enter('verifying_signature');
-        const parts = readInstalledParts(deployment, request.projectId);
-        const verified = await besideDriftCheck(deployment, parts, verifySealed(deployment, offer, sealed));
+        const verified = await verifySealed(deployment, offer, sealed);
         await deployment.enter('obtaining_key');
         checkInstalledParts(deployment);
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
         await deployment.enter('decrypting');
-        // Once more: a hub that answers slowly has given others time to change what was compared.
-        const opened = await besideDriftCheck(deployment, parts, openSealed(deployment, verified, dek));
+        const opened = await openSealed(deployment, verified, dek);
         await deployment.enter('extracting');
         const extracted = await extractSealed(deployment, opened, folder);
         await deployment.enter('verifying_manifest');
         const project = await verifyProject(deployment, offer.version, extracted);
         await deployment.enter('validating_project');
         const order = await plan_orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
-        // Another's part, which this project takes over.
-        await reportDrift(deployment, order.parts);
+        await recordDriftOfKept(deployment, order.parts);
         record.planSteps(order.steps);
         await deployment.enter('resolving_sequence');
         for (const { shelf, id } of order.removals)
@@ -38052,7 +38037,6 @@ function verify_inWords({ changed, removed, added, instead }) {
 
 
 
-
 /**
  * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
  * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
@@ -38081,7 +38065,7 @@ class RollbackFlow {
         await rollback.enter('finding_snapshots');
         const target = await target_findTarget(rollback);
         await rollback.enter('verifying_snapshots');
-        await besideDriftCheck(rollback, target.installed, verifySnapshots(rollback, target));
+        await verifySnapshots(rollback, target);
         await rollback.enter('loading_plan');
         const order = await orderRollback(rollback, target, files);
         await rollback.enter('resolving_sequence');

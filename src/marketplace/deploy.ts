@@ -6,7 +6,7 @@ import type { HostSession } from '../install/deployment/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
-import { besideDriftCheck } from '../install/steps/report-drift.ts'
+import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -55,13 +55,12 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
       await deployment.enter('fetching')
       const fetched = await fetchArtifact(deployment, target, file.fd)
       await deployment.enter('verifying_signature')
-      // Not before: a hub that sends slowly would give others time to change what was compared.
-      const verify = verifyArtifact(deployment, fetched)
-      const verified = await besideDriftCheck(deployment, [target.previous.place], verify)
+      const verified = await verifyArtifact(deployment, fetched)
       await deployment.enter('extracting')
       const extracted = await extractArtifact(deployment, verified, folder)
       await deployment.enter('loading_plan')
       const order = await orderInstallation(deployment, extracted)
+      await recordDriftOfKept(deployment, order.parts)
       await deployment.enter('resolving_sequence')
       tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
       return order

@@ -6,12 +6,12 @@ import { type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed.ts'
-import { besideDriftCheck, reportDrift } from '../install/steps/report-drift.ts'
+import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ProjectDeployment, startDeployment } from './deployment.ts'
-import { checkInstalledParts, noteInstalledVersion, readInstalledParts } from './installed-parts.ts'
+import { checkInstalledParts, noteInstalledVersion } from './installed-parts.ts'
 import { requestArtifact } from './offer.ts'
 import { orderInstallation } from './plan.ts'
 import type { ProjectRequest } from './request.ts'
@@ -58,22 +58,19 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     await deployment.enter('downloading')
     const sealed = await downloadSealed(deployment, offer)
     await deployment.enter('verifying_signature')
-    const parts = readInstalledParts(deployment, request.projectId)
-    const verified = await besideDriftCheck(deployment, parts, verifySealed(deployment, offer, sealed))
+    const verified = await verifySealed(deployment, offer, sealed)
     await deployment.enter('obtaining_key')
     checkInstalledParts(deployment)
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
     await deployment.enter('decrypting')
-    // Once more: a hub that answers slowly has given others time to change what was compared.
-    const opened = await besideDriftCheck(deployment, parts, openSealed(deployment, verified, dek))
+    const opened = await openSealed(deployment, verified, dek)
     await deployment.enter('extracting')
     const extracted = await extractSealed(deployment, opened, folder)
     await deployment.enter('verifying_manifest')
     const project = await verifyProject(deployment, offer.version, extracted)
     await deployment.enter('validating_project')
     const order = await orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig)
-    // Another's part, which this project takes over.
-    await reportDrift(deployment, order.parts)
+    await recordDriftOfKept(deployment, order.parts)
     record.planSteps(order.steps)
     await deployment.enter('resolving_sequence')
     for (const { shelf, id } of order.removals)

@@ -5,7 +5,6 @@ import { type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import type { Installation } from '../install/host/installed.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
-import { besideDriftCheck } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -52,7 +51,7 @@ class RollbackFlow implements Flow<ParsedFiles> {
     await rollback.enter('finding_snapshots')
     const target = await findTarget(rollback)
     await rollback.enter('verifying_snapshots')
-    await besideDriftCheck(rollback, target.installed, verifySnapshots(rollback, target))
+    await verifySnapshots(rollback, target)
     await rollback.enter('loading_plan')
     const order = await orderRollback(rollback, target, files)
     await rollback.enter('resolving_sequence')

@@ -13,6 +13,7 @@ import { buildLocalReport, notSent, redactReport } from '../reports/local-report
 import { readRunningVersion } from '../reports/running-version.ts'
 import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
 import type { NewPart, Part, RetainedPart } from '../steps/part.ts'
+import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
@@ -52,7 +53,9 @@ async function rehearse(
       )
     }
     const order = await prepare(folder)
-    const { steps, parts } = order
+    const { steps, parts, removals } = order
+    await recordDrift(deployment, [...parts, ...removals])
+    warnOfDrift(deployment)
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
     announceIdleSteps(deployment, findIdleSteps(deployment, order))

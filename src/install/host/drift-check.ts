@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util'
 import { findDrift, type RecordFolder } from './drift.ts'
 import { type Place, placeName } from './layout.ts'
 import type { TreeDifference } from './tree-comparison.ts'
@@ -14,7 +13,6 @@ export class DriftCheck {
   readonly #setting: DriftCheckSetting
   #isDisregarded = false
   readonly #found = new Map<string, Promise<TreeDifference | undefined>>()
-  readonly #told = new Map<string, TreeDifference | undefined>()
 
   constructor(setting: DriftCheckSetting) {
     this.#setting = setting
@@ -43,19 +41,8 @@ export class DriftCheck {
     const before = this.#found.has(name) ? await this.of({ shelf, id }) : null
     if (before === undefined) return undefined
     const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal)
-    if (!isDeepStrictEqual(before, now)) this.#found.set(name, Promise.resolve(now))
-    return await this.of({ shelf, id })
-  }
-
-  /** What `of` says of these places, without those of which it has said the same here. */
-  async news<Placed extends Place>(places: readonly Placed[]): Promise<Map<Placed, TreeDifference | undefined>> {
-    const news = new Map<Placed, TreeDifference | undefined>()
-    for (const place of this.#isDisregarded ? [] : places) {
-      const [name, found] = [placeName(place), await this.of(place)]
-      if (!this.#told.has(name) || this.#told.get(name) !== found) news.set(place, found)
-      this.#told.set(name, found)
-    }
-    return news
+    this.#found.set(name, Promise.resolve(now))
+    return now
   }
 }
 

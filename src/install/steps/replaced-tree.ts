@@ -6,7 +6,7 @@ import { findInstalled, readInstalled } from '../host/installed.ts'
 import { installPath, type Place, placeName } from '../host/layout.ts'
 import { describeTree } from '../host/modified-tree.ts'
 import { readTreeRecord, type TreeIdentity, writeTreeRecord } from '../host/tree-record.ts'
-import { reportDrift } from './report-drift.ts'
+import { recordDrift } from './report-drift.ts'
 import type { StepContext } from './step-context.ts'
 
 /**
@@ -21,7 +21,7 @@ export async function noteReplaced(
   const { layout, request, tools } = deployment
   const place = { shelf, id }
   const drift = await deployment.drift.again(place)
-  await reportDrift(deployment, [place])
+  await recordDrift(deployment, [place])
   const root = installPath(layout, place)
   if (drift !== undefined) await noteDrift(stagingFolder, { ...place, root }, drift)
   if (!pathExistsSync(root)) return undefined

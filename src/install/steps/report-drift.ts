@@ -6,6 +6,7 @@ import type { TreeDifference } from '../host/tree-comparison.ts'
 import type { Deployment } from '../transaction/context.ts'
 import { listDrift } from '../transaction/drift-names.ts'
 import type { DriftEntry } from '../transaction/facts.ts'
+import type { Part } from './part.ts'
 import type { StepContext } from './step-context.ts'
 
 const MAX_NAME_CHARS = 150
@@ -14,40 +15,34 @@ const MAX_REPORTED_PATHS = 500
 const MAX_REPORTED_BYTES = 64 * 1024
 
 /**
- * Does some work, and meanwhile compares anew what is installed in these places with its record. Warns of what differs and
- * adds it to the report before it returns or throws as the work does. Never fails for another reason.
+ * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
+ * only when that happens, because others may change it until then.
  */
-export async function besideDriftCheck<Done>(
-  deployment: Deployment,
-  places: readonly Place[],
-  work: Promise<Done>,
-): Promise<Done> {
-  // A cancel ends both.
-  const [done] = await Promise.allSettled([work, reportAnew(deployment, places)])
-  if (done.status === 'rejected') throw done.reason
-  return done.value
-}
-
-async function reportAnew(deployment: Deployment, places: readonly Place[]): Promise<void> {
-  for (const place of places) await deployment.drift.again(place)
-  await reportDrift(deployment, places)
+export async function recordDriftOfKept(deployment: Deployment, parts: readonly Part[]): Promise<void> {
+  await recordDrift(
+    deployment,
+    parts.filter(({ intact }) => intact !== undefined),
+  )
 }
 
 /**
- * Warns of installed files that are not as they were installed, and adds them to the report, as well as what could not
- * be compared; what it has said already is not repeated. Throws only the reason of a cancel.
+ * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
+ * what it said of these parts before. Throws only the reason of a cancel.
  */
-export async function reportDrift(deployment: Deployment, places: readonly Place[]): Promise<void> {
-  const { record, tools } = deployment
+export async function recordDrift(deployment: Deployment, places: readonly Place[]): Promise<void> {
+  const { record } = deployment
   const { drift: known = [] } = record.facts
-  const news = await deployment.drift.news(places)
-  const found = [...news].flatMap(([place, difference]) => entryOf(deployment, place, difference) ?? [])
-  const names = new Set([...news.keys()].map(placeName))
-  const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found]
-  if (drift.length + known.length === 0) return
-  const differing = found.filter(({ compared }) => compared !== false)
+  const found = []
+  for (const place of places) found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? [])
+  const names = new Set(places.map(placeName))
+  const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()]
+  if (drift.length + known.length > 0) await record.update({ drift: bounded(drift) })
+}
+
+/** Warns of all that the report says is not as it was installed, in one line. */
+export function warnOfDrift({ record, tools }: Deployment): void {
+  const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false)
   if (differing.length > 0) tools.log.warning(describeDrift(differing))
-  await record.update({ drift: bounded(drift) })
 }
 
 function entryOf(

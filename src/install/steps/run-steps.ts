@@ -7,6 +7,7 @@ import { announceSkipped } from './idle-steps.ts'
 import type { InstalledPart } from './part.ts'
 import { performStep } from './perform-step.ts'
 import { removePart } from './remove-part.ts'
+import { warnOfDrift } from './report-drift.ts'
 import type { InstallOrder, StepContext } from './step-context.ts'
 
 /** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
@@ -39,11 +40,17 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
     } catch (error) {
       await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
       for (const left of steps.slice(index + 1)) await deployment.record.addStep(notRun(left))
-      announceSkipped(deployment, idle)
+      announce(context)
       throw error
     }
   }
+  announce(context)
+}
+
+/** What concerns several steps, in one line each. */
+function announce({ deployment, idle }: StepContext): void {
   announceSkipped(deployment, idle)
+  warnOfDrift(deployment)
 }
 
 function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | { failed: string }) => StepEntry {
