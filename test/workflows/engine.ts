@@ -89,7 +89,7 @@ export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
   return {
     exitCode: child.exitCode,
     jobs: readJobs(records),
-    log: records.map(({ jobID = '', msg }) => `${jobID}: ${msg}`).join('\n'),
+    log: records.map(({ jobID = '', msg }) => `${jobID}: ${msg.trimEnd()}`).join('\n'),
     written: records
       .filter(({ command }) => command !== 'add-mask')
       .map(record => JSON.stringify(record))
@@ -100,6 +100,12 @@ export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
 /** The jobs and how each ended, for example `canary: success`, `hosts (app-2): failure`. */
 export function outline({ jobs }: WorkflowResult): string[] {
   return jobs.map(({ id, host, result }) => `${id}${host === undefined ? '' : ` (${host})`}: ${result}`)
+}
+
+/** The outputs of the first step that set any in this job, or in any job. */
+export function outputsOf({ jobs }: WorkflowResult, job?: string): Record<string, string> {
+  const steps = jobs.filter(({ id }) => job === undefined || id === job).flatMap(({ steps }) => steps)
+  return steps.find(({ outputs }) => Object.keys(outputs).length > 0)?.outputs ?? {}
 }
 
 function engineOptions({ repository, workflow, payload, runners, references, folder, secrets }: WorkflowRun): string[] {
@@ -157,7 +163,8 @@ function readJobs(records: readonly LogRecord[]): JobRun[] {
     if (record.jobResult !== undefined) job.result = record.jobResult
     noteStep(job, record)
   }
-  return [...jobs.values()]
+  // A job that calls a workflow has no steps of its own.
+  return [...jobs.values()].filter(({ steps, result }) => steps.length > 0 || result !== undefined)
 }
 
 function newJob({ jobID = '', matrix }: LogRecord): JobRun {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { openProjectStage } from '../e2e/harness/project-stage.ts'
-import { outline, type WorkflowResult, whyNoEngine } from './engine.ts'
+import { outline, outputsOf, type WorkflowResult, whyNoEngine } from './engine.ts'
 import { assertNoneIn, type FleetStage, openFleetStage, runOn } from './fleet-stage.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../../examples')
@@ -62,6 +62,42 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.ok(existsSync(join(stage.folder, 'hosts/app-1/plugins/cart/plugin.yaml')))
     assertNoneIn(result, Object.values(secrets))
   })
+
+  it('emergency-rollback.yml restores the previous version on every host, without a hub to ask', async t => {
+    const fleet = await openFleet(t)
+    for (const version of ['1.0.0', '2.0.0']) {
+      if (version !== '1.0.0') await fleet.release(version)
+      await fleet.install(version)
+    }
+    fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
+    const inputs = { hosts: 'all', id: 'greeter' }
+    const result = await execute(fleet, 'emergency-rollback.yml', inputs)
+    assert.deepEqual(outline(result), ['rollback (app-1): success', 'rollback (app-2): success'], result.log)
+    assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
+    assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
+  })
+
+  it('emergency-rollback.yml leaves the hosts alone that are not in its list', async t => {
+    const fleet = await openFleet(t)
+    await fleet.install('1.0.0')
+    const before = fleet.files('app-1')
+    fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
+    const result = await execute(fleet, 'emergency-rollback.yml', { hosts: '["app-2"]', id: 'greeter' })
+    assert.deepEqual(outline(result), ['rollback (app-2): failure'], result.log)
+    assert.equal(outputsOf(result)['error-code'], 'no_snapshot')
+    assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
+    assert.deepEqual(fleet.files('app-1'), before)
+  })
+
+  it('nightly-drift.yml fails for the host whose files were changed, and changes none', async t => {
+    const fleet = await openFleet(t)
+    await fleet.install('1.0.0')
+    appendFileSync(join(fleet.rootOf('app-2'), 'plugins/greeter/plugin.yaml'), '# changed\n')
+    const before = [fleet.files('app-1'), fleet.files('app-2')]
+    const result = await fleet.run(readExample('workflows/nightly-drift.yml'), { event: 'schedule' })
+    assert.deepEqual(outline(result), ['status (app-1): success', 'status (app-2): failure'], result.log)
+    assert.deepEqual([fleet.files('app-1'), fleet.files('app-2')], before)
+  })
 })
 
 async function openFleet(t: TestContext): Promise<FleetStage> {
@@ -76,12 +112,6 @@ async function execute(fleet: FleetStage, name: string, inputs: object): Promise
   const result = await fleet.run(readExample(`workflows/${name}`), { payload: { inputs } })
   fleet.assertNoSecret(result)
   return result
-}
-
-/** The outputs of the first job that has any. */
-function outputsOf({ jobs }: WorkflowResult): Record<string, string> {
-  const steps = jobs.flatMap(job => job.steps)
-  return steps.find(({ outputs }) => Object.keys(outputs).length > 0)?.outputs ?? {}
 }
 
 function filesIn(folder: string): Record<string, string> {

@@ -30,7 +30,7 @@ export type HostName = (typeof HOSTS)[number]
 /** The label of a runner for jobs that touch no host. */
 const HOSTED = 'ubuntu-latest'
 
-export interface HostRow {
+interface HostRow {
   host_id: string
   version: string
   status: string
@@ -44,8 +44,8 @@ export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePla
   release(version: string, state?: 'healthy' | 'broken'): Promise<void>
   /** Installs a version on every host, without a workflow. */
   install(version: string): Promise<void>
-  /** Has a host check the health of what it installs with this shell command. */
-  checkHealth(host: HostName, command: string): void
+  /** Has a host check the health of what it installs with this shell command, or by this URL. */
+  checkHealth(host: HostName, check: string | URL): void
   /** Executes a workflow, with this hub and these hosts in place of the ones that the examples name. */
   run(workflow: string, run?: Partial<WorkflowRun>): Promise<WorkflowResult>
   rootOf(host: HostName): string
@@ -55,22 +55,24 @@ export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePla
   assertNoSecret(result: WorkflowResult): void
   /** The digests of a host's files, records and reports included. */
   files(host: HostName): Record<string, string>
-  /** The hub's list of what each host last reported, by host. */
-  hosts(): Promise<HostRow[]>
+  /** Only of those that are installed. */
+  installedFiles(host: HostName): Record<string, string>
+  /** The last report of each host that the hub has, for example `app-1 1.0.0 success`. */
+  hosts(): Promise<string[]>
 }
 
-export const ROLLOUT_PLAN = `${PLUGIN_PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}\n`
+const PLAN_WITH_CHECK = `${PLUGIN_PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}\n`
 
 export async function openFleetStage(): Promise<FleetStage> {
   const stage = await openStage()
   const rootOf = (host: string): string => rootOn(stage, host)
   const write = (path: string, text: string): void => writeFiles(repositoryOf(stage), { [path]: text })
-  const checkHealth: FleetStage['checkHealth'] = (host, command) => {
-    const healthcheck = { command: ['/bin/sh', '-c', command] }
+  const checkHealth: FleetStage['checkHealth'] = (host, check) => {
+    const healthcheck = check instanceof URL ? { http: check.href } : { command: ['/bin/sh', '-c', check] }
     write(`deploy/hosts/${host}.yaml`, JSON.stringify({ version: 1, plugins: { greeter: { healthcheck } } }))
   }
   for (const host of HOSTS) checkHealth(host, `test ! -e ${rootOf(host)}/plugins/greeter/broken`)
-  write('deploy/install.yaml', ROLLOUT_PLAN)
+  write('deploy/install.yaml', PLAN_WITH_CHECK)
   return {
     ...stage,
     write,
@@ -92,18 +94,19 @@ export async function openFleetStage(): Promise<FleetStage> {
     versions: () => HOSTS.map(host => installedIn(rootOf(host))),
     assertNoSecret: result => assertNoneIn(result, [stage.apiKey, SIGNING_SECRET]),
     files: host => readFiles(rootOf(host)),
+    installedFiles: host => readFiles(join(rootOf(host), 'plugins')),
     async hosts() {
       const url = `${stage.hub.url}/deployments/plugin/greeter/hosts`
       const rows = (await (await fetch(url, { headers: { 'X-API-Key': stage.apiKey } })).json()) as HostRow[]
-      const shown = rows.map(({ host_id, version, status }) => ({ host_id, version, status }))
-      return shown.sort((a, b) => a.host_id.localeCompare(b.host_id))
+      return rows.map(({ host_id, version, status }) => `${host_id} ${version} ${status}`).sort()
     },
   }
 }
 
 /**
  * Executes a workflow with a stage's hub in place of the one that the examples name, and for each host a project root of
- * its own, because all of them are on one machine here.
+ * its own, because all of them are on one machine here. Legs run one after another: the engine looks up actions in a map
+ * that it does not lock.
  */
 export async function runOn(
   stage: Pick<LocalStage, 'folder' | 'hub'>,
@@ -115,6 +118,8 @@ export async function runOn(
     .replaceAll('https://hub.example.com', stage.hub.url)
     .replaceAll('/srv/app', rootOn(stage, hostIn(workflow)))
     .replaceAll(/, "?app-3"?/g, '')
+    .replace('canary: app-1', 'canary: app-1\n      soak-seconds: 0')
+    .replace(/^( +)(matrix:)$/m, workflow.includes('max-parallel') ? '$1$2' : '$1max-parallel: 1\n$1$2')
   writeFiles(repositoryOf(stage), { [path]: adapted })
   for (const host of HOSTS) mkdirSync(rootOn(stage, host), { recursive: true })
   return await runWorkflow({
