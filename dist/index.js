@@ -29410,8 +29410,8 @@ function verifyHmacSignature(artifact, computedHmac, header) {
 /** Refuses an artifact with a valid signature that is not the pinned one: SignatureError `digest_mismatch`. */
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
-        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the hub served ${artifact.sha256}: nothing was installed. ` +
-            'Find out why the hub serves other bytes, and pin their digest only if they are the bytes that you reviewed.');
+        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}: nothing was installed. ` +
+            'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
 }
@@ -38926,7 +38926,9 @@ function open_below_reasonOf(error) {
 
 
 
+
 const READ_BYTES = 256 * 1024;
+const local_artifact_readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 /**
  * Copies a file of the workspace into one that no other process can reach, so that what is verified and what is used
  * are the same bytes whatever happens to the file meanwhile. Throws SignatureError `invalid_signature_format`, ConfigError
@@ -38969,7 +38971,7 @@ async function copy({ request, tools, fd }, file, total) {
     const onProgress = watchDownload(tools);
     let size = 0;
     try {
-        for await (const piece of piecesOf(file, { end: total, signal: tools.signal })) {
+        for await (const piece of piecesOf(file, total, tools.signal)) {
             size += piece.length;
             onProgress(size, total);
             await writer.add(piece);
@@ -38981,9 +38983,17 @@ async function copy({ request, tools, fd }, file, total) {
     }
     return { artifact: { fd, size, sha256: sha256.digest('hex') }, hmac: hmac.digest() };
 }
-/** At most one byte more than the file had: that one says that it has grown. */
-function piecesOf(fd, range) {
-    return (0,external_node_fs_namespaceObject.createReadStream)('', { fd, autoClose: false, start: 0, highWaterMark: READ_BYTES, ...range });
+/** At most one byte more than the file had: that one says that it has grown. Each is valid until the next. */
+async function* piecesOf(file, total, signal) {
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    for (let position = 0; position <= total;) {
+        signal.throwIfAborted();
+        const { bytesRead } = await local_artifact_readAt(file, buffer, 0, Math.min(READ_BYTES, total + 1 - position), position);
+        if (bytesRead === 0)
+            return;
+        position += bytesRead;
+        yield buffer.subarray(0, bytesRead);
+    }
 }
 function isOther(before, after) {
     return before.size !== after.size || before.mtimeMs !== after.mtimeMs || before.ctimeMs !== after.ctimeMs;
@@ -38998,6 +39008,7 @@ function unusable({ path }, what) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/gate.js
+
 
 
 
@@ -39091,7 +39102,9 @@ function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {
     if ('path' in request.source && asked === undefined && pluginYaml?.version === undefined)
         return;
     const decided = decideVersion(asked, served.headerVersion, pluginYaml);
-    note(facts, decided);
+    // Deployments name the version that the gate gives: a hub may know it only with its leading v.
+    const isAsked = asked !== undefined && isSameVersion(asked, decided.version);
+    note(facts, isAsked ? { ...decided, version: asked } : decided);
     noticeOtherVersion(tools.log, found, decided.version);
 }
 /** A host that signs its plugins refuses one whose entry point is outside. */

@@ -17,6 +17,7 @@ const PAGES = [
     'project/README.md',
     'rollback/README.md',
     'status/README.md',
+    'verify/README.md',
     'CONTRIBUTING.md',
     'SECURITY.md',
     'CHANGELOG.md',
@@ -80,7 +81,7 @@ describe('the tables of inputs and outputs', () => {
   })
 })
 
-for (const readme of ['README.md', 'project/README.md', 'rollback/README.md', 'status/README.md']) {
+for (const readme of ['README.md', 'project/README.md', 'rollback/README.md', 'status/README.md', 'verify/README.md']) {
   describe(`the table of errors in ${readme}`, () => {
     it('names only codes that exist', () => {
       const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''

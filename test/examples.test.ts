@@ -19,6 +19,7 @@ const EXAMPLES = join(ROOT, 'examples')
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
 const ROLLBACK = { uses: 'OWNER/hub-deploy/rollback@v1', definition: 'rollback/action.yml' }
 const STATUS = { uses: 'OWNER/hub-deploy/status@v1', definition: 'status/action.yml' }
+const VERIFY = { uses: 'OWNER/hub-deploy/verify@v1', definition: 'verify/action.yml' }
 const PROJECT = { uses: 'OWNER/hub-deploy/project@v1', definition: 'project/action.yml' }
 
 /** The values that the tests use for the expressions in the examples. */
@@ -26,6 +27,7 @@ const EXPRESSIONS: Readonly<Record<string, string>> = {
   'inputs.version': '1.0.0',
   'matrix.host': 'app-2',
   'inputs.id': 'greeter',
+  'needs.gate.outputs.version': '1.0.0',
 }
 
 interface Step {
@@ -54,7 +56,8 @@ for (const { name, text } of workflowsOf(DEPLOY)) {
   describe(name, () => {
     it('deploys with its own inputs', async () => {
       await withExamplePublished(async (stage, sha256) => {
-        const inputs = readInputs(text, DEPLOY, { ...EXPRESSIONS, 'inputs.sha256': sha256, ...secretsOf(stage) })
+        const values = { ...EXPRESSIONS, 'inputs.sha256': sha256, 'needs.gate.outputs.sha256': sha256 }
+        const inputs = readInputs(text, DEPLOY, { ...values, ...secretsOf(stage) })
         // The stage replaces the workflow's hub and host; everything else runs unchanged.
         const { outputs, log } = await stage.deploy({ ...inputs, 'hub-url': stage.hub.url, 'project-root': stage.root })
         assert.equal(outputs['outcome'], 'success', log)
@@ -126,6 +129,23 @@ for (const { name, text } of workflowsOf(STATUS)) {
         assert.equal((await runAction(run)).outputs['error-code'], '')
         writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'by hand')
         assert.equal((await runAction(run)).outputs['error-code'], 'drift_found')
+      })
+    })
+  })
+}
+
+for (const { name, text } of workflowsOf(VERIFY).filter(({ name }) => name !== 'release.yml')) {
+  describe(name, () => {
+    it('checks with its own inputs, and fails for a plan of something else', async () => {
+      await withExamplePublished(async stage => {
+        writeFileSync(join(stage.workspace.path, 'deploy/host.yaml'), 'version: 1\nsupervisor: none\n')
+        const inputs = readInputs(text, VERIFY, { ...EXPRESSIONS, ...secretsOf(stage) })
+        const own = 'hub-url' in inputs ? { 'hub-url': stage.hub.url } : {}
+        const run = { action: 'verify', workspace: stage.workspace, inputs: { ...inputs, ...own } }
+        const { outputs, log } = await runAction(run)
+        assert.equal(outputs['error-code'], '', log)
+        assert.equal(outputs['verified'], 'hub-url' in inputs ? 'true' : '')
+        assert.equal((await runAction({ ...run, inputs: { ...run.inputs, slug: 'clock' } })).exitCode, 1)
       })
     })
   })

@@ -4,6 +4,7 @@ import { type DeployError, toDeployError } from '../core/errors.ts'
 import type { Kind } from '../core/identifiers.ts'
 import { parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import type { VerifiedArtifact } from '../core/trust/signature.ts'
+import { isSameVersion } from '../core/trust/versions.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { makePrivateFolderSync, namePrivateFolder, removePrivateFolder } from '../install/files/private-folder.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
@@ -166,7 +167,9 @@ function checkVersion({ request, tools, facts }: Gate, found: ServedVersion, plu
   const { asked, served } = found
   if ('path' in request.source && asked === undefined && pluginYaml?.version === undefined) return
   const decided = decideVersion(asked, served.headerVersion, pluginYaml)
-  note(facts, decided)
+  // Deployments name the version that the gate gives: a hub may know it only with its leading v.
+  const isAsked = asked !== undefined && isSameVersion(asked, decided.version)
+  note(facts, isAsked ? { ...decided, version: asked } : decided)
   noticeOtherVersion(tools.log, found, decided.version)
 }
 

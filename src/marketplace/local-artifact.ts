@@ -1,5 +1,6 @@
 import { createHash, createHmac } from 'node:crypto'
-import { close, createReadStream, fstatSync, type Stats } from 'node:fs'
+import { close, fstatSync, read, type Stats } from 'node:fs'
+import { promisify } from 'node:util'
 import { ArchiveError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { parseSignatureHeader } from '../core/trust/signature.ts'
@@ -10,6 +11,7 @@ import { BlockWriter } from '../net/block-writer.ts'
 import type { ServedArtifact } from './client.ts'
 
 const READ_BYTES = 256 * 1024
+const readAt = promisify(read)
 
 /** A file in the workspace, and what the publisher says is its signature. */
 export interface LocalSource {
@@ -72,7 +74,7 @@ async function copy(
   const onProgress = watchDownload(tools)
   let size = 0
   try {
-    for await (const piece of piecesOf(file, { end: total, signal: tools.signal })) {
+    for await (const piece of piecesOf(file, total, tools.signal)) {
       size += piece.length
       onProgress(size, total)
       await writer.add(piece)
@@ -84,9 +86,16 @@ async function copy(
   return { artifact: { fd, size, sha256: sha256.digest('hex') }, hmac: hmac.digest() }
 }
 
-/** At most one byte more than the file had: that one says that it has grown. */
-function piecesOf(fd: number, range: { end: number; signal: AbortSignal }): AsyncIterable<Buffer> {
-  return createReadStream('', { fd, autoClose: false, start: 0, highWaterMark: READ_BYTES, ...range })
+/** At most one byte more than the file had: that one says that it has grown. Each is valid until the next. */
+async function* piecesOf(file: number, total: number, signal: AbortSignal): AsyncGenerator<Buffer> {
+  const buffer = Buffer.allocUnsafeSlow(READ_BYTES)
+  for (let position = 0; position <= total; ) {
+    signal.throwIfAborted()
+    const { bytesRead } = await readAt(file, buffer, 0, Math.min(READ_BYTES, total + 1 - position), position)
+    if (bytesRead === 0) return
+    position += bytesRead
+    yield buffer.subarray(0, bytesRead)
+  }
 }
 
 function isOther(before: Stats, after: Stats): boolean {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readdirSync } from 'node:fs'
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import type { ErrorCode } from '../../src/core/errors.ts'
@@ -11,7 +11,14 @@ import { HOSTILE_LIMITS, HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
 import { buildZip, file, symlink } from '../archives/zip-builder.ts'
 import { LIES, REFUSED_PLANS, WRONG_PLUGINS, WRONGLY_SIGNED } from '../e2e/harness/refused.ts'
 import { PLUGIN_PLAN, SERVICE_PLAN, SIGNING_SECRET } from '../e2e/harness/stage.ts'
-import { type Answers, pluginZip, serveArtifact, serveUntrustedHub, VERSION } from '../e2e/harness/untrusted-hub.ts'
+import {
+  type Answers,
+  pluginZip,
+  serveArtifact,
+  serveUntrustedHub,
+  signatureOf,
+  VERSION,
+} from '../e2e/harness/untrusted-hub.ts'
 import { collectLog } from '../install/collected-log.ts'
 import { toolsOf } from '../install/prepared-deployment.ts'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
@@ -139,6 +146,46 @@ describe('what a deployment refuses before it touches the host, the gate refuses
       const code = name.split('--')[0] as ErrorCode
       await assertBothRefuse(t, code, { answers: { artifact: serveArtifact(bytes()) }, request: SERVICE })
     })
+  }
+})
+
+describe('the gate of a file', () => {
+  const bytes = pluginZip()
+  const signature = signatureOf(bytes)
+
+  /** What the gate says of a file with these bytes. */
+  async function checkFile(t: TestContext, more: { signature?: string; path?: string } & Partial<DeployRequest> = {}) {
+    const { asked, tools } = await scene(t, { request: more })
+    const workspace = temporaryDirectory(t)
+    writeFileSync(join(workspace, 'greeter.zip'), bytes)
+    symlinkSync('greeter.zip', join(workspace, 'link.zip'))
+    const source = { workspace, path: more.path ?? 'greeter.zip', signature: more.signature ?? signature }
+    const result = await checkRelease({ files: asked, artifact: { ...asked, source } }, tools)
+    assert.deepEqual(readdirSync(tools.runner.temporaryFolder), [])
+    return result
+  }
+
+  it('passes, also where the version is named with a leading v', async t => {
+    const { facts, error } = await checkFile(t, { version: `v${VERSION}` })
+    assert.deepEqual([error, facts.version, facts.size], [undefined, `v${VERSION}`, bytes.length])
+    assert.equal((await checkFile(t)).facts.version, VERSION)
+  })
+
+  const refused: Record<string, [ErrorCode, Parameters<typeof checkFile>[1]]> = {
+    'a signature of another secret': ['signature_mismatch', { signature: signatureOf(bytes, 'another secret') }],
+    'another secret': ['signature_mismatch', { signingSecret: 'another secret' }],
+    'another algorithm': ['invalid_signature_format', { signature: signature.replace('sha256', 'md5') }],
+    'a bare digest': ['invalid_signature_format', { signature: signature.slice(-64) }],
+    'another pin': ['digest_mismatch', { artifactSha256: 'ab'.repeat(32) }],
+    'another version': ['version_mismatch', { version: '2.0.1' }],
+    'a lower limit': ['archive_too_large', { maxArtifactBytes: 10 }],
+    'a path to the folder above': ['invalid_input', { path: '../greeter.zip' }],
+    'the workspace': ['invalid_input', { path: '.' }],
+    'a path that is not there': ['invalid_input', { path: 'none.zip' }],
+    'a symlink': ['invalid_input', { path: 'link.zip' }],
+  }
+  for (const [name, [code, more]] of Object.entries(refused)) {
+    it(`fails with ${name}`, async t => assert.equal((await checkFile(t, more)).error?.code, code))
   }
 })
 

@@ -73,8 +73,8 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
   if (artifact.sha256 !== pinnedSha256) {
     throw new SignatureError(
       'digest_mismatch',
-      `artifact-sha256 pins ${pinnedSha256}, but the hub served ${artifact.sha256}: nothing was installed. ` +
-        'Find out why the hub serves other bytes, and pin their digest only if they are the bytes that you reviewed.',
+      `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}: nothing was installed. ` +
+        'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.',
     )
   }
   return artifact

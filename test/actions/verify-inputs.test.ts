@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { parse } from 'yaml'
+import { buildVerifyOutputs, readVerifyInputs, type VerifyInputs } from '../../src/actions/verify.ts'
+import { DeploymentError } from '../../src/core/errors.ts'
+import { withInputs } from '../runner/action-environment.ts'
+
+const DEFINITION: { inputs: Record<string, { default?: string }>; outputs: Record<string, object> } = parse(
+  readFileSync(join(import.meta.dirname, '../../verify/action.yml'), 'utf8'),
+)
+const DEFAULTS = Object.fromEntries(
+  Object.entries(DEFINITION.inputs).map(([name, input]) => [name, input.default ?? '']),
+)
+const SECRETS = { 'api-key': 'the-api-key', 'signing-secret': 'the signing secret' }
+const HUB = { 'hub-url': 'https://hub.example', slug: 'greeter', ...SECRETS }
+const FILE = {
+  'artifact-path': 'greeter.zip',
+  signature: `hmac_sha256:${'ab'.repeat(32)}`,
+  'signing-secret': 'the signing secret',
+}
+const PLAN = { slug: 'greeter', 'install-plan': 'install.yaml' }
+
+function readInputs(given: Record<string, string>): VerifyInputs {
+  return withInputs({ ...DEFAULTS, ...given }, workspace => readVerifyInputs(workspace)).result
+}
+
+/** The inputs of which something is wrong, each with what. */
+function problemsOf(given: Record<string, string>): string[] {
+  return readInputs(given).problems.map(({ kind, message }) => `${kind} ${message.split(' ')[0]}`)
+}
+
+describe('readVerifyInputs', () => {
+  const complete: Record<string, [Record<string, string>, VerifyInputs['mode']]> = {
+    'a hub': [HUB, 'hub'],
+    'a hub and a plan': [{ ...HUB, ...PLAN }, 'hub'],
+    'a file': [FILE, 'file'],
+    'a file and a plan': [{ ...FILE, ...PLAN }, 'file'],
+    'a plan alone': [PLAN, 'none'],
+    'a plan and a host config': [{ ...PLAN, 'host-config': 'install.yaml' }, 'none'],
+    'a host config alone': [{ 'host-config': 'install.yaml' }, 'none'],
+    'a plan, and a version that nothing needs': [{ ...PLAN, version: '1.0.0' }, 'none'],
+  }
+  for (const [name, [given, mode]] of Object.entries(complete)) {
+    it(`accepts ${name}`, () => {
+      assert.deepEqual(problemsOf(given), [])
+      const { request, ...inputs } = readInputs(given)
+      assert.equal(inputs.mode, mode)
+      assert.equal(request.artifact === undefined, mode === 'none')
+    })
+  }
+
+  const incomplete: Record<string, [Record<string, string>, string[]]> = {
+    'nothing at all': [{}, ['slug', 'hub-url', 'api-key', 'signing-secret']],
+    'a slug alone': [{ slug: 'greeter' }, ['hub-url', 'api-key', 'signing-secret']],
+    'a plan without a slug': [{ 'install-plan': 'install.yaml' }, ['slug']],
+    'a file and a plan without a slug': [{ ...FILE, 'install-plan': 'install.yaml' }, ['slug']],
+    'a file without its signature': [{ ...FILE, signature: '' }, ['signature']],
+    'a signature without its file': [{ ...FILE, 'artifact-path': ' ' }, ['artifact-path']],
+    'a file without the secret': [{ ...FILE, 'signing-secret': '' }, ['signing-secret']],
+  }
+  for (const [name, [given, missing]] of Object.entries(incomplete)) {
+    it(`refuses ${name}`, () => {
+      assert.deepEqual(
+        problemsOf(given),
+        missing.map(input => `missing ${input}`),
+      )
+    })
+  }
+
+  for (const name of ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256', 'signature']) {
+    it(`checks no plan alone when ${name} asks for more`, () => {
+      const given = { ...HUB, ...FILE, 'services-url': 'https://hub.example', 'artifact-sha256': 'ab'.repeat(32) }
+      assert.ok(problemsOf({ ...PLAN, [name]: given[name as keyof typeof given] }).length > 0)
+    })
+  }
+
+  for (const name of ['hub-url', 'services-url', 'api-key']) {
+    it(`refuses a file together with ${name}`, () => {
+      const given = { ...HUB, 'services-url': 'https://hub.example' }
+      assert.deepEqual(problemsOf({ ...FILE, [name]: given[name as keyof typeof given] }), [`invalid ${name}`])
+    })
+  }
+
+  it('lists everything that is malformed at once, and takes both secrets out of the environment', () => {
+    const malformed = {
+      'allow-http': '1',
+      'artifact-sha256': 'abc',
+      'ca-file': 'no-such.pem',
+      'host-config': 'no-such.yaml',
+      'hub-url': 'https://user@hub.example',
+      'install-plan': 'no-such.yaml',
+      'keep-paths': '../outside',
+      kind: 'theme',
+      'max-artifact-bytes': '0',
+      'max-entries': '1e3',
+      'max-extracted-bytes': '12 MiB',
+      'services-url': 'not a URL',
+      slug: '../greeter',
+      'timeout-minutes': '0',
+      version: 'v1/../2',
+    }
+    assert.deepEqual(
+      problemsOf({ ...HUB, ...malformed }).toSorted(),
+      Object.keys(malformed)
+        .map(name => `invalid ${name}`)
+        .toSorted(),
+    )
+    withInputs({ ...DEFAULTS, ...HUB }, workspace => {
+      assert.deepEqual(readVerifyInputs(workspace).secrets.toSorted(), Object.values(SECRETS).toSorted())
+      assert.deepEqual([process.env['INPUT_API-KEY'], process.env['INPUT_SIGNING-SECRET']], [undefined, undefined])
+    })
+  })
+
+  it('reads paths that belong to the host one in a line or with commas', () => {
+    const { keepPaths } = readInputs({ ...PLAN, 'keep-paths': 'data, .env\nuploads/a' }).request.files
+    assert.deepEqual(keepPaths, ['data', '.env', 'uploads/a'])
+    assert.deepEqual(readInputs(PLAN).request.files.keepPaths, ['.env', 'data'])
+  })
+})
+
+describe('buildVerifyOutputs', () => {
+  it('sets every output of action.yml but error-code, which the step sets', () => {
+    const subject = { mode: 'hub' } as Parameters<typeof buildVerifyOutputs>[0]
+    const error = new DeploymentError('cancelled', 'x')
+    const outputs = buildVerifyOutputs(subject, { facts: {}, error })
+    assert.deepEqual([...Object.keys(outputs), 'error-code'].toSorted(), Object.keys(DEFINITION.outputs).toSorted())
+    assert.deepEqual(Object.values(outputs), ['false', '', '', '', ''])
+    assert.equal(buildVerifyOutputs({ ...subject, mode: 'none' }, { facts: {}, error: undefined })['verified'], '')
+  })
+})

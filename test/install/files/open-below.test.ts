@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { chmodSync, closeSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { NotReadable, openBelowSync } from '../../../src/install/files/open-below.ts'
+import { temporaryDirectory } from '../temporary-directory.ts'
+import { makeSwappable, startSwapper, whyNoSwapper } from './folder-swapper.ts'
+
+const ATTEMPTS = 2000
+
+function readBelow(folder: string, path: string): string {
+  const fd = openBelowSync(folder, path)
+  try {
+    return readFileSync(fd, 'utf8')
+  } finally {
+    closeSync(fd)
+  }
+}
+
+describe('openBelowSync', () => {
+  it('opens a file by its path in the folder, or by its absolute one, also where the folder itself is a symlink', t => {
+    const folder = temporaryDirectory(t)
+    mkdirSync(join(folder, 'real/a/b'), { recursive: true })
+    writeFileSync(join(folder, 'real/a/b/file'), 'content')
+    symlinkSync('real', join(folder, 'link'))
+    for (const root of [join(folder, 'real'), join(folder, 'link')]) {
+      for (const path of ['a/b/file', './a//b/file', join(root, 'a/b/file')])
+        assert.equal(readBelow(root, path), 'content')
+    }
+  })
+
+  it('refuses what is not a regular file below it, without following a symlink', t => {
+    const folder = temporaryDirectory(t)
+    mkdirSync(join(folder, 'a'))
+    writeFileSync(join(folder, 'a/file'), 'content')
+    symlinkSync('a', join(folder, 'folder-link'))
+    symlinkSync('file', join(folder, 'a/link'))
+    const paths = ['', '.', 'a', 'none', 'a/none', 'a/file/x', '..', 'a/../a/file', '/etc/passwd', 'a/link']
+    for (const path of [...paths, 'folder-link/file', `${folder}-next/file`, 'a/fi\0le'])
+      assert.throws(() => openBelowSync(folder, path), NotReadable, path)
+  })
+
+  it('never leaves the folder while another user swaps folders of it for symlinks', {
+    skip: whyNoSwapper(),
+  }, async t => {
+    const root = temporaryDirectory(t)
+    chmodSync(root, 0o755)
+    const [outside, work] = [join(root, 'outside'), join(root, 'work')]
+    mkdirSync(join(outside, 'deeper'), { recursive: true })
+    writeFileSync(join(outside, 'deeper/file'), 'secret of the host')
+    makeSwappable(work)
+    for (let n = 0; n < 8; n++) writeFileSync(join(work, `s${n}/deeper/file`), 'content')
+    const swapper = startSwapper(t, outside)
+    await swapper.enter(work)
+    const found = new Set<string>()
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      try {
+        found.add(readBelow(work, `s${attempt % 8}/deeper/file`))
+      } catch (error) {
+        if (!(error instanceof NotReadable)) throw error
+        found.add('refused')
+      }
+    }
+    assert.ok(!found.has('secret of the host'), [...found].join(', '))
+    t.diagnostic(`found: ${[...found].sort().join(', ')}`)
+  })
+})
