@@ -9812,6 +9812,7 @@ var __webpack_exports__ = {};
 __nccwpck_require__.d(__webpack_exports__, {
   gg: () => (/* reexport */ deploy_deploy),
   us: () => (/* reexport */ deployPost),
+  jg: () => (/* reexport */ fleet),
   Cv: () => (/* reexport */ project),
   m_: () => (/* reexport */ projectPost),
   lj: () => (/* reexport */ recover_recover),
@@ -16894,6 +16895,10 @@ const versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]
 const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
     error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
 }));
+/** A host's name in reports. */
+const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+}));
 /** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
 const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
 const kindSchema = schemas_enum(['plugin', 'service'], { error: 'must be plugin or service' });
@@ -22823,31 +22828,41 @@ const WRITE_BLOCK_BYTES = 1024 * 1024;
 
 
 
-/** Reads at most MAX_JSON_BODY_BYTES of an answer's body and closes it. Throws as the exchange's body does. */
-async function readAnswerText(exchange) {
+const MAX_CONTAINERS = 1_000_000;
+const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b];
+/** Reads at most `maxBytes` of an answer's body and closes it. Throws as the exchange's body does. */
+async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     if (isEncoded(exchange)) {
         exchange.close();
         return { body: undefined, decoded: '', text: '', cut: false };
     }
-    const { bytes, cut } = await readCapped(exchange.body);
+    const { bytes, cut } = await readCapped(exchange.body, maxBytes);
     const decoded = new TextDecoder().decode(bytes);
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
-    return { body: cut ? undefined : parseJson(decoded), decoded, text, cut };
+    return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut };
 }
 /** Whether the body has a Content-Encoding; no request asks for one. */
 function isEncoded(exchange) {
     return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
 }
-async function readCapped(body) {
+async function readCapped(body, maxBytes) {
     const chunks = [];
     let size = 0;
     for await (const chunk of body) {
         chunks.push(chunk);
         size += chunk.length;
-        if (size > MAX_JSON_BODY_BYTES)
+        if (size > maxBytes)
             break;
     }
-    return { bytes: Buffer.concat(chunks).subarray(0, MAX_JSON_BODY_BYTES), cut: size > MAX_JSON_BODY_BYTES };
+    return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes };
+}
+/** Millions of empty or nested lists would need a gigabyte of memory. */
+function isCostly(bytes) {
+    let room = MAX_CONTAINERS;
+    for (const byte of bytes)
+        if ((byte === OPENS_LIST || byte === OPENS_OBJECT) && --room < 0)
+            return true;
+    return false;
 }
 function parseJson(text) {
     try {
@@ -24316,7 +24331,7 @@ function refuseTooLarge(exchange, maxBytes, bytes) {
 /**
  * Returns the answer to a request with any status. Throws ConfigError `insecure_url` or `invalid_input`, and
  * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or longer
- * than MAX_JSON_BODY_BYTES.
+ * than it may be.
  */
 async function requestJson(request, settings) {
     const hasBody = request.body !== undefined;
@@ -24334,18 +24349,18 @@ async function requestJson(request, settings) {
         retry: request.retry,
         followRedirects: request.method === 'GET' && request.followRedirects !== false,
         timeoutMs: request.timeoutMs,
-        receive: receiveJson,
+        receive: (exchange) => receiveJson(exchange, request.maxBytes ?? MAX_JSON_BODY_BYTES),
     };
     const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])];
     return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) });
 }
-async function receiveJson(exchange) {
+async function receiveJson(exchange, maxBytes) {
     const succeeded = exchange.status >= 200 && exchange.status < 300;
     if (succeeded && isEncoded(exchange))
         throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
-    const { cut, ...answer } = await readAnswerText(exchange);
+    const { cut, ...answer } = await readAnswerText(exchange, maxBytes);
     if (succeeded && cut)
-        throw unusableAnswer(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more');
+        throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'more');
     return { ...headOf(exchange), ...answer };
 }
 
@@ -27324,6 +27339,7 @@ function createMarketplaceClient(wire, subject) {
 function isNotServed(error) {
     return error instanceof ArtifactError && error.code === 'not_found';
 }
+/** The URL of a route below a base. */
 function routeOf(base, ...parts) {
     return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
 }
@@ -27341,6 +27357,7 @@ function parseLatestVersion({ body, foreign }, { kind, slug }) {
     }
     return latest;
 }
+/** The error for an answer that is not 200: `wanted` says what was asked for. */
 function refusal(answer, { kind, slug }, wanted) {
     // The hub gets this message, and must not read what another server answered through it.
     const reason = answer.foreign ? undefined : parseErrorText(answer.body);
@@ -27545,6 +27562,7 @@ function compareSemantic(a, b) {
 function versions_completed(version) {
     return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
+/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
 function withoutLeadingV(version) {
     return version.replace(/^v(?=\d)/, '');
 }
@@ -33685,6 +33703,11 @@ function integerSchema(least, most) {
     return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
         .check(refine(value => value >= least && value <= most, error));
 }
+/** A version that a host can run. */
+const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version that a host can run, which latest is not' }));
+/** Milliseconds. */
+const hoursSchema = pipe(schemas_string(), transform(Number))
+    .check(refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }));
 const minutesSchema = pipe(schemas_string(), transform(Number))
     .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
 const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
@@ -33694,9 +33717,6 @@ const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{
     error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
 }), refine(path => path !== '/', {
     error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
-}));
-const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
 }));
 const keepPathsSchema = pipe(schemas_string(), transform(text => text
     .split(/\r?\n/)
@@ -34878,6 +34898,682 @@ function insecurityOf(base, connection) {
     catch (error) {
         return toDeployError(error);
     }
+}
+
+;// CONCATENATED MODULE: ./build/core/bounded-list.js
+/** As many of the items, from the first on, as fit into so many characters of JSON. */
+function fitList(items, maxChars) {
+    const texts = [];
+    let room = maxChars - '[]'.length;
+    for (const item of items) {
+        const text = JSON.stringify(item);
+        room -= text.length + ','.length;
+        if (room < 0)
+            break;
+        texts.push(text);
+    }
+    return { json: `[${texts.join(',')}]`, omitted: items.length - texts.length };
+}
+
+;// CONCATENATED MODULE: ./build/fleet/describe.js
+
+
+const MAX_NAMED_HOSTS = 20;
+const describe_MAX_NAME_CHARS = 64;
+/** Why a fleet is not on the expected version: DeploymentError `fleet_out_of_sync`, which names the hosts. */
+function outOfSync(fleet, { kind, slug }) {
+    const version = fleet.target ?? 'the expected version';
+    if (fleet.hosts.length === 0 && fleet.unusable === 0)
+        return outOfSyncError(`The hub knows no host of ${kind} ${slug}, so none runs ${version}: check slug, kind and the key.`);
+    const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
+    const nameless = fleet.unusable === 0 ? '' : ` ${fleet.unusable} reports of the hub name no host.`;
+    const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
+    const hosts = behind.length === 0 ? '' : ` ${nameHosts(behind)}.`;
+    return outOfSyncError(`${behind.length} of ${countHosts(fleet.hosts.length)} not certainly on ${slug} ${version}:${hosts}${nameless} ${remedy}`);
+}
+/** How far a fleet is, for a log that waits for it. */
+function describeProgress(fleet) {
+    const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
+    const there = fleet.hosts.length - behind.length;
+    const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
+    return `${there} of ${countHosts(fleet.hosts.length)} on ${fleet.target ?? 'the version'}${missing}`;
+}
+/** What a host runs, as far as anybody knows. */
+function describeStanding({ standing, report }) {
+    const version = report?.version ?? 'unknown';
+    switch (standing) {
+        case 'current':
+        case 'other':
+            return version;
+        case 'failed':
+            return `${version}, but its last deployment of it ended as ${report?.status}`;
+        case 'unknown':
+            return `unknown, its last report says ${report?.status}`;
+        case 'never':
+            return 'never reported';
+        case 'silent':
+            return `${version}, but silent since ${report?.completedAt ?? 'an unknown time'}`;
+    }
+}
+function nameHosts(hosts) {
+    const named = hosts
+        .slice(0, MAX_NAMED_HOSTS)
+        .map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
+    const more = hosts.length - named.length;
+    return `${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+function countHosts(count) {
+    return count === 1 ? '1 host is' : `${count} hosts are`;
+}
+function outOfSyncError(message) {
+    return new DeploymentError('fleet_out_of_sync', message);
+}
+
+;// CONCATENATED MODULE: ./build/fleet/fleet.js
+
+/** How far a host's clock may be ahead of ours. */
+const CLOCK_TOLERANCE_MS = 300_000;
+/** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
+const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
+const natural = new Intl.Collator('en', { numeric: true });
+/** `app-2` before `app-10`. */
+function compareHosts(a, b) {
+    return natural.compare(a, b) || (a < b ? -1 : Number(a > b));
+}
+/** Judges each host at a time, in milliseconds since 1970. */
+function buildFleet(found, question, now) {
+    const { expectHosts, expectVersion } = question;
+    const reports = found.reports.toSorted((a, b) => compareHosts(a.hostId, b.hostId));
+    const byId = new Map(reports.map(report => [report.hostId, report]));
+    const ids = expectHosts?.toSorted(compareHosts) ?? [...byId.keys()];
+    const asked = ids.flatMap(id => byId.get(id) ?? []);
+    const target = expectVersion ?? newestVersion(asked);
+    const hosts = ids.map(id => {
+        const report = byId.get(id);
+        return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) };
+    });
+    // Without a list of hosts, one that cannot be identified may be any.
+    const unusable = expectHosts === undefined ? found.unusable : 0;
+    const behind = hosts.filter(host => needsDeployment(host.standing)).map(({ id }) => id);
+    const outdated = behind.filter(id => expectHosts !== undefined || SAFE_NAME.test(id));
+    return {
+        hosts,
+        reports,
+        target,
+        inSync: hosts.length > 0 && unusable === 0 && hosts.every(({ standing }) => standing === 'current'),
+        outdated,
+        unsafe: behind.length - outdated.length,
+        unusable,
+        notes: found.notes,
+    };
+}
+/** The hosts that run each version, newest version first; those of which nobody knows are left out. */
+function hostsByVersion(reports) {
+    const groups = new Map();
+    for (const { version, hostId } of reports) {
+        if (version === null)
+            continue;
+        const key = withoutLeadingV(version);
+        const group = groups.get(key);
+        if (group === undefined)
+            groups.set(key, [hostId]);
+        else
+            group.push(hostId);
+    }
+    return new Map([...groups].sort(([a], [b]) => compareHosts(b, a)));
+}
+function standingOf(report, { target, maxAgeMs, now }) {
+    if (report === undefined)
+        return 'never';
+    const { version, attempted, status } = report;
+    if (version === null || target === undefined)
+        return 'unknown';
+    if (!isSameVersion(version, target))
+        return 'other';
+    if (status !== 'success' && attempted !== null && isSameVersion(attempted, target))
+        return 'failed';
+    return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current';
+}
+/** A time in the future says nothing either. */
+function isSilent({ completedAt }, since, now) {
+    const time = Date.parse(completedAt ?? '');
+    return Number.isNaN(time) || time < since || time > now + CLOCK_TOLERANCE_MS;
+}
+function needsDeployment(standing) {
+    return standing !== 'current' && standing !== 'silent';
+}
+/** Where the order of two cannot be known, the one that was reported later. */
+function newestVersion(reports) {
+    let newest;
+    for (const report of reports)
+        if (report.version !== null && isAhead(report, newest))
+            newest = report;
+    return newest?.version ?? undefined;
+}
+function isAhead(report, newest) {
+    if (report.version === null || newest === undefined || newest.version === null)
+        return newest === undefined;
+    const isOlder = isOlderVersion(newest.version, report.version);
+    return isOlder ?? (report.completedAt ?? '') > (newest.completedAt ?? '');
+}
+
+;// CONCATENATED MODULE: ./build/fleet/host-report.js
+
+
+
+
+const MAX_REPORTS = 100_000;
+const MAX_ERROR_CHARS = 300;
+const rowSchema = schemas_lazy(() => object({
+    host_id: hostIdSchema,
+    kind: schemas_string(),
+    slug: schemas_string(),
+    status: schemas_catch(schemas_enum(['success', 'failed', 'rolled_back', 'unknown']), 'unknown'),
+    version: schemas_catch(nullable(versionSchema), null),
+    running_version: schemas_catch(nullable(versionSchema), null),
+    completed_at: schemas_catch(nullable(host_report_timeSchema), null),
+    error_message: schemas_catch(nullable(schemas_string()), null),
+}));
+/** ISO 8601; without an offset it counts as UTC, as which every report is sent. */
+const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
+    .check(refine(time => !Number.isNaN(time)));
+/**
+ * Reads the newest report of each host from a hub's answer. Ignores reports of other plugins and services, and all but
+ * the newest of a host that is listed twice; counts what does not name a host. Throws ArtifactError `bad_response` for
+ * anything but a list, and for one of over 100,000 reports. `redact` removes secrets from a text.
+ */
+function parseHostReports(body, subject, redact) {
+    if (!Array.isArray(body))
+        throw host_report_unusableAnswer('a JSON list of reports, one for each host');
+    if (body.length > MAX_REPORTS)
+        throw host_report_unusableAnswer(`at most ${MAX_REPORTS} reports`);
+    const rows = body.map(row => rowSchema.safeParse(row).data);
+    const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug));
+    const usable = own.filter(row => row !== undefined);
+    const newest = newestOfEach(usable);
+    const counts = {
+        foreign: rows.length - own.length,
+        repeated: usable.length - newest.length,
+        unusable: own.length - usable.length,
+    };
+    return {
+        reports: newest.map(row => reportOf(row, redact)),
+        notes: notesOn(counts, subject),
+        unusable: counts.unusable,
+    };
+}
+/** Where two are of the same time, the one that is no success. */
+function newestOfEach(rows) {
+    const newest = new Map();
+    for (const row of rows) {
+        const known = newest.get(row.host_id);
+        if (known === undefined || isNewer(row, known))
+            newest.set(row.host_id, row);
+    }
+    return [...newest.values()];
+}
+function isNewer(row, known) {
+    const [time, before] = [row.completed_at ?? Number.NEGATIVE_INFINITY, known.completed_at ?? Number.NEGATIVE_INFINITY];
+    return time === before ? row.status !== 'success' : time > before;
+}
+/** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
+function reportOf(row, redact) {
+    const { status, version, completed_at: time, error_message: error } = row;
+    return {
+        hostId: redact(row.host_id),
+        version: status === 'success' ? version : row.running_version,
+        attempted: version,
+        status,
+        completedAt: time === null ? null : new Date(time).toISOString(),
+        error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),
+    };
+}
+function notesOn({ foreign, repeated, unusable }, { kind, slug }) {
+    return [
+        ...(foreign === 0
+            ? []
+            : [
+                `The hub also listed ${foreign} reports of other plugins or services than ${kind} ${slug}, which were ignored.`,
+            ]),
+        ...(repeated === 0
+            ? []
+            : [
+                `The hub listed hosts more than once; the newest report of each counts, and ${repeated} others were ignored.`,
+            ]),
+        ...(unusable === 0 ? [] : [`The hub listed ${unusable} reports without a usable kind, slug and host_id.`]),
+    ];
+}
+function host_report_unusableAnswer(expected) {
+    return new ArtifactError('bad_response', `The hub's list of hosts is not ${expected}: check hub-url and deployments-url, or report this to the hub's operator.`);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/hosts.js
+
+
+const HOSTS_TIMEOUT_MS = 60_000;
+const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
+/**
+ * The newest report of each host of the key's owner (docs/contracts.md, "Hosts answer"). Throws AuthenticationError
+ * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
+ */
+async function readHosts(wire, access, redact) {
+    const { deployments, kind, slug, apiKey, accessToken } = access;
+    const answer = await wire.requestJson({
+        method: 'GET',
+        url: routeOf(deployments, 'deployments', kind, slug, 'hosts'),
+        credentials: {
+            ...(apiKey === undefined ? {} : { 'X-API-Key': apiKey }),
+            ...(accessToken === undefined ? {} : { Authorization: `Bearer ${accessToken}` }),
+        },
+        retry: 'transient',
+        timeoutMs: HOSTS_TIMEOUT_MS,
+        maxBytes: MAX_HOSTS_BYTES,
+    });
+    if (answer.status !== 200)
+        throw refusal(answer, access, 'the hosts');
+    return parseHostReports(answer.body, access, redact);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/watch-fleet.js
+
+
+
+
+
+const [FIRST_POLL_MS, MAX_POLL_MS] = [2000, 15_000];
+const watch_fleet_REPORT_EVERY_MS = 60_000;
+/**
+ * Asks the hub which version runs on which host, and asks again until every host is on the expected version or the time
+ * is up, at most 15 s apart. While there is time, a hub that cannot be reached is asked again; one that refuses is not.
+ * Throws only the signal's reason once it is aborted.
+ */
+async function watchFleet(request, tools) {
+    const { log, signal, clock = systemClock } = tools;
+    const deadline = clock.now() + (request.expectVersion === undefined ? 0 : request.waitMs);
+    const report = reporterOf(log, clock);
+    let fleet;
+    for (let pollMs = FIRST_POLL_MS;; pollMs = Math.min(pollMs * 2, MAX_POLL_MS)) {
+        const seen = await look(request, tools);
+        signal.throwIfAborted();
+        fleet = seen.fleet ?? fleet;
+        const left = deadline - clock.now();
+        const isOver = seen.error === undefined ? seen.fleet?.inSync : !isPassing(seen.error);
+        if (isOver || left <= 0)
+            return { fleet, error: seen.error };
+        report(`${describeLook(seen)} (${Math.ceil(left / 1000)} s left).`);
+        await clock.sleep(Math.min(pollMs, left), signal);
+    }
+}
+async function look({ access, ...question }, { wire, redact, now }) {
+    try {
+        const found = await readHosts(wire, access, redact);
+        return { fleet: buildFleet(found, question, now()), error: undefined };
+    }
+    catch (error) {
+        return { fleet: undefined, error: toDeployError(error) };
+    }
+}
+function describeLook({ fleet, error }) {
+    if (fleet !== undefined)
+        return describeProgress(fleet);
+    return `The hub could not be asked and is asked again: ${error?.message.replace(/\.$/, '')}`;
+}
+/** A line whenever it says something else than the last one, and once a minute. */
+function reporterOf(log, clock) {
+    let [said, at] = ['', Number.NEGATIVE_INFINITY];
+    return line => {
+        const news = line.replace(/ \(\d+ s left\)\.$/, '');
+        if (news === said && clock.now() - at < watch_fleet_REPORT_EVERY_MS)
+            return;
+        log.info(line);
+        said = news;
+        at = clock.now();
+    };
+}
+/** Whether the same question may soon be answered: the hub is restarted, or the network is gone for a moment. */
+function isPassing({ code }) {
+    return code === 'network' || code === 'timeout' || code === 'artifact_unavailable';
+}
+
+;// CONCATENATED MODULE: ./build/runner/fleet-summary.js
+
+
+
+const MAX_ROWS = 200;
+const MAX_VERSIONS = 20;
+const MAX_OTHERS = 20;
+const fleet_summary_MAX_CELL_CHARS = 120;
+const [MINUTE_MS, HOUR_MS, fleet_summary_DAY_MS] = [60_000, 3_600_000, 86_400_000];
+/** The job summary of a fleet as Markdown: what was found, counts, and the hosts, those that need attention first. */
+function buildFleetSummary(facts) {
+    const { fleet, error, notes, now } = facts;
+    const blocks = [
+        `### ${fleet_summary_headline(facts)}`,
+        ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
+        ...notes.map(cell),
+        ...(fleet === undefined ? [] : fleetBlocks(fleet, now)),
+    ];
+    return `${blocks.join('\n\n')}\n`;
+}
+function fleet_summary_headline({ slug, fleet, isGate }) {
+    const name = cell(slug);
+    if (fleet === undefined)
+        return `❌ What runs on the hosts of ${name} is not known`;
+    const { hosts, target } = fleet;
+    const version = target === undefined ? 'no known version' : cell(target);
+    if (hosts.length === 0)
+        return `${isGate ? '❌' : '⚠️'} The hub knows no host of ${name}`;
+    if (fleet.inSync)
+        return `✅ ${hosts.length === 1 ? '1 host runs' : `All ${hosts.length} hosts run`} ${name} ${version}`;
+    const there = hosts.filter(({ standing }) => standing === 'current').length;
+    return `${isGate ? '❌' : '⚠️'} ${there} of ${hosts.length} hosts run ${name} ${version}`;
+}
+function fleetBlocks(fleet, now) {
+    const { hosts } = fleet;
+    if (hosts.length === 0)
+        return [];
+    const more = hosts.length - MAX_ROWS;
+    return [
+        countsOf(fleet),
+        table(['Host', 'Runs', 'Last deployment', 'Reported'], byAttention(hosts)
+            .slice(0, MAX_ROWS)
+            .map(host => rowOf(host, now))),
+        ...(more > 0 ? [`And ${more} more hosts.`] : []),
+        ...othersOf(fleet),
+    ];
+}
+/** Those that are not on the version first, failures before them all; within these, in natural order. */
+function byAttention(hosts) {
+    return hosts.toSorted((a, b) => rankOf(a) - rankOf(b));
+}
+function rankOf({ standing, report }) {
+    const isFailed = report !== undefined && report.status !== 'success';
+    if (standing === 'current')
+        return isFailed ? 2 : 3;
+    return isFailed ? 0 : 1;
+}
+function countsOf({ hosts }) {
+    const reports = hosts.flatMap(({ report }) => report ?? []);
+    const groups = [...hostsByVersion(reports)].map(([version, ids]) => ({ version, count: ids.length }));
+    const known = groups.reduce((sum, { count }) => sum + count, 0);
+    const counts = groups
+        .toSorted((a, b) => b.count - a.count)
+        .slice(0, MAX_VERSIONS)
+        .map(({ version, count }) => `${cell(version)}: ${count}`);
+    const others = groups.length - counts.length;
+    const never = hosts.length - reports.length;
+    return [
+        ...counts,
+        ...(others > 0 ? [`${others} other versions`] : []),
+        ...(reports.length > known ? [`unknown version: ${reports.length - known}`] : []),
+        ...(never > 0 ? [`never reported: ${never}`] : []),
+    ].join(' · ');
+}
+function rowOf(host, now) {
+    const { id, report } = host;
+    const mark = host.standing === 'current' ? '' : '⚠️ ';
+    return [
+        `${mark}${cellOf(id, fleet_summary_MAX_CELL_CHARS)}`,
+        cellOf(describeStanding(host), fleet_summary_MAX_CELL_CHARS),
+        cellOf(attemptOf(host), fleet_summary_MAX_CELL_CHARS),
+        report === undefined ? '' : ageOf(report.completedAt, now),
+    ];
+}
+function attemptOf({ report }) {
+    if (report === undefined)
+        return 'none';
+    const { status, attempted, error } = report;
+    return `${status} ${attempted ?? ''}${error === null ? '' : `: ${error}`}`;
+}
+/** How long ago, roughly. */
+function ageOf(time, now) {
+    const age = now - Date.parse(time ?? '');
+    if (Number.isNaN(age))
+        return 'at an unknown time';
+    if (age < -MINUTE_MS)
+        return 'in the future';
+    if (age < MINUTE_MS)
+        return 'just now';
+    if (age < HOUR_MS)
+        return `${Math.floor(age / MINUTE_MS)} min ago`;
+    return age < 2 * fleet_summary_DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / fleet_summary_DAY_MS)} days ago`;
+}
+/** What the hub knows besides. */
+function othersOf({ hosts, reports }) {
+    const asked = new Set(hosts.map(({ id }) => id));
+    const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts);
+    if (others.length === 0)
+        return [];
+    const more = others.length - MAX_OTHERS;
+    const named = others.slice(0, MAX_OTHERS).map(id => cellOf(id, fleet_summary_MAX_CELL_CHARS));
+    return [`Not in expect-hosts: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`];
+}
+
+;// CONCATENATED MODULE: ./build/runner/reading-step.js
+
+
+
+
+
+
+
+/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+const reading_step_EXIT_AFTER_MS = 200;
+/**
+ * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
+ * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ */
+async function runReadingStep(readInputs, act) {
+    let step;
+    try {
+        const inputs = readInputs();
+        step = new ReadingStep(inputs);
+        step.finish(await act(inputs, step.tools));
+    }
+    catch (error) {
+        if (step === undefined)
+            new Annotator(text => text).annotateError(error);
+        else
+            step.fail(error);
+        process.exitCode = 1;
+    }
+    finally {
+        step?.close();
+    }
+}
+class ReadingStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #cancel = listenForCancel();
+    constructor(given) {
+        const secrets = createSecretKeeper(given);
+        this.#log = createRunnerLog(secrets.redact);
+        this.#annotator = new Annotator(secrets.redact);
+        this.#files = createRunnerFiles(this.#log, secrets.redact);
+        this.tools = {
+            log: this.#log,
+            secrets,
+            signal: this.#cancel.signal,
+            now: () => new Date(),
+            runner: readRunnerFacts(process.env),
+            setOutputs: outputs => this.#files.setOutputs(outputs),
+            saveState: (name, value) => this.#files.saveState(name, value),
+        };
+        process.once('beforeExit', this.#failUnsettled);
+    }
+    finish({ outputs, summary, error }) {
+        this.#log.end();
+        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
+        this.#files.setSummary(summary);
+        if (error !== undefined)
+            this.#annotate(error);
+    }
+    fail(error) {
+        this.#log.end();
+        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
+        this.#annotate(error);
+    }
+    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    close() {
+        this.#cancel.stop();
+        process.off('beforeExit', this.#failUnsettled);
+        if (this.tools.signal.aborted)
+            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
+    }
+    #annotate(error) {
+        process.exitCode = 1;
+        this.#annotator.annotateError(error);
+    }
+    /** The process would end before the step has, because nothing is left that could wake it. */
+    #failUnsettled = () => {
+        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
+        this.fail(new DeployError('internal_error', message));
+    };
+}
+
+;// CONCATENATED MODULE: ./build/actions/fleet.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
+const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 };
+const MAX_WAIT_SECONDS = 86_400;
+const fleet_HOUR_MS = 3_600_000;
+/** The fleet action: asks the hub which version runs on which host, and fails unless all run the expected one. */
+async function fleet() {
+    await runReadingStep(() => readFleetInputs(readWorkspace()), askForFleet);
+}
+/** Reads every input of the fleet action; collects what is wrong. */
+function readFleetInputs(workspace) {
+    const read = new InputReader(workspace);
+    const hub = read.required('hub-url', baseUrlSchema);
+    const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
+    const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
+    const slug = read.required('slug', slugSchema);
+    const keys = readKeys(read);
+    const question = readQuestion(read);
+    const connection = readConnection(read);
+    const { secrets, settingValues, problems } = read;
+    // Without problems every required input was parsed; what is undefined may be.
+    const access = { deployments, kind, slug, ...keys };
+    const request = problems.length > 0 ? undefined : { access, ...question };
+    return { request, slug, connection, secrets, settingValues, problems };
+}
+function readKeys(read) {
+    const before = read.secrets.length;
+    const apiKey = read.optionalSecret('api-key', apiKeySchema);
+    const accessToken = read.optionalSecret('access-token', apiKeySchema);
+    if (read.secrets.length === before)
+        read.require('api-key or access-token is required and neither was given (is the secret defined here?)');
+    return { apiKey, accessToken };
+}
+function readQuestion(read) {
+    const maxAgeHours = read.optional('max-age-hours', hoursSchema);
+    const waitSeconds = read.withDefault('wait-seconds', integerSchema(0, MAX_WAIT_SECONDS), 0) ?? 0;
+    return {
+        expectVersion: read.optional('expect-version', exactVersionSchema),
+        expectHosts: read.optional('expect-hosts', hostIdsSchema),
+        maxAgeMs: maxAgeHours === undefined ? undefined : maxAgeHours * fleet_HOUR_MS,
+        waitMs: waitSeconds * 1000,
+    };
+}
+async function askForFleet({ request, slug = 'unknown', ...inputs }, tools) {
+    try {
+        if (request === undefined)
+            throw inputError(inputs.problems);
+        const { log, signal, now } = tools;
+        const wire = createWire({ ...wireOptions(inputs.connection, log), signal });
+        if (request.expectVersion === undefined && request.waitMs > 0)
+            log.notice('wait-seconds has no effect without expect-version: there is nothing to wait for.');
+        const redact = (text) => tools.secrets.redact(text);
+        const seen = await watchFleet(request, { wire, log, signal, redact, now: () => now().getTime() });
+        return endOf(request, seen, tools);
+    }
+    catch (thrown) {
+        const error = toDeployError(thrown);
+        const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 };
+        return { outputs: fleet_UNKNOWN, error, summary: buildFleetSummary(facts) };
+    }
+}
+/** What is not known is empty; and what is not known is not in sync. */
+const fleet_UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' };
+function endOf({ access, expectVersion }, { fleet, error: failure }, { log, now }) {
+    const isGate = expectVersion !== undefined;
+    const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined);
+    const lists = fleet && buildLists(fleet);
+    const notes = [...(fleet?.notes ?? []), ...(fleet === undefined ? [] : unsafeIn(fleet)), ...(lists?.cut ?? [])];
+    for (const note of notes)
+        log.notice(note);
+    if (fleet !== undefined)
+        logFleet(fleet, log);
+    const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() };
+    const inSync = String(failure === undefined && fleet?.inSync === true);
+    return { outputs: { ...fleet_UNKNOWN, ...lists?.outputs, 'in-sync': inSync }, error, summary: buildFleetSummary(facts) };
+}
+function logFleet({ reports, hosts, target, inSync }, log) {
+    for (const [version, ids] of [...hostsByVersion(reports)].slice(0, MAX_LOGGED_VERSIONS))
+        log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`);
+    const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId);
+    if (unknown.length > 0)
+        log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`);
+    log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`);
+}
+const MAX_LOGGED_VERSIONS = 100;
+const MAX_LOGGED_HOSTS = 20;
+function listHosts(ids) {
+    const more = ids.length - MAX_LOGGED_HOSTS;
+    return `${ids.slice(0, MAX_LOGGED_HOSTS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+function unsafeIn({ unsafe }) {
+    if (unsafe === 0)
+        return [];
+    const which = unsafe === 1 ? '1 host is' : `${unsafe} hosts are`;
+    return [
+        `${which} not in the output outdated, because a workflow could not use the name safely: name the hosts in expect-hosts.`,
+    ];
+}
+function buildLists(fleet) {
+    const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, MAX_CHARS.outdated)];
+    const versions = fitVersions(fleet.reports);
+    const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more hosts have no room in it.`]);
+    return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
+}
+/** Where not all have room, those that are not on the version come first; in natural order either way. */
+function fitHosts({ hosts, reports }) {
+    const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])));
+    const isBehind = ({ hostId }) => !current.has(hostId);
+    const inOrder = [...reports.filter(isBehind), ...reports.filter(report => !isBehind(report))];
+    const { omitted } = fitList(inOrder.map(hostEntry), MAX_CHARS.hosts);
+    const kept = inOrder.slice(0, inOrder.length - omitted).toSorted((a, b) => compareHosts(a.hostId, b.hostId));
+    return { json: JSON.stringify(kept.map(hostEntry)), omitted };
+}
+function hostEntry({ hostId, version, status, completedAt, error }) {
+    return { host_id: hostId, version, status, completed_at: completedAt, error_message: error };
+}
+function fitVersions(reports) {
+    const texts = [];
+    let [room, omitted] = [MAX_CHARS.versions, 0];
+    for (const [version, ids] of hostsByVersion(reports)) {
+        const list = fitList(ids, Math.max(room - version.length, 0));
+        omitted += list.omitted;
+        room -= version.length + list.json.length + 4;
+        if (list.omitted < ids.length)
+            texts.push(`${JSON.stringify(version)}:${list.json}`);
+    }
+    return { json: `{${texts.join(',')}}`, omitted };
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/ed25519-key-check.js
@@ -38225,21 +38921,6 @@ async function rollback_refuse(inputs, tools) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/bounded-list.js
-/** As many of the items, from the first on, as fit into so many characters of JSON. */
-function fitList(items, maxChars) {
-    const texts = [];
-    let room = maxChars - '[]'.length;
-    for (const item of items) {
-        const text = JSON.stringify(item);
-        room -= text.length + ','.length;
-        if (room < 0)
-            break;
-        texts.push(text);
-    }
-    return { json: `[${texts.join(',')}]`, omitted: items.length - texts.length };
-}
-
 ;// CONCATENATED MODULE: ./build/install/inspection/activity.js
 
 
@@ -38397,7 +39078,7 @@ async function inspectHost(request, { log, signal }) {
         requireOwnKinds(layout);
         for (let looks = 1;; looks++) {
             const before = readTraces(layout);
-            const inspection = await look(request, signal);
+            const inspection = await inspect_look(request, signal);
             if (inspection.activity.kind === 'busy' || readTraces(layout) === before)
                 return inspection;
             if (looks === MAX_LOOKS)
@@ -38410,7 +39091,7 @@ async function inspectHost(request, { log, signal }) {
         throw toHostError(error, `examining ${layout.root}`);
     }
 }
-async function look({ layout, keepPaths }, signal) {
+async function inspect_look({ layout, keepPaths }, signal) {
     const activity = await readActivity(layout, signal);
     const record = readHostRecord(layout);
     const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed;
@@ -38461,90 +39142,6 @@ function inspect_requireDirectory(root) {
     throw new ConfigError('invalid_input', `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`);
 }
 
-;// CONCATENATED MODULE: ./build/runner/reading-step.js
-
-
-
-
-
-
-
-/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
-const reading_step_EXIT_AFTER_MS = 200;
-/**
- * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
- * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
- */
-async function runReadingStep(readInputs, act) {
-    let step;
-    try {
-        const inputs = readInputs();
-        step = new ReadingStep(inputs);
-        step.finish(await act(inputs, step.tools));
-    }
-    catch (error) {
-        if (step === undefined)
-            new Annotator(text => text).annotateError(error);
-        else
-            step.fail(error);
-        process.exitCode = 1;
-    }
-    finally {
-        step?.close();
-    }
-}
-class ReadingStep {
-    tools;
-    #log;
-    #annotator;
-    #files;
-    #cancel = listenForCancel();
-    constructor(given) {
-        const secrets = createSecretKeeper(given);
-        this.#log = createRunnerLog(secrets.redact);
-        this.#annotator = new Annotator(secrets.redact);
-        this.#files = createRunnerFiles(this.#log, secrets.redact);
-        this.tools = {
-            log: this.#log,
-            secrets,
-            signal: this.#cancel.signal,
-            now: () => new Date(),
-            runner: readRunnerFacts(process.env),
-            setOutputs: outputs => this.#files.setOutputs(outputs),
-            saveState: (name, value) => this.#files.saveState(name, value),
-        };
-        process.once('beforeExit', this.#failUnsettled);
-    }
-    finish({ outputs, summary, error }) {
-        this.#log.end();
-        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
-        this.#files.setSummary(summary);
-        if (error !== undefined)
-            this.#annotate(error);
-    }
-    fail(error) {
-        this.#log.end();
-        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
-        this.#annotate(error);
-    }
-    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
-    close() {
-        this.#cancel.stop();
-        process.off('beforeExit', this.#failUnsettled);
-        if (this.tools.signal.aborted)
-            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
-    }
-    #annotate(error) {
-        process.exitCode = 1;
-        this.#annotator.annotateError(error);
-    }
-    /** The process would end before the step has, because nothing is left that could wake it. */
-    #failUnsettled = () => {
-        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
-        this.fail(new DeployError('internal_error', message));
-    };
-}
-
 ;// CONCATENATED MODULE: ./build/runner/status-summary.js
 
 
@@ -38552,7 +39149,7 @@ class ReadingStep {
 
 
 const MAX_LISTED_PATHS = 20;
-const MAX_ROWS = 300;
+const status_summary_MAX_ROWS = 300;
 const status_summary_MAX_LISTED_SNAPSHOTS = 5;
 const status_summary_MAX_CELL_CHARS = 150;
 const HOW_WORDS = {
@@ -38570,7 +39167,7 @@ function buildStatusSummary(inspection, { host, error, cut }) {
         `### ${status_summary_headline(inspection)} on ${cell(host.name)}`,
         ...sentences,
         ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
-        ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
+        ...(parts.length > status_summary_MAX_ROWS ? [`And ${parts.length - status_summary_MAX_ROWS} more parts.`] : []),
         ...cut.map(cell),
         `Project root: ${code(host.root ?? '')}`,
     ];
@@ -38633,7 +39230,7 @@ function rowsOf({ parts, snapshots }) {
     const retained = Map.groupBy(snapshots, placeName);
     const inOrder = parts.toSorted((a, b) => Number(b.drift !== undefined) - Number(a.drift !== undefined));
     return inOrder
-        .slice(0, MAX_ROWS)
+        .slice(0, status_summary_MAX_ROWS)
         .map(({ row, drift, ...place }) => [
         code(placeName(place)),
         cell(row.version ?? row.project_version ?? 'unknown'),
@@ -38720,7 +39317,7 @@ async function showStatus({ request, failOnDrift, problems }, tools) {
             throw inputError(problems);
         const inspection = await inspectHost(request, tools);
         const error = failOnDrift ? failureOf(inspection) : undefined;
-        const lists = buildLists(inspection);
+        const lists = status_buildLists(inspection);
         const cut = cutIn(lists);
         logStatus(inspection, tools.log);
         if (error === undefined)
@@ -38759,7 +39356,7 @@ function failureOf(inspection) {
     const code = activity.kind === 'busy' ? 'locked' : 'drift_found';
     return new DeploymentError(code, findingsOf(inspection).join(' '));
 }
-function buildLists({ parts, snapshots }) {
+function status_buildLists({ parts, snapshots }) {
     return {
         installed: fitList(parts.map(installedEntry), MAX_OUTPUT_CHARS),
         snapshots: fitList(snapshots.map(snapshotEntry), MAX_OUTPUT_CHARS),
@@ -39373,12 +39970,14 @@ function subjectOf({ mode, request: { files, artifact } }) {
 
 
 
+
 // When the runner disappears, our output closes; that must not kill a deployment half-way.
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
 
 var __webpack_exports__deploy = __webpack_exports__.gg;
 var __webpack_exports__deployPost = __webpack_exports__.us;
+var __webpack_exports__fleet = __webpack_exports__.jg;
 var __webpack_exports__project = __webpack_exports__.Cv;
 var __webpack_exports__projectPost = __webpack_exports__.m_;
 var __webpack_exports__recover = __webpack_exports__.lj;
@@ -39387,4 +39986,4 @@ var __webpack_exports__rollbackPost = __webpack_exports__.$e;
 var __webpack_exports__status = __webpack_exports__.h5;
 var __webpack_exports__verify = __webpack_exports__.MX;
 var __webpack_exports__verifyPost = __webpack_exports__.EA;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__rollback as rollback, __webpack_exports__rollbackPost as rollbackPost, __webpack_exports__status as status, __webpack_exports__verify as verify, __webpack_exports__verifyPost as verifyPost };
+export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__fleet as fleet, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__rollback as rollback, __webpack_exports__rollbackPost as rollbackPost, __webpack_exports__status as status, __webpack_exports__verify as verify, __webpack_exports__verifyPost as verifyPost };

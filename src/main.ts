@@ -1,4 +1,5 @@
 export { deploy, deployPost } from './actions/deploy.ts'
+export { fleet } from './actions/fleet.ts'
 export { project, projectPost } from './actions/project.ts'
 export { recover } from './actions/recover.ts'
 export { rollback, rollbackPost } from './actions/rollback.ts'

@@ -15,6 +15,7 @@ const PAGES = [
   ...[
     'README.md',
     'project/README.md',
+    'fleet/README.md',
     'rollback/README.md',
     'status/README.md',
     'verify/README.md',
@@ -81,7 +82,9 @@ describe('the tables of inputs and outputs', () => {
   })
 })
 
-for (const readme of ['README.md', 'project/README.md', 'rollback/README.md', 'status/README.md', 'verify/README.md']) {
+const ACTION_PAGES = ['project', 'fleet', 'rollback', 'status', 'verify'].map(folder => `${folder}/README.md`)
+
+for (const readme of ['README.md', ...ACTION_PAGES]) {
   describe(`the table of errors in ${readme}`, () => {
     it('names only codes that exist', () => {
       const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''

@@ -41,6 +41,10 @@ const storedReportSchema = z.object({
 })
 export type StoredReport = z.infer<typeof storedReportSchema>
 
+/** The newest report of a host, with the version of its newest success, which is what runs there. */
+const hostReportSchema = storedReportSchema.extend({ running_version: z.string().nullable() })
+export type HostReport = z.infer<typeof hostReportSchema>
+
 const COLUMNS = storedReportSchema.keyof().options.join(', ')
 const PLACES = storedReportSchema
   .keyof()
@@ -55,17 +59,21 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * The newest report of each host, of one owner or of all (contract 4.1, fleet view). Newest means completed last by
- * the host's own clock, so that a report delivered late does not hide a newer one.
+ * The newest report of each host, of one owner or of all (contract 4.1, fleet view), and what runs there. Newest means
+ * completed last by the host's own clock, so that a report delivered late does not hide a newer one.
  */
-export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): StoredReport[] {
-  if (owner === undefined) return newestReports(store, 'kind = :kind AND slug = :slug', { kind, slug })
-  return newestReports(store, 'kind = :kind AND slug = :slug AND deployer_id = :owner', { kind, slug, owner })
+export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
+  const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'
+  const values = { kind, slug, ...(owner === undefined ? {} : { owner }) }
+  const columns = `${COLUMNS}, ${RUNNING_VERSION}`
+  const rows = newestReports(store, { columns, condition: `kind = :kind AND slug = :slug${ofOwner}` }, values)
+  return rows.map(row => hostReportSchema.parse(row))
 }
 
 /** The newest report of each host, plugin or service, and owner. */
 export function listFleet(store: Store): StoredReport[] {
-  return newestReports(store, 'TRUE', {})
+  const rows = newestReports(store, { columns: COLUMNS, condition: 'TRUE' }, {})
+  return rows.map(row => storedReportSchema.parse(row))
 }
 
 /**
@@ -78,8 +86,8 @@ export function pruneReports(store: Store, before: Date): number {
     const { changes } = store.db
       .prepare(
         `DELETE FROM reports WHERE created_at < :before
-           AND seq <> (${newestSeq('reports')})
-           AND seq IS NOT (${newestSeq('reports', "newest.status = 'success'")})`,
+           AND seq <> (${newest('seq', 'reports')})
+           AND seq IS NOT (${newest('seq', 'reports', { isSuccess: true })})`,
       )
       .run({ before: before.toISOString() })
     store.db.exec(REPORTS_NEVER_GO)
@@ -88,22 +96,30 @@ export function pruneReports(store: Store, before: Date): number {
 }
 
 const HOST = ['kind', 'slug', 'deployer_id', 'host_id']
+/** SQL: of the host of a report. */
+const RUNNING_VERSION = `CASE reports.status WHEN 'success' THEN reports.version
+  ELSE (${newest('version', 'reports', { isSuccess: true })}) END AS running_version`
 
 /** Reads of most reports no more than their hosts, in the index: 20 ms for 100,000 reports of 1,000 hosts. */
-function newestReports(store: Store, condition: string, values: Record<string, string>): StoredReport[] {
-  const rows = store.db
+function newestReports(
+  store: Store,
+  { columns, condition }: { readonly columns: string; readonly condition: string },
+  values: Record<string, string>,
+) {
+  return store.db
     .prepare(
-      `SELECT ${COLUMNS} FROM reports WHERE seq IN (
-         SELECT (${newestSeq('hosts')}) FROM (SELECT DISTINCT ${HOST.join(', ')} FROM reports WHERE ${condition}) AS hosts
+      `SELECT ${columns} FROM reports WHERE seq IN (
+         SELECT (${newest('seq', 'hosts')}) FROM (SELECT DISTINCT ${HOST.join(', ')} FROM reports WHERE ${condition}) AS hosts
        ) ORDER BY host_id, deployer_id, kind, slug`,
     )
     .all(values)
-  return rows.map(row => storedReportSchema.parse(row))
 }
 
-/** SQL: of the host in a row of that table. */
-function newestSeq(table: string, condition = 'TRUE'): string {
-  const isSameHost = HOST.map(column => `newest.${column} = ${table}.${column}`).join(' AND ')
-  return `SELECT seq FROM reports AS newest WHERE ${isSameHost} AND ${condition}
+/** SQL: a column of the newest report, or success, of the host in a row of that table. */
+function newest(column: string, table: string, { isSuccess = false } = {}): string {
+  const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
+  // Left to itself, the planner walks through all failures since the last success.
+  const [index, condition] = isSuccess ? ['INDEXED BY reports_of_success', "newest.status = 'success'"] : ['', 'TRUE']
+  return `SELECT ${column} FROM reports AS newest ${index} WHERE ${isSameHost} AND ${condition}
             ORDER BY julianday(newest.completed_at) DESC, newest.seq DESC LIMIT 1`
 }

@@ -43,6 +43,8 @@ export const MARKETPLACE_SCHEMA = `
   DROP INDEX IF EXISTS reports_by_host;
   CREATE INDEX IF NOT EXISTS reports_by_host_and_time
     ON reports (kind, slug, deployer_id, host_id, julianday(completed_at), seq);
+  CREATE INDEX IF NOT EXISTS reports_of_success
+    ON reports (kind, slug, deployer_id, host_id, julianday(completed_at), seq) WHERE status = 'success';
   CREATE TRIGGER IF NOT EXISTS reports_never_change BEFORE UPDATE ON reports
     BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
   ${REPORTS_NEVER_GO}

@@ -29,6 +29,13 @@ export const projectIdSchema = z.string().check(
   }),
 )
 
+/** A host's name in reports. */
+export const hostIdSchema = z.string().check(
+  z.regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
+    error: 'must be 1 to 255 characters without control characters',
+  }),
+)
+
 /** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
 export const sha256Schema = z.pipe(
   z.string().check(z.regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })),

@@ -113,7 +113,8 @@ export function isNotServed(error: unknown): boolean {
   return error instanceof ArtifactError && error.code === 'not_found'
 }
 
-function routeOf(base: string, ...parts: string[]): string {
+/** The URL of a route below a base. */
+export function routeOf(base: string, ...parts: string[]): string {
   return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/')
 }
 
@@ -144,7 +145,8 @@ function parseLatestVersion(
   return latest
 }
 
-function refusal(
+/** The error for an answer that is not 200: `wanted` says what was asked for. */
+export function refusal(
   answer: Pick<JsonAnswer, 'status' | 'body' | 'foreign'>,
   { kind, slug }: MarketplaceSubject,
   wanted: string,

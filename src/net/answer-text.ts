@@ -3,28 +3,31 @@ import { MAX_JSON_BODY_BYTES } from '../core/limits.ts'
 import type { Exchange } from './exchange.ts'
 import { MAX_QUOTED_BODY_CHARS } from './limits.ts'
 
+const MAX_CONTAINERS = 1_000_000
+const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b]
+
 /** A body to read rather than to install. */
 export interface AnswerText {
-  /** Parsed; undefined when it is empty, not JSON, or longer than MAX_JSON_BODY_BYTES. */
+  /** Parsed; undefined when it is empty, not JSON, longer than it may be, or has over a million lists and objects. */
   body: unknown
-  /** The first MAX_JSON_BODY_BYTES at most; not to be printed. */
+  /** As much of it as was read; not to be printed. */
   decoded: string
   /** Its beginning, cleaned, for messages. */
   text: string
-  /** Whether the body was longer than MAX_JSON_BODY_BYTES; the rest was not read. */
+  /** Whether the body was longer than it may be; the rest was not read. */
   cut: boolean
 }
 
-/** Reads at most MAX_JSON_BODY_BYTES of an answer's body and closes it. Throws as the exchange's body does. */
-export async function readAnswerText(exchange: Exchange): Promise<AnswerText> {
+/** Reads at most `maxBytes` of an answer's body and closes it. Throws as the exchange's body does. */
+export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BODY_BYTES): Promise<AnswerText> {
   if (isEncoded(exchange)) {
     exchange.close()
     return { body: undefined, decoded: '', text: '', cut: false }
   }
-  const { bytes, cut } = await readCapped(exchange.body)
+  const { bytes, cut } = await readCapped(exchange.body, maxBytes)
   const decoded = new TextDecoder().decode(bytes)
   const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS)
-  return { body: cut ? undefined : parseJson(decoded), decoded, text, cut }
+  return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut }
 }
 
 /** Whether the body has a Content-Encoding; no request asks for one. */
@@ -32,15 +35,22 @@ export function isEncoded(exchange: Exchange): boolean {
   return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase())
 }
 
-async function readCapped(body: AsyncIterable<Buffer>): Promise<{ bytes: Buffer; cut: boolean }> {
+async function readCapped(body: AsyncIterable<Buffer>, maxBytes: number): Promise<{ bytes: Buffer; cut: boolean }> {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of body) {
     chunks.push(chunk)
     size += chunk.length
-    if (size > MAX_JSON_BODY_BYTES) break
+    if (size > maxBytes) break
   }
-  return { bytes: Buffer.concat(chunks).subarray(0, MAX_JSON_BODY_BYTES), cut: size > MAX_JSON_BODY_BYTES }
+  return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes }
+}
+
+/** Millions of empty or nested lists would need a gigabyte of memory. */
+function isCostly(bytes: Buffer): boolean {
+  let room = MAX_CONTAINERS
+  for (const byte of bytes) if ((byte === OPENS_LIST || byte === OPENS_OBJECT) && --room < 0) return true
+  return false
 }
 
 function parseJson(text: string): unknown {

@@ -18,6 +18,8 @@ export interface JsonRequest {
   retry: RetryPolicy
   /** Overall, retries and waits included. */
   timeoutMs: number
+  /** Of the answer's body. Default MAX_JSON_BODY_BYTES. */
+  maxBytes?: number
   /** Cancels this request alone, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined
   /** Default true for GET. A POST is never redirected: the 3xx is its answer. */
@@ -37,7 +39,7 @@ export interface JsonAnswer extends AnswerHead {
 /**
  * Returns the answer to a request with any status. Throws ConfigError `insecure_url` or `invalid_input`, and
  * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or longer
- * than MAX_JSON_BODY_BYTES.
+ * than it may be.
  */
 export async function requestJson(request: JsonRequest, settings: WireSettings): Promise<JsonAnswer> {
   const hasBody = request.body !== undefined
@@ -55,17 +57,17 @@ export async function requestJson(request: JsonRequest, settings: WireSettings):
     retry: request.retry,
     followRedirects: request.method === 'GET' && request.followRedirects !== false,
     timeoutMs: request.timeoutMs,
-    receive: receiveJson,
+    receive: (exchange: Exchange) => receiveJson(exchange, request.maxBytes ?? MAX_JSON_BODY_BYTES),
   }
   const signals = [settings.signal, ...(request.signal === undefined ? [] : [request.signal])]
   return await makeCall(call, { ...settings, signal: AbortSignal.any(signals) })
 }
 
-async function receiveJson(exchange: Exchange): Promise<Omit<JsonAnswer, 'attempts'>> {
+async function receiveJson(exchange: Exchange, maxBytes: number): Promise<Omit<JsonAnswer, 'attempts'>> {
   const succeeded = exchange.status >= 200 && exchange.status < 300
   if (succeeded && isEncoded(exchange))
     throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)')
-  const { cut, ...answer } = await readAnswerText(exchange)
-  if (succeeded && cut) throw unusableAnswer(exchange, `at most ${MAX_JSON_BODY_BYTES} bytes of JSON`, 'more')
+  const { cut, ...answer } = await readAnswerText(exchange, maxBytes)
+  if (succeeded && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'more')
   return { ...headOf(exchange), ...answer }
 }

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import { z } from 'zod/mini'
-import { sha256Schema } from '../core/identifiers.ts'
+import { hostIdSchema, sha256Schema } from '../core/identifiers.ts'
 import {
   DEFAULT_MAX_ARTIFACT_BYTES,
   DEFAULT_MAX_ENTRIES,
@@ -8,14 +8,7 @@ import {
   OPERATOR_YAML_LIMITS,
 } from '../core/limits.ts'
 import type { InputReader } from './input-reader.ts'
-import {
-  booleanSchema,
-  hostIdSchema,
-  integerSchema,
-  keepPathsSchema,
-  minutesSchema,
-  projectRootSchema,
-} from './input-schemas.ts'
+import { booleanSchema, integerSchema, keepPathsSchema, minutesSchema, projectRootSchema } from './input-schemas.ts'
 
 export const DEFAULT_KEEP_PATHS = ['.env', 'data']
 const TERABYTE = 1024 ** 4

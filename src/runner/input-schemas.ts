@@ -1,6 +1,6 @@
 import { isAbsolute, normalize } from 'node:path'
 import { z } from 'zod/mini'
-import { idSchema } from '../core/identifiers.ts'
+import { hostIdSchema, idSchema, versionSchema } from '../core/identifiers.ts'
 import { MAX_PROJECT_ROOT_BYTES } from '../core/limits.ts'
 
 const isBaseUrl = (text: string): boolean => {
@@ -37,6 +37,16 @@ export function integerSchema(least: number, most: number) {
     .check(z.refine(value => value >= least && value <= most, error))
 }
 
+/** A version that a host can run. */
+export const exactVersionSchema = versionSchema.check(
+  z.refine(version => version !== 'latest', { error: 'must be a version that a host can run, which latest is not' }),
+)
+
+/** Milliseconds. */
+export const hoursSchema = z
+  .pipe(z.string(), z.transform(Number))
+  .check(z.refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }))
+
 export const minutesSchema = z
   .pipe(z.string(), z.transform(Number))
   .check(z.refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }))
@@ -59,12 +69,6 @@ export const projectRootSchema = z
       error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
     }),
   )
-
-export const hostIdSchema = z.string().check(
-  z.regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
-  }),
-)
 
 export const keepPathsSchema = z
   .pipe(

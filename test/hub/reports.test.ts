@@ -106,13 +106,62 @@ describe('the fleet view', () => {
     )
   })
 
-  it('has every field of the stored row', async t => {
+  it('has every field of the stored row, and the running version', async t => {
     const hub = await runHub(t)
     const key = hub.newKey({ owner: 'alice' })
     const stored = (await (await send(hub, key, {})).json()) as Row
-    assert.deepEqual(await hosts(hub, { key }), [stored])
+    assert.deepEqual(await hosts(hub, { key }), [{ ...stored, running_version: '1.0.0' }])
     assert.deepEqual(Object.keys(stored).sort(), [...Object.keys(REPORT), 'created_at', 'deployer_id', 'id'].sort())
   })
+
+  for (const [name, reports, running] of [
+    [
+      'the version of the last report if that is a success',
+      [
+        ['1.0.0', 'success'],
+        ['1.1.0', 'success'],
+      ],
+      '1.1.0',
+    ],
+    [
+      'the last success before failures and rollbacks',
+      [
+        ['1.0.0', 'success'],
+        ['1.1.0', 'success'],
+        ['1.2.0', 'failed'],
+        ['1.2.0', 'rolled_back'],
+      ],
+      '1.1.0',
+    ],
+    [
+      'an older version that was restored on purpose',
+      [
+        ['1.1.0', 'success'],
+        ['1.0.0', 'success'],
+        ['1.2.0', 'failed'],
+      ],
+      '1.0.0',
+    ],
+    [
+      'null if nothing ever succeeded',
+      [
+        ['1.0.0', 'failed'],
+        ['1.0.0', 'rolled_back'],
+      ],
+      null,
+    ],
+  ] as const) {
+    it(`has as the running version ${name}`, async t => {
+      const hub = await runHub(t)
+      const key = hub.newKey()
+      for (const [minute, [version, status]] of reports.entries())
+        await send(hub, key, { version, status, completed_at: `2026-01-02T03:0${minute}:00Z` })
+      await send(hub, key, { version: '9.9.9', completed_at: '2026-01-02T03:09:00Z', host_id: 'host-2' })
+      await send(hub, hub.newKey({ owner: 'bob' }), { version: '8.8.8' })
+      const [row] = await hosts(hub, { key })
+      assert.equal(row?.['running_version'], running)
+    })
+  }
 
   it('ignores a report of an older deployment that arrives late', async t => {
     const hub = await runHub(t)

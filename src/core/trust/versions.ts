@@ -35,6 +35,7 @@ function completed(version: string): string {
   return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version
 }
 
-function withoutLeadingV(version: string): string {
+/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
+export function withoutLeadingV(version: string): string {
   return version.replace(/^v(?=\d)/, '')
 }

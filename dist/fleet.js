@@ -1,0 +1,9 @@
+let ended = false
+const found = process.versions.node
+if (parseInt(found, 10) < 24) {
+  console.error('Error: fleet.js needs Node.js 24, but ' + process.execPath + ' is ' + found + ': run it with externals/node24/bin/node of the runner.')
+  process.exitCode = 1
+} else {
+  process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
+  import('./index.js').then(({ fleet }) => fleet()).then(() => { ended = true })
+}

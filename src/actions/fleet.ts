@@ -1,0 +1,180 @@
+import { z } from 'zod/mini'
+import { fitList } from '../core/bounded-list.ts'
+import { type DeployError, toDeployError } from '../core/errors.ts'
+import { kindSchema, slugSchema } from '../core/identifiers.ts'
+import type { Log } from '../core/log.ts'
+import { outOfSync } from '../fleet/describe.ts'
+import { compareHosts, type Fleet, hostsByVersion } from '../fleet/fleet.ts'
+import type { HostReport } from '../fleet/host-report.ts'
+import { type FleetRequest, watchFleet } from '../marketplace/watch-fleet.ts'
+import { createWire } from '../net/wire.ts'
+import { type Connection, readConnection, wireOptions } from '../runner/connection.ts'
+import { readWorkspace } from '../runner/environment.ts'
+import { buildFleetSummary } from '../runner/fleet-summary.ts'
+import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
+import {
+  apiKeySchema,
+  baseUrlSchema,
+  exactVersionSchema,
+  hostIdsSchema,
+  hoursSchema,
+  integerSchema,
+} from '../runner/input-schemas.ts'
+import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
+
+export interface FleetInputs {
+  /** Undefined where there are problems. */
+  readonly request: FleetRequest | undefined
+  readonly slug: string | undefined
+  readonly connection: Connection
+  readonly secrets: readonly string[]
+  readonly settingValues: readonly string[]
+  readonly problems: readonly InputProblem[]
+}
+
+/** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
+const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 }
+const MAX_WAIT_SECONDS = 86_400
+const HOUR_MS = 3_600_000
+
+/** The fleet action: asks the hub which version runs on which host, and fails unless all run the expected one. */
+export async function fleet(): Promise<void> {
+  await runReadingStep(() => readFleetInputs(readWorkspace()), askForFleet)
+}
+
+/** Reads every input of the fleet action; collects what is wrong. */
+export function readFleetInputs(workspace: string): FleetInputs {
+  const read = new InputReader(workspace)
+  const hub = read.required('hub-url', baseUrlSchema)
+  const deployments = read.withDefault<string | undefined>('deployments-url', baseUrlSchema, hub)
+  const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
+  const slug = read.required('slug', slugSchema)
+  const keys = readKeys(read)
+  const question = readQuestion(read)
+  const connection = readConnection(read)
+  const { secrets, settingValues, problems } = read
+  // Without problems every required input was parsed; what is undefined may be.
+  const access = { deployments, kind, slug, ...keys } as FleetRequest['access']
+  const request = problems.length > 0 ? undefined : { access, ...question }
+  return { request, slug, connection, secrets, settingValues, problems }
+}
+
+function readKeys(read: InputReader): Pick<FleetRequest['access'], 'apiKey' | 'accessToken'> {
+  const before = read.secrets.length
+  const apiKey = read.optionalSecret('api-key', apiKeySchema)
+  const accessToken = read.optionalSecret('access-token', apiKeySchema)
+  if (read.secrets.length === before)
+    read.require('api-key or access-token is required and neither was given (is the secret defined here?)')
+  return { apiKey, accessToken }
+}
+
+function readQuestion(read: InputReader): Omit<FleetRequest, 'access'> {
+  const maxAgeHours = read.optional('max-age-hours', hoursSchema)
+  const waitSeconds = read.withDefault('wait-seconds', integerSchema(0, MAX_WAIT_SECONDS), 0) ?? 0
+  return {
+    expectVersion: read.optional('expect-version', exactVersionSchema),
+    expectHosts: read.optional('expect-hosts', hostIdsSchema),
+    maxAgeMs: maxAgeHours === undefined ? undefined : maxAgeHours * HOUR_MS,
+    waitMs: waitSeconds * 1000,
+  }
+}
+
+async function askForFleet({ request, slug = 'unknown', ...inputs }: FleetInputs, tools: StepTools): Promise<StepEnd> {
+  try {
+    if (request === undefined) throw inputError(inputs.problems)
+    const { log, signal, now } = tools
+    const wire = createWire({ ...wireOptions(inputs.connection, log), signal })
+    if (request.expectVersion === undefined && request.waitMs > 0)
+      log.notice('wait-seconds has no effect without expect-version: there is nothing to wait for.')
+    const redact = (text: string): string => tools.secrets.redact(text)
+    const seen = await watchFleet(request, { wire, log, signal, redact, now: () => now().getTime() })
+    return endOf(request, seen, tools)
+  } catch (thrown) {
+    const error = toDeployError(thrown)
+    const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 }
+    return { outputs: UNKNOWN, error, summary: buildFleetSummary(facts) }
+  }
+}
+
+/** What is not known is empty; and what is not known is not in sync. */
+const UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' }
+
+interface SeenFleet {
+  readonly fleet: Fleet | undefined
+  readonly error: DeployError | undefined
+}
+
+function endOf(
+  { access, expectVersion }: FleetRequest,
+  { fleet, error: failure }: SeenFleet,
+  { log, now }: StepTools,
+): StepEnd {
+  const isGate = expectVersion !== undefined
+  const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined)
+  const lists = fleet && buildLists(fleet)
+  const notes = [...(fleet?.notes ?? []), ...(fleet === undefined ? [] : unsafeIn(fleet)), ...(lists?.cut ?? [])]
+  for (const note of notes) log.notice(note)
+  if (fleet !== undefined) logFleet(fleet, log)
+  const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() }
+  const inSync = String(failure === undefined && fleet?.inSync === true)
+  return { outputs: { ...UNKNOWN, ...lists?.outputs, 'in-sync': inSync }, error, summary: buildFleetSummary(facts) }
+}
+
+function logFleet({ reports, hosts, target, inSync }: Fleet, log: Log): void {
+  for (const [version, ids] of [...hostsByVersion(reports)].slice(0, MAX_LOGGED_VERSIONS))
+    log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`)
+  const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId)
+  if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`)
+  log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`)
+}
+
+const MAX_LOGGED_VERSIONS = 100
+const MAX_LOGGED_HOSTS = 20
+
+function listHosts(ids: readonly string[]): string {
+  const more = ids.length - MAX_LOGGED_HOSTS
+  return `${ids.slice(0, MAX_LOGGED_HOSTS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}
+
+function unsafeIn({ unsafe }: Fleet): string[] {
+  if (unsafe === 0) return []
+  const which = unsafe === 1 ? '1 host is' : `${unsafe} hosts are`
+  return [
+    `${which} not in the output outdated, because a workflow could not use the name safely: name the hosts in expect-hosts.`,
+  ]
+}
+
+function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: string[] } {
+  const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, MAX_CHARS.outdated)]
+  const versions = fitVersions(fleet.reports)
+  const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) =>
+    omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more hosts have no room in it.`],
+  )
+  return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut }
+}
+
+/** Where not all have room, those that are not on the version come first; in natural order either way. */
+function fitHosts({ hosts, reports }: Fleet) {
+  const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])))
+  const isBehind = ({ hostId }: HostReport): boolean => !current.has(hostId)
+  const inOrder = [...reports.filter(isBehind), ...reports.filter(report => !isBehind(report))]
+  const { omitted } = fitList(inOrder.map(hostEntry), MAX_CHARS.hosts)
+  const kept = inOrder.slice(0, inOrder.length - omitted).toSorted((a, b) => compareHosts(a.hostId, b.hostId))
+  return { json: JSON.stringify(kept.map(hostEntry)), omitted }
+}
+
+function hostEntry({ hostId, version, status, completedAt, error }: HostReport) {
+  return { host_id: hostId, version, status, completed_at: completedAt, error_message: error }
+}
+
+function fitVersions(reports: readonly HostReport[]) {
+  const texts: string[] = []
+  let [room, omitted] = [MAX_CHARS.versions, 0]
+  for (const [version, ids] of hostsByVersion(reports)) {
+    const list = fitList(ids, Math.max(room - version.length, 0))
+    omitted += list.omitted
+    room -= version.length + list.json.length + 4
+    if (list.omitted < ids.length) texts.push(`${JSON.stringify(version)}:${list.json}`)
+  }
+  return { json: `{${texts.join(',')}}`, omitted }
+}

@@ -1,0 +1,65 @@
+import { DeploymentError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import type { Fleet, FleetHost } from './fleet.ts'
+import type { ReportSubject } from './host-report.ts'
+
+const MAX_NAMED_HOSTS = 20
+const MAX_NAME_CHARS = 64
+
+/** Why a fleet is not on the expected version: DeploymentError `fleet_out_of_sync`, which names the hosts. */
+export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): DeploymentError {
+  const version = fleet.target ?? 'the expected version'
+  if (fleet.hosts.length === 0 && fleet.unusable === 0)
+    return outOfSyncError(
+      `The hub knows no host of ${kind} ${slug}, so none runs ${version}: check slug, kind and the key.`,
+    )
+  const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
+  const nameless = fleet.unusable === 0 ? '' : ` ${fleet.unusable} reports of the hub name no host.`
+  const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.'
+  const hosts = behind.length === 0 ? '' : ` ${nameHosts(behind)}.`
+  return outOfSyncError(
+    `${behind.length} of ${countHosts(fleet.hosts.length)} not certainly on ${slug} ${version}:${hosts}${nameless} ${remedy}`,
+  )
+}
+
+/** How far a fleet is, for a log that waits for it. */
+export function describeProgress(fleet: Fleet): string {
+  const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
+  const there = fleet.hosts.length - behind.length
+  const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`
+  return `${there} of ${countHosts(fleet.hosts.length)} on ${fleet.target ?? 'the version'}${missing}`
+}
+
+/** What a host runs, as far as anybody knows. */
+export function describeStanding({ standing, report }: FleetHost): string {
+  const version = report?.version ?? 'unknown'
+  switch (standing) {
+    case 'current':
+    case 'other':
+      return version
+    case 'failed':
+      return `${version}, but its last deployment of it ended as ${report?.status}`
+    case 'unknown':
+      return `unknown, its last report says ${report?.status}`
+    case 'never':
+      return 'never reported'
+    case 'silent':
+      return `${version}, but silent since ${report?.completedAt ?? 'an unknown time'}`
+  }
+}
+
+function nameHosts(hosts: readonly FleetHost[]): string {
+  const named = hosts
+    .slice(0, MAX_NAMED_HOSTS)
+    .map(host => `${cleanForeignText(host.id, MAX_NAME_CHARS)} (${describeStanding(host)})`)
+  const more = hosts.length - named.length
+  return `${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}
+
+function countHosts(count: number): string {
+  return count === 1 ? '1 host is' : `${count} hosts are`
+}
+
+function outOfSyncError(message: string): DeploymentError {
+  return new DeploymentError('fleet_out_of_sync', message)
+}

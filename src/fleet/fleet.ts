@@ -1,0 +1,132 @@
+import { isOlderVersion, isSameVersion, withoutLeadingV } from '../core/trust/versions.ts'
+import type { HostReport, HostReports } from './host-report.ts'
+
+/** What an operator wants to know of a fleet. */
+export interface FleetQuestion {
+  /** What every host should run. */
+  readonly expectVersion: string | undefined
+  /** Which hosts there are; without them, those that the hub knows. */
+  readonly expectHosts: readonly string[] | undefined
+  /** Of a report, in milliseconds: a host with an older one is silent. */
+  readonly maxAgeMs: number | undefined
+}
+
+/**
+ * How a host stands: it runs the version; it runs another; its last deployment of the version failed; nobody knows what it
+ * runs; it has never reported; or it has, but too long ago.
+ */
+export type Standing = 'current' | 'other' | 'failed' | 'unknown' | 'never' | 'silent'
+
+export interface FleetHost {
+  readonly id: string
+  readonly standing: Standing
+  /** Undefined where it has never reported. */
+  readonly report: HostReport | undefined
+}
+
+/** The hosts of a plugin or service at one moment. */
+export interface Fleet {
+  /** Those that were asked for, in natural order. */
+  readonly hosts: readonly FleetHost[]
+  /** Every report of the hub, in the same order. */
+  readonly reports: readonly HostReport[]
+  /** The expected version, or else the newest one that a host runs. */
+  readonly target: string | undefined
+  /** Whether there is a host, and each one certainly runs that version. */
+  readonly inSync: boolean
+  /** The hosts that need a deployment to run it and whose names are safe in a workflow. */
+  readonly outdated: readonly string[]
+  /** How many more there are, whose names are not. */
+  readonly unsafe: number
+  /** How many reports are of hosts that cannot be identified. */
+  readonly unusable: number
+  readonly notes: readonly string[]
+}
+
+/** How far a host's clock may be ahead of ours. */
+const CLOCK_TOLERANCE_MS = 300_000
+/** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
+const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
+
+const natural = new Intl.Collator('en', { numeric: true })
+
+/** `app-2` before `app-10`. */
+export function compareHosts(a: string, b: string): number {
+  return natural.compare(a, b) || (a < b ? -1 : Number(a > b))
+}
+
+/** Judges each host at a time, in milliseconds since 1970. */
+export function buildFleet(found: HostReports, question: FleetQuestion, now: number): Fleet {
+  const { expectHosts, expectVersion } = question
+  const reports = found.reports.toSorted((a, b) => compareHosts(a.hostId, b.hostId))
+  const byId = new Map(reports.map(report => [report.hostId, report]))
+  const ids = expectHosts?.toSorted(compareHosts) ?? [...byId.keys()]
+  const asked = ids.flatMap(id => byId.get(id) ?? [])
+  const target = expectVersion ?? newestVersion(asked)
+  const hosts = ids.map(id => {
+    const report = byId.get(id)
+    return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) }
+  })
+  // Without a list of hosts, one that cannot be identified may be any.
+  const unusable = expectHosts === undefined ? found.unusable : 0
+  const behind = hosts.filter(host => needsDeployment(host.standing)).map(({ id }) => id)
+  const outdated = behind.filter(id => expectHosts !== undefined || SAFE_NAME.test(id))
+  return {
+    hosts,
+    reports,
+    target,
+    inSync: hosts.length > 0 && unusable === 0 && hosts.every(({ standing }) => standing === 'current'),
+    outdated,
+    unsafe: behind.length - outdated.length,
+    unusable,
+    notes: found.notes,
+  }
+}
+
+/** The hosts that run each version, newest version first; those of which nobody knows are left out. */
+export function hostsByVersion(reports: readonly HostReport[]): Map<string, string[]> {
+  const groups = new Map<string, string[]>()
+  for (const { version, hostId } of reports) {
+    if (version === null) continue
+    const key = withoutLeadingV(version)
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, [hostId])
+    else group.push(hostId)
+  }
+  return new Map([...groups].sort(([a], [b]) => compareHosts(b, a)))
+}
+
+function standingOf(
+  report: HostReport | undefined,
+  { target, maxAgeMs, now }: Pick<Fleet, 'target'> & Pick<FleetQuestion, 'maxAgeMs'> & { readonly now: number },
+): Standing {
+  if (report === undefined) return 'never'
+  const { version, attempted, status } = report
+  if (version === null || target === undefined) return 'unknown'
+  if (!isSameVersion(version, target)) return 'other'
+  if (status !== 'success' && attempted !== null && isSameVersion(attempted, target)) return 'failed'
+  return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current'
+}
+
+/** A time in the future says nothing either. */
+function isSilent({ completedAt }: HostReport, since: number, now: number): boolean {
+  const time = Date.parse(completedAt ?? '')
+  return Number.isNaN(time) || time < since || time > now + CLOCK_TOLERANCE_MS
+}
+
+function needsDeployment(standing: Standing): boolean {
+  return standing !== 'current' && standing !== 'silent'
+}
+
+/** Where the order of two cannot be known, the one that was reported later. */
+function newestVersion(reports: readonly HostReport[]): string | undefined {
+  let newest: HostReport | undefined
+  for (const report of reports) if (report.version !== null && isAhead(report, newest)) newest = report
+  return newest?.version ?? undefined
+}
+
+function isAhead(report: HostReport, newest: HostReport | undefined): boolean {
+  if (report.version === null || newest === undefined || newest.version === null) return newest === undefined
+  const isOlder = isOlderVersion(newest.version, report.version)
+  return isOlder ?? (report.completedAt ?? '') > (newest.completedAt ?? '')
+}

@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict'
+import type { IncomingMessage } from 'node:http'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { type ActionResult, type ActionRun, makeWorkspace, runAction, type Workspace } from '../../local/runner.ts'
+import { temporaryDirectory } from '../install/temporary-directory.ts'
+import { type Handler, type LoopbackServer, serve } from '../net/loopback-server.ts'
+import { commandsIn } from './harness/evidence.ts'
+import { openStage, pluginFiles, type Stage } from './harness/stage.ts'
+
+const KEY = 'key-of-the-operator'
+
+type Row = Record<string, unknown>
+
+function rowOf(host: string, more: Row = {}): Row {
+  const times = { started_at: '2026-01-02T03:04:05Z', completed_at: '2026-01-02T03:04:06.789Z' }
+  const ids = { id: `id-${host}`, deployer_id: 'alice', kind: 'plugin', slug: 'greeter' }
+  const facts = { version: '1.0.0', status: 'success', repo: null, error_message: null, created_at: times.completed_at }
+  return { ...ids, host_id: host, ...facts, ...times, ...more }
+}
+
+function answering(body: unknown, status = 200): Handler {
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  return (_, response) => response.writeHead(status, { 'content-type': 'application/json' }).end(text)
+}
+
+async function fleetOf(
+  url: string,
+  workspace: Workspace,
+  inputs: Record<string, string>,
+  run: Partial<ActionRun> = {},
+) {
+  const all = { 'hub-url': url, slug: 'greeter', 'api-key': KEY, ...inputs }
+  return await runAction({ workspace, action: 'fleet', inputs: all, ...run })
+}
+
+interface Asked {
+  readonly result: ActionResult
+  readonly server: LoopbackServer
+}
+
+/** Runs the fleet action against a hub that answers like this. */
+async function ask(t: TestContext, handler: Handler, inputs: Record<string, string> = {}): Promise<Asked> {
+  const server = await serve(t, handler)
+  return { server, result: await fleetOf(server.url, makeWorkspace(temporaryDirectory(t)), inputs) }
+}
+
+function outputsOf({ outputs }: ActionResult) {
+  const parse = (name: string): never => JSON.parse(outputs[name] ?? '') as never
+  const [hosts, versions, outdated] = [parse('hosts'), parse('versions'), parse('outdated')]
+  return { hosts: hosts as Row[], versions, outdated, inSync: outputs['in-sync'], code: outputs['error-code'] }
+}
+
+describe('the fleet of a reference hub', () => {
+  let stage: Stage
+  before(async () => {
+    stage = await openStage()
+    for (const version of ['1.0.0', '1.1.0']) await stage.publish(version, pluginFiles(version))
+    for (const host of ['app-1', 'app-2', 'app-10']) await deploy(host, '1.0.0')
+    await deploy('app-2', '1.1.0')
+    await stage.deploy({ 'project-root': `${stage.root}/app-10`, 'host-id': 'app-10', version: '9.9.9' })
+  })
+  after(() => stage.close())
+
+  async function deploy(host: string, version: string): Promise<void> {
+    const { exitCode, log } = await stage.deploy({ 'project-root': `${stage.root}/${host}`, 'host-id': host, version })
+    assert.equal(exitCode, 0, log)
+  }
+
+  async function look(inputs: Record<string, string> = {}): Promise<ActionResult> {
+    return await fleetOf(stage.hub.url, stage.workspace, { 'api-key': stage.apiKey, ...inputs })
+  }
+
+  it('is listed with what each host runs, also where its last deployment failed', async () => {
+    const result = await look()
+    assert.equal(result.exitCode, 0, result.log)
+    const { hosts, versions, outdated, inSync, code } = outputsOf(result)
+    assert.deepEqual(
+      hosts.map(host => [host['host_id'], host['version'], host['status'], host['error_message'] === null]),
+      [
+        ['app-1', '1.0.0', 'success', true],
+        ['app-2', '1.1.0', 'success', true],
+        ['app-10', '1.0.0', 'failed', false],
+      ],
+    )
+    assert.deepEqual(versions, { '1.1.0': ['app-2'], '1.0.0': ['app-1', 'app-10'] })
+    assert.deepEqual([outdated, inSync, code], [['app-1', 'app-10'], 'false', ''])
+    assert.match(result.summary, /^### ⚠️ 1 of 3 hosts run greeter 1\.1\.0\n/)
+  })
+
+  it('fails, and names the hosts, where not all run the expected version', async () => {
+    const result = await look({ 'expect-version': 'v1.1.0', 'expect-hosts': 'app-1, app-2\napp-3' })
+    assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'fleet_out_of_sync'], result.log)
+    const [error = '', ...others] = commandsIn(result.log, 'error')
+    assert.match(
+      error,
+      /2 of 3 hosts are not certainly on greeter v1\.1\.0: app-1 \(1\.0\.0\), app-3 \(never reported\)/,
+    )
+    assert.deepEqual(others, [])
+    assert.deepEqual(outputsOf(result).outdated, ['app-1', 'app-3'])
+    assert.match(result.summary, /^### ❌ 1 of 3 hosts run greeter v1\.1\.0\n/)
+    assert.match(result.summary, /Not in expect-hosts: app-10\./)
+  })
+
+  it('passes where each expected host runs it, whatever was tried there since', async () => {
+    const result = await look({ 'expect-version': '1.0.0', 'expect-hosts': 'app-1,app-10' })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['true', '[]'])
+    assert.match(result.summary, /^### ✅ All 2 hosts run greeter 1\.0\.0\n/)
+  })
+
+  it('ends when the last host has it, and says meanwhile which are missing', async () => {
+    const inputs = { 'api-key': stage.apiKey, 'expect-version': '1.1.0', 'expect-hosts': 'app-1,app-2' }
+    let log = ''
+    const waited = fleetOf(
+      stage.hub.url,
+      stage.workspace,
+      { ...inputs, 'wait-seconds': '600' },
+      { onLog: text => (log += text) },
+    )
+    while (!log.includes('waiting for app-1')) await setTimeout(20)
+    await deploy('app-1', '1.1.0')
+    const { exitCode, outputs } = await waited
+    assert.deepEqual([exitCode, outputs['in-sync']], [0, 'true'], log)
+    assert.match(log, /1 of 2 hosts are on 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
+  })
+
+  it('is refused to a wrong key, and what is not known is empty', async () => {
+    const result = await look({ 'api-key': 'wrong', 'expect-version': '1.1.0' })
+    assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'authentication_failed'])
+    const { hosts, versions, outdated, 'in-sync': inSync } = result.outputs
+    assert.deepEqual([hosts, versions, outdated, inSync], ['', '', '', 'false'])
+    assert.match(result.summary, /^### ❌ What runs on the hosts of greeter is not known\n/)
+  })
+
+  it('has no host of what was never deployed, which is no success', async () => {
+    const result = await look({ slug: 'unknown', 'expect-version': '1.0.0' })
+    assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'fleet_out_of_sync'])
+    assert.match(commandsIn(result.log, 'error')[0] ?? '', /knows no host of plugin unknown/)
+  })
+})
+
+describe('the fleet action', () => {
+  it('sends the key, and the token where there is one, below deployments-url', async t => {
+    const elsewhere = await serve(t, answering([rowOf('app-1')]))
+    const inputs = { 'deployments-url': `${elsewhere.url}/base/`, 'access-token': 'token-of-the-hub', kind: 'service' }
+    const { server } = await ask(t, answering([]), inputs)
+    const sent = ({ url, headers }: IncomingMessage) => [url, headers['x-api-key'], headers.authorization]
+    assert.deepEqual(elsewhere.requests.map(sent), [
+      ['/base/deployments/service/greeter/hosts', KEY, 'Bearer token-of-the-hub'],
+    ])
+    assert.equal(server.requests.length, 0)
+  })
+
+  for (const [name, inputs, code, words] of [
+    ['no key and no token', { 'api-key': '' }, 'missing_input', 'api-key or access-token is required'],
+    ['no slug', { slug: '' }, 'missing_input', 'slug is required'],
+    ['latest as the expected version', { 'expect-version': 'latest' }, 'invalid_input', 'expect-version must be'],
+    ['a negative wait', { 'wait-seconds': '-1' }, 'invalid_input', 'wait-seconds must be'],
+    ['an age of nothing', { 'max-age-hours': '0' }, 'invalid_input', 'max-age-hours must be'],
+    ['a list of nothing', { 'expect-hosts': ' , ' }, 'invalid_input', 'expect-hosts must list'],
+    ['a hub without https', { 'hub-url': 'http://hub.example' }, 'insecure_url', 'https'],
+  ] as const)
+    it(`refuses ${name}, and asks nobody`, async t => {
+      const { server, result } = await ask(t, answering([]), inputs)
+      assert.deepEqual(
+        [result.exitCode, result.outputs['error-code'], server.requests.length],
+        [1, code, 0],
+        result.log,
+      )
+      assert.ok(commandsIn(result.log, 'error')[0]?.includes(words), result.log)
+      assert.equal(result.outputs['in-sync'], 'false')
+    })
+
+  it('ends at once when it is cancelled while it waits', async t => {
+    const server = await serve(t, answering([rowOf('app-1')]))
+    const inputs = { 'expect-version': '2.0.0', 'wait-seconds': '3600' }
+    let [pid, cancelledAt] = [0, 0]
+    const result = await fleetOf(server.url, makeWorkspace(temporaryDirectory(t)), inputs, {
+      onStart: started => (pid = started),
+      onLog: text => {
+        if (cancelledAt > 0 || !text.includes('waiting for app-1')) return
+        cancelledAt = performance.now()
+        process.kill(pid, 'SIGINT')
+      },
+    })
+    assert.ok(performance.now() - cancelledAt < 5000)
+    assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'cancelled'], result.log)
+  })
+
+  it('asks a hub again that is away for a moment, but not one that refuses', async t => {
+    const away: Handler = (_, response, nth) =>
+      nth <= 4 ? response.writeHead(503).end() : answering([rowOf('app-1')])(_, response, nth)
+    const inputs = { 'expect-version': '1.0.0', 'wait-seconds': '600' }
+    const { result } = await ask(t, away, inputs)
+    assert.equal(result.exitCode, 0, result.log)
+    assert.match(result.log, /could not be asked and is asked again/)
+    const refused = await ask(t, answering({ error: 'no' }, 403), inputs)
+    assert.deepEqual(
+      [refused.result.outputs['error-code'], refused.server.requests.length],
+      ['authentication_failed', 1],
+    )
+  })
+})
