@@ -10,6 +10,10 @@ export interface WorkflowRun {
   /** The workflow's path in the repository. */
   workflow: string
   event: string
+  /** Default: the branch `main`. */
+  ref?: string
+  /** Default: this process's. */
+  path?: string
   /** The event's payload, with the inputs of a `workflow_dispatch`. */
   payload?: object
   secrets: Readonly<Record<string, string>>
@@ -81,7 +85,7 @@ export function whyNoEngine(): string | false {
 export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
   const child = spawn('act', [run.event, ...engineOptions(run)], {
     cwd: run.repository,
-    env: engineEnvironment(run.folder),
+    env: engineEnvironment(run),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const log = await readToEnd(child)
@@ -108,9 +112,12 @@ export function outputsOf({ jobs }: WorkflowResult, job?: string): Record<string
   return steps.find(({ outputs }) => Object.keys(outputs).length > 0)?.outputs ?? {}
 }
 
-function engineOptions({ repository, workflow, payload, runners, references, folder, secrets }: WorkflowRun): string[] {
-  const eventFile = writeIn(folder, 'event.json', JSON.stringify(payload ?? {}))
-  const lines = Object.entries(secrets).map(([name, value]) => `${name}=${value}\n`)
+function engineOptions({ repository, workflow, runners, references, folder, ...run }: WorkflowRun): string[] {
+  const eventFile = writeIn(folder, 'event.json', JSON.stringify(run.payload ?? {}))
+  // Without a token, the engine would look for the one of this user.
+  const lines = Object.entries({ GITHUB_TOKEN: 'of the run', ...run.secrets }).map(
+    ([name, value]) => `${name}=${value}\n`,
+  )
   const secretFile = writeIn(folder, 'secrets', lines.join(''))
   const none = writeIn(folder, 'none', '')
   return [
@@ -120,18 +127,17 @@ function engineOptions({ repository, workflow, payload, runners, references, fol
     ...Object.entries(references).flatMap(([name, path]) => ['--local-repository', `${name}=${path}`]),
     ...['--action-cache-path', join(folder, 'cache'), '--action-offline-mode', '--container-daemon-socket', '-'],
     ...['--no-cache-server', '--cache-server-addr', '127.0.0.1', '--artifact-server-addr', '127.0.0.1'],
-    ...['--env', 'GITHUB_REPOSITORY=example/operations', '--env', 'GITHUB_REF=refs/heads/main'],
+    ...['--env', 'GITHUB_REPOSITORY=example/operations', '--env', `GITHUB_REF=${run.ref ?? 'refs/heads/main'}`],
     ...['--env', `SHA_REF=${'0'.repeat(40)}`, '--json', '--insecure-secrets', '--rm', '--concurrent-jobs', '1'],
   ]
 }
 
 /** The steps see it too: nothing of this process but PATH, with the runner's node first. */
-function engineEnvironment(folder: string): Record<string, string> {
+function engineEnvironment({ folder, path = process.env['PATH'] ?? '' }: WorkflowRun): Record<string, string> {
   const home = join(folder, 'home')
   mkdirSync(home)
-  const path = [dirname(process.execPath), process.env['PATH'] ?? ''].join(delimiter)
   return {
-    PATH: path,
+    PATH: [dirname(process.execPath), path].join(delimiter),
     HOME: home,
     TMPDIR: home,
     XDG_CACHE_HOME: join(home, 'cache'),

@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { openProjectStage } from '../e2e/harness/project-stage.ts'
+import { pluginFiles, writeFiles } from '../e2e/harness/stage.ts'
 import { outline, outputsOf, type WorkflowResult, whyNoEngine } from './engine.ts'
 import { assertNoneIn, type FleetStage, openFleetStage, runOn } from './fleet-stage.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../../examples')
+
+const ONLY_IN_CI = process.env['CI'] === 'true' ? false : 'runs with CI=true'
 
 /** A pull request from a branch of this repository. */
 const PULL_REQUEST = { pull_request: { head: { repo: { full_name: 'example/operations' } } } }
@@ -77,7 +81,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
   })
 
-  it('emergency-rollback.yml leaves the hosts alone that are not in its list', async t => {
+  it('emergency-rollback.yml leaves the hosts alone that are not in its list', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     const before = fleet.files('app-1')
@@ -98,6 +102,74 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual(outline(result), ['status (app-1): success', 'status (app-2): failure'], result.log)
     assert.deepEqual([fleet.files('app-1'), fleet.files('app-2')], before)
   })
+
+  it('nightly-latest.yml brings every host to the artifact that its gate found', async t => {
+    const fleet = await openFleet(t)
+    await fleet.install('1.0.0')
+    await fleet.release('2.0.0')
+    const result = await fleet.run(readExample('workflows/nightly-latest.yml'), { event: 'schedule' })
+    assert.equal(result.exitCode, 0, result.log)
+    const digests = ['gate', 'canary', 'hosts'].map(job => outputsOf(result, job)['artifact-sha256'])
+    assert.match(digests[0] ?? '', /^[0-9a-f]{64}$/)
+    assert.deepEqual(digests, Array(3).fill(digests[0]))
+    assert.deepEqual(fleet.versions(), ['2.0.0', '2.0.0'])
+    fleet.assertNoSecret(result)
+  })
+
+  it('check-plan.yml checks a plan without a hub, and fails for one that no host would run', async t => {
+    const fleet = await openFleet(t)
+    fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
+    const run = { event: 'pull_request', payload: PULL_REQUEST, secrets: {} }
+    const good = await fleet.run(readExample('workflows/check-plan.yml'), run)
+    assert.deepEqual(outline(good), ['check: success'], good.log)
+    fleet.write('deploy/install.yaml', readExample('install.yaml').replace('action: prepare', 'action: run'))
+    const bad = await fleet.run(readExample('workflows/check-plan.yml'), run)
+    assert.deepEqual(outline(bad), ['check: failure'], bad.log)
+    assert.equal(outputsOf(bad)['error-code'], 'invalid_plan')
+  })
+
+  it('release-gate.yml deploys what the gate verified', async t => {
+    const fleet = await openFleet(t)
+    const result = await execute(fleet, 'release-gate.yml', { version: 'latest' })
+    const expected = ['gate: success', 'deploy (app-1): success', 'deploy (app-2): success']
+    assert.deepEqual(outline(result), expected, result.log)
+    assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
+    assert.equal(outputsOf(result, 'deploy')['artifact-sha256'], outputsOf(result, 'gate')['artifact-sha256'])
+  })
+
+  it('release-gate.yml touches no host when the signature is wrong', { skip: ONLY_IN_CI }, async t => {
+    const fleet = await openFleet(t)
+    await fleet.publish('2.0.0', pluginFiles('2.0.0'), { signingSecret: 'of another developer' })
+    const result = await execute(fleet, 'release-gate.yml', { version: 'latest' })
+    assert.deepEqual(outline(result), ['gate: failure'], result.log)
+    assert.deepEqual([fleet.files('app-1'), fleet.files('app-2'), await fleet.hosts()], [{}, {}, []])
+  })
+
+  describe('release.yml', () => {
+    it('builds, publishes and releases what the gate finds on the hub', async t => {
+      const { fleet, releases } = await openRelease(t)
+      const result = await release(fleet, 'v2.0.0')
+      assert.deepEqual(outline(result), ['release: success'], result.log)
+      assert.deepEqual(releases(), ['v2.0.0'])
+      assert.equal(await latestOn(fleet), '2.0.0')
+    })
+
+    it('publishes nothing when the tag is not the version of the plugin', { skip: ONLY_IN_CI }, async t => {
+      const { fleet, releases } = await openRelease(t)
+      const result = await release(fleet, 'v3.0.0')
+      assert.deepEqual(outline(result), ['release: failure'], result.log)
+      assert.deepEqual([releases(), await latestOn(fleet)], [[], '1.0.0'])
+    })
+
+    it('releases nothing when the hub serves other bytes than those that were built', { skip: ONLY_IN_CI }, async t => {
+      const { fleet, releases } = await openRelease(t)
+      await fleet.publish('2.0.0', pluginFiles('2.0.0'))
+      // This hub keeps what it has, and its command does not say so.
+      const result = await release(fleet, 'v2.0.0', text => text.replace('npm --prefix', ': npm --prefix'))
+      assert.deepEqual(outline(result), ['release: failure'], result.log)
+      assert.deepEqual(releases(), [])
+    })
+  })
 })
 
 async function openFleet(t: TestContext): Promise<FleetStage> {
@@ -112,6 +184,36 @@ async function execute(fleet: FleetStage, name: string, inputs: object): Promise
   const result = await fleet.run(readExample(`workflows/${name}`), { payload: { inputs } })
   fleet.assertNoSecret(result)
   return result
+}
+
+/** A repository with the plugin 2.0.0 and a command `gh`, which notes each release. */
+async function openRelease(t: TestContext): Promise<{ fleet: FleetStage; releases: () => string[] }> {
+  const fleet = await openFleet(t)
+  for (const [path, text] of Object.entries(pluginFiles('2.0.0'))) fleet.write(`plugin/${path}`, text)
+  const commit = 'git init -q && git add . && git -c user.name=t -c user.email=t@t commit -qm t'
+  execFileSync('sh', ['-ec', commit], { cwd: fleet.repository })
+  const notes = join(fleet.folder, 'releases')
+  writeFiles(fleet.folder, { 'bin/gh': `#!/bin/sh\necho "$3" >>${notes}\n`, releases: '' })
+  chmodSync(join(fleet.folder, 'bin/gh'), 0o755)
+  return { fleet, releases: () => readFileSync(notes, 'utf8').split('\n').filter(Boolean) }
+}
+
+async function release(
+  fleet: FleetStage,
+  tag: string,
+  change = (workflow: string) => workflow,
+): Promise<WorkflowResult> {
+  const result = await fleet.run(change(readExample('workflows/release.yml')), {
+    event: 'push',
+    ref: `refs/tags/${tag}`,
+    path: [join(fleet.folder, 'bin'), process.env['PATH']].join(delimiter),
+  })
+  fleet.assertNoSecret(result)
+  return result
+}
+
+async function latestOn({ hub }: FleetStage): Promise<string> {
+  return ((await (await fetch(`${hub.url}/plugins/greeter`)).json()) as { latest_version: string }).latest_version
 }
 
 function filesIn(folder: string): Record<string, string> {

@@ -27,8 +27,8 @@ const PARTS = [
 export const HOSTS = ['app-1', 'app-2'] as const
 export type HostName = (typeof HOSTS)[number]
 
-/** The label of a runner for jobs that touch no host. */
-const HOSTED = 'ubuntu-latest'
+/** The labels of runners for jobs that touch no host. */
+const OTHERS = ['ubuntu-latest', 'hub']
 
 interface HostRow {
   host_id: string
@@ -38,7 +38,9 @@ interface HostRow {
 
 /** A hub, two hosts, and an operator's repository with workflows, a plan and each host's config. */
 export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePlan'> {
-  /** Writes a file of the operator's repository. */
+  /** The operator's repository. */
+  readonly repository: string
+  /** Writes a file of it. */
   write(path: string, text: string): void
   /** Publishes a version of the plugin `greeter`. A `broken` one fails the hosts' health check. */
   release(version: string, state?: 'healthy' | 'broken'): Promise<void>
@@ -61,7 +63,7 @@ export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePla
   hosts(): Promise<string[]>
 }
 
-const PLAN_WITH_CHECK = `${PLUGIN_PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}\n`
+const PLAN_WITH_CHECK = `${PLUGIN_PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: 4, depends_on: [files]}\n`
 
 export async function openFleetStage(): Promise<FleetStage> {
   const stage = await openStage()
@@ -75,6 +77,7 @@ export async function openFleetStage(): Promise<FleetStage> {
   write('deploy/install.yaml', PLAN_WITH_CHECK)
   return {
     ...stage,
+    repository: repositoryOf(stage),
     write,
     checkHealth,
     rootOf,
@@ -109,7 +112,7 @@ export async function openFleetStage(): Promise<FleetStage> {
  * that it does not lock.
  */
 export async function runOn(
-  stage: Pick<LocalStage, 'folder' | 'hub'>,
+  stage: Pick<LocalStage, 'folder' | 'hub' | 'dataDir'>,
   workflow: string,
   run: Partial<WorkflowRun> & Pick<WorkflowRun, 'secrets'>,
 ): Promise<WorkflowResult> {
@@ -117,6 +120,8 @@ export async function runOn(
   const adapted = workflow
     .replaceAll('https://hub.example.com', stage.hub.url)
     .replaceAll('/srv/app', rootOn(stage, hostIn(workflow)))
+    .replaceAll('/opt/hub-deploy', CHECKOUT)
+    .replaceAll('/var/lib/hub', stage.dataDir)
     .replaceAll(/, "?app-3"?/g, '')
     .replace('canary: app-1', 'canary: app-1\n      soak-seconds: 0')
     .replace(/^( +)(matrix:)$/m, workflow.includes('max-parallel') ? '$1$2' : '$1max-parallel: 1\n$1$2')
@@ -126,7 +131,7 @@ export async function runOn(
     repository: repositoryOf(stage),
     workflow: path,
     event: 'workflow_dispatch',
-    runners: [...HOSTS, HOSTED],
+    runners: [...HOSTS, ...OTHERS],
     references: { [REFERENCE]: copyActions(stage) },
     folder: mkdtempSync(join(stage.folder, 'engine-')),
     ...run,
