@@ -39763,14 +39763,17 @@ function buildVerifySummary(subject, result) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-function verify_summary_headline({ mode, name = 'the artifact', version }, { facts, error }) {
-    if (mode === 'none') {
-        const verdict = error === undefined ? '✅ The plan and the host config can be used' : '❌ Not usable';
-        return `${verdict}: ${cell(name)}; no artifact was checked`;
-    }
+function verify_summary_headline(subject, { facts, error }) {
+    const { mode, name = 'the artifact', version } = subject;
+    if (mode === 'none')
+        return headlineOfFiles(subject, error === undefined);
     const known = facts.version ?? (version === 'latest' ? undefined : version);
-    const subject = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`;
-    return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${subject}`;
+    const found = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`;
+    return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${found}`;
+}
+function headlineOfFiles({ plan, hostConfig }, isValid) {
+    const files = [plan, hostConfig].flatMap(path => (path === undefined ? [] : [cell(path)]));
+    return `${isValid ? '✅ Valid' : '❌ Not valid'}: ${files.join(' and ') || 'the inputs'}. No artifact was checked.`;
 }
 function factsOf(subject, { facts, error }) {
     const isVerified = error === undefined;

@@ -50,14 +50,17 @@ export function buildVerifySummary(subject: CheckedSubject, result: CheckResult)
   return `${blocks.join('\n\n')}\n`
 }
 
-function headline({ mode, name = 'the artifact', version }: CheckedSubject, { facts, error }: CheckResult): string {
-  if (mode === 'none') {
-    const verdict = error === undefined ? '✅ The plan and the host config can be used' : '❌ Not usable'
-    return `${verdict}: ${cell(name)}; no artifact was checked`
-  }
+function headline(subject: CheckedSubject, { facts, error }: CheckResult): string {
+  const { mode, name = 'the artifact', version } = subject
+  if (mode === 'none') return headlineOfFiles(subject, error === undefined)
   const known = facts.version ?? (version === 'latest' ? undefined : version)
-  const subject = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`
-  return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${subject}`
+  const found = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`
+  return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${found}`
+}
+
+function headlineOfFiles({ plan, hostConfig }: CheckedSubject, isValid: boolean): string {
+  const files = [plan, hostConfig].flatMap(path => (path === undefined ? [] : [cell(path)]))
+  return `${isValid ? '✅ Valid' : '❌ Not valid'}: ${files.join(' and ') || 'the inputs'}. No artifact was checked.`
 }
 
 function factsOf(subject: CheckedSubject, { facts, error }: CheckResult): string[][] {
