@@ -34480,7 +34480,85 @@ function addLine(settings, line) {
     return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`;
 }
 
+;// CONCATENATED MODULE: ./build/install/files/open-below.js
+
+
+
+
+/** Why a path is not one that may be read, as a part of a sentence. */
+class NotReadable extends Error {
+}
+/**
+ * Opens a regular file below `folder` to read it, and returns its descriptor. Follows no symlink below the folder, also
+ * none that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * folder, or absolute and below it. Throws NotReadable.
+ */
+function openBelowSync(folder, path) {
+    const parts = partsBelow(folder, path);
+    try {
+        return openParts((0,external_node_fs_namespaceObject.realpathSync)(folder), parts);
+    }
+    catch (error) {
+        throw error instanceof NotReadable ? error : new NotReadable(open_below_reasonOf(error), { cause: error });
+    }
+}
+function partsBelow(folder, path) {
+    const parts = ((0,external_node_path_namespaceObject.isAbsolute)(path) ? (0,external_node_path_namespaceObject.relative)(folder, path) : path)
+        .split(external_node_path_namespaceObject.sep)
+        .filter(part => part !== '' && part !== '.');
+    if (parts.includes('..') || parts.length === 0)
+        throw new NotReadable('it is outside of the workspace');
+    return parts;
+}
+function openParts(folder, [name = '', ...rest]) {
+    const directory = openDirectorySync(folder);
+    try {
+        const path = directory.entry(name);
+        return rest.length === 0 ? openRegular(path) : openParts(path.toString(), rest);
+    }
+    finally {
+        directory.close();
+    }
+}
+/** Opening a device may already do something. */
+function openRegular(path) {
+    requireRegular((0,external_node_fs_namespaceObject.lstatSync)(path));
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    try {
+        requireRegular((0,external_node_fs_namespaceObject.fstatSync)(fd));
+        return fd;
+    }
+    catch (error) {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+        throw error;
+    }
+}
+function requireRegular(found) {
+    if (found.isSymbolicLink())
+        throw new NotReadable('it is a symlink');
+    if (found.isDirectory())
+        throw new NotReadable('it is a directory');
+    if (!found.isFile())
+        throw new NotReadable('it is not a regular file');
+}
+function open_below_reasonOf(error) {
+    switch (errnoOf(error)) {
+        case 'ENOENT':
+            return 'there is no such file (was the repository checked out?)';
+        case 'ENOTDIR':
+        case 'ELOOP':
+            return 'its path leads through a symlink or a file';
+        case 'EACCES':
+        case 'EPERM':
+            return "the runner's user may not read it";
+        default:
+            return `it cannot be opened (${error instanceof Error ? error.message : String(error)})`;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/runner/file-input.js
+
+
 
 
 /**
@@ -34490,10 +34568,26 @@ function addLine(settings, line) {
  */
 function file_input_readStart(path, maxBytes) {
     try {
-        return file_input_readBytes(path, maxBytes + 1).toString('utf8');
+        return file_input_readBytes((0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK), maxBytes + 1);
     }
     catch (error) {
         throw new Error(file_input_reasonOf(error), { cause: error });
+    }
+}
+/**
+ * The same for a workspace of which somebody else may have written the content, a pull request for example: a path in
+ * it leads through no symlink, which could lead to a file of this machine. Another path is the operator's own.
+ */
+function readStartInside(workspace, path, maxBytes) {
+    const resolved = (0,external_node_path_namespaceObject.resolve)(workspace, path);
+    const inside = (0,external_node_path_namespaceObject.relative)(workspace, resolved);
+    if (inside === '..' || inside.startsWith(`..${external_node_path_namespaceObject.sep}`) || (0,external_node_path_namespaceObject.isAbsolute)(inside))
+        return file_input_readStart(resolved, maxBytes);
+    try {
+        return file_input_readBytes(openBelowSync(workspace, inside), maxBytes + 1);
+    }
+    catch (error) {
+        throw new Error(error instanceof NotReadable ? error.message : file_input_reasonOf(error), { cause: error });
     }
 }
 function file_input_reasonOf(error) {
@@ -34510,8 +34604,8 @@ function file_input_reasonOf(error) {
             return error instanceof Error ? error.message : String(error);
     }
 }
-function file_input_readBytes(path, maxBytes) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+/** Closes the descriptor. */
+function file_input_readBytes(fd, maxBytes) {
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
         if (!stat.isFile() && !stat.isDirectory())
@@ -34520,7 +34614,7 @@ function file_input_readBytes(path, maxBytes) {
         let size = 0;
         for (let count = -1; count !== 0 && size < maxBytes; size += count)
             count = (0,external_node_fs_namespaceObject.readSync)(fd, bytes, size, maxBytes - size, null);
-        return bytes.subarray(0, size);
+        return bytes.subarray(0, size).toString('utf8');
     }
     finally {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
@@ -34548,9 +34642,11 @@ class InputReader {
     /** Values that are masked as well, but may be ordinary words. */
     settingValues = [];
     #workspace;
-    /** Paths in inputs are relative to `workspace`. */
-    constructor(workspace) {
+    #readFile;
+    /** Paths in inputs are relative to `workspace`, of which somebody else may have written a `foreign` one's content. */
+    constructor(workspace, { foreign = false } = {}) {
         this.#workspace = workspace;
+        this.#readFile = (path, maxBytes) => foreign ? readStartInside(workspace, path, maxBytes) : file_input_readStart((0,external_node_path_namespaceObject.resolve)(workspace, path), maxBytes);
     }
     /** Whether an input that was not read yet has any text but white space. */
     isGiven(name) {
@@ -34643,7 +34739,7 @@ class InputReader {
             return undefined;
         const resolved = (0,external_node_path_namespaceObject.resolve)(this.#workspace, path);
         try {
-            return { path, text: file_input_readStart(resolved, maxBytes) };
+            return { path, text: this.#readFile(path, maxBytes) };
         }
         catch (error) {
             const reason = error instanceof Error ? error.message : String(error);
@@ -39438,82 +39534,6 @@ async function removePrivateFolder(parent, path) {
         await removeTree(path);
 }
 
-;// CONCATENATED MODULE: ./build/install/files/open-below.js
-
-
-
-
-/** Why a path is not one that may be read, as the end of a sentence. */
-class NotReadable extends Error {
-}
-/**
- * Opens a regular file below `folder` to read it, and returns its descriptor. Follows no symlink below the folder, also
- * none that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
- * folder, or absolute and below it. Throws NotReadable.
- */
-function openBelowSync(folder, path) {
-    const parts = partsBelow(folder, path);
-    try {
-        return openParts((0,external_node_fs_namespaceObject.realpathSync)(folder), parts);
-    }
-    catch (error) {
-        throw error instanceof NotReadable ? error : new NotReadable(open_below_reasonOf(error), { cause: error });
-    }
-}
-function partsBelow(folder, path) {
-    const parts = ((0,external_node_path_namespaceObject.isAbsolute)(path) ? (0,external_node_path_namespaceObject.relative)(folder, path) : path)
-        .split(external_node_path_namespaceObject.sep)
-        .filter(part => part !== '' && part !== '.');
-    if (parts.includes('..') || parts.length === 0)
-        throw new NotReadable('which is outside of the workspace');
-    return parts;
-}
-function openParts(folder, [name = '', ...rest]) {
-    const directory = openDirectorySync(folder);
-    try {
-        const path = directory.entry(name);
-        return rest.length === 0 ? openRegular(path) : openParts(path.toString(), rest);
-    }
-    finally {
-        directory.close();
-    }
-}
-/** Opening a device may already do something. */
-function openRegular(path) {
-    requireRegular((0,external_node_fs_namespaceObject.lstatSync)(path));
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    try {
-        requireRegular((0,external_node_fs_namespaceObject.fstatSync)(fd));
-        return fd;
-    }
-    catch (error) {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-        throw error;
-    }
-}
-function requireRegular(found) {
-    if (found.isSymbolicLink())
-        throw new NotReadable('which is a symlink');
-    if (found.isDirectory())
-        throw new NotReadable('which is a directory');
-    if (!found.isFile())
-        throw new NotReadable('which is not a regular file');
-}
-function open_below_reasonOf(error) {
-    switch (errnoOf(error)) {
-        case 'ENOENT':
-            return 'which does not exist';
-        case 'ENOTDIR':
-        case 'ELOOP':
-            return 'whose path leads through a symlink or a file';
-        case 'EACCES':
-        case 'EPERM':
-            return "which the runner's user may not read";
-        default:
-            return `which cannot be opened (${error instanceof Error ? error.message : String(error)})`;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/local-artifact.js
 
 
@@ -39541,7 +39561,7 @@ async function readLocalArtifact(reading) {
         local_artifact_refuseTooLarge(reading, before.size);
         const copied = await copy(reading, file, before.size);
         if (isOther(before, (0,external_node_fs_namespaceObject.fstatSync)(file)))
-            throw unusable(source, 'which was changed while it was read');
+            throw unusable(source, 'it was changed while it was read');
         return { ...copied, signatureHeader: source.signature, headerVersion: undefined, repo: undefined };
     }
     finally {
@@ -39601,7 +39621,7 @@ function local_artifact_refuseTooLarge({ source, request: { maxArtifactBytes } }
     throw new ArchiveError('archive_too_large', `The artifact ${cleanForeignText(source.path)} has ${bytes} bytes, more than the ${maxArtifactBytes} that max-artifact-bytes allows. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
 function unusable({ path }, what) {
-    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace, found ${cleanForeignText(path)}, ${what}.`);
+    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${what}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/gate.js
@@ -39852,7 +39872,7 @@ async function verifyPost() {
 }
 /** Reads every input of the verify action; collects what is wrong. Only an input that is left out has a default. */
 function readVerifyInputs(workspace) {
-    const read = new InputReader(workspace);
+    const read = new InputReader(workspace, { foreign: true });
     const mode = verify_modeOf(read);
     const files = readFiles(read, mode);
     const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files });

@@ -59,7 +59,7 @@ export async function verifyPost(): Promise<void> {
 
 /** Reads every input of the verify action; collects what is wrong. Only an input that is left out has a default. */
 export function readVerifyInputs(workspace: string): VerifyInputs {
-  const read = new InputReader(workspace)
+  const read = new InputReader(workspace, { foreign: true })
   const mode = modeOf(read)
   const files = readFiles(read, mode)
   const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files })

@@ -44,7 +44,7 @@ export async function readLocalArtifact(reading: LocalReading): Promise<ServedAr
     const before = fstatSync(file)
     refuseTooLarge(reading, before.size)
     const copied = await copy(reading, file, before.size)
-    if (isOther(before, fstatSync(file))) throw unusable(source, 'which was changed while it was read')
+    if (isOther(before, fstatSync(file))) throw unusable(source, 'it was changed while it was read')
     return { ...copied, signatureHeader: source.signature, headerVersion: undefined, repo: undefined }
   } finally {
     close(file, () => {})
@@ -113,6 +113,6 @@ function refuseTooLarge({ source, request: { maxArtifactBytes } }: LocalReading,
 function unusable({ path }: LocalSource, what: string): ConfigError {
   return new ConfigError(
     'invalid_input',
-    `artifact-path must name a regular file in the workspace, found ${cleanForeignText(path)}, ${what}.`,
+    `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${what}.`,
   )
 }

@@ -6,7 +6,7 @@ import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { parseSettings, type Settings } from '../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../core/secrets.ts'
-import { readStart } from './file-input.ts'
+import { readStart, readStartInside } from './file-input.ts'
 
 export interface InputProblem {
   kind: 'missing' | 'invalid'
@@ -29,10 +29,13 @@ export class InputReader {
   /** Values that are masked as well, but may be ordinary words. */
   readonly settingValues: string[] = []
   readonly #workspace: string
+  readonly #readFile: (path: string, maxBytes: number) => string
 
-  /** Paths in inputs are relative to `workspace`. */
-  constructor(workspace: string) {
+  /** Paths in inputs are relative to `workspace`, of which somebody else may have written a `foreign` one's content. */
+  constructor(workspace: string, { foreign = false } = {}) {
     this.#workspace = workspace
+    this.#readFile = (path, maxBytes) =>
+      foreign ? readStartInside(workspace, path, maxBytes) : readStart(resolve(workspace, path), maxBytes)
   }
 
   /** Whether an input that was not read yet has any text but white space. */
@@ -134,7 +137,7 @@ export class InputReader {
     if (path === undefined) return undefined
     const resolved = resolve(this.#workspace, path)
     try {
-      return { path, text: readStart(resolved, maxBytes) }
+      return { path, text: this.#readFile(path, maxBytes) }
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error)
       this.refuse(name, `names ${path}, which cannot be read at ${resolved}: ${reason}`)

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { parse } from 'yaml'
@@ -110,6 +111,44 @@ describe('readVerifyInputs', () => {
     withInputs({ ...DEFAULTS, ...HUB }, workspace => {
       assert.deepEqual(readVerifyInputs(workspace).secrets.toSorted(), Object.values(SECRETS).toSorted())
       assert.deepEqual([process.env['INPUT_API-KEY'], process.env['INPUT_SIGNING-SECRET']], [undefined, undefined])
+    })
+  })
+
+  describe('a workspace that a pull request has written', () => {
+    /** What is wrong with the plan at this path, where `secret` is a file outside that no message may quote. */
+    function problemsWith(path: string, prepare: (workspace: string, secret: string) => void): string[] {
+      const given = { ...DEFAULTS, ...PLAN, 'install-plan': path }
+      return withInputs(given, workspace => {
+        const outside = mkdtempSync(join(tmpdir(), 'outside-'))
+        writeFileSync(join(outside, 'install.yaml'), 'secret: of the host\n')
+        prepare(workspace, outside)
+        const { problems, request } = readVerifyInputs(workspace)
+        rmSync(outside, { recursive: true })
+        assert.doesNotMatch(JSON.stringify(request.files), /of the host/)
+        return problems.map(({ kind, message }) => `${kind} ${message}`)
+      }).result
+    }
+
+    it('cannot have the gate read another file of the machine', () => {
+      const leads: Record<string, (workspace: string, outside: string) => void> = {
+        'link.yaml': (workspace, outside) => symlinkSync(join(outside, 'install.yaml'), join(workspace, 'link.yaml')),
+        'folder/install.yaml': (workspace, outside) => symlinkSync(outside, join(workspace, 'folder')),
+        './folder//install.yaml': (workspace, outside) => symlinkSync(outside, join(workspace, 'folder')),
+      }
+      for (const [path, prepare] of Object.entries(leads)) {
+        const [problem, ...others] = problemsWith(path, prepare)
+        assert.match(problem ?? '', /^invalid install-plan names .* symlink/)
+        assert.deepEqual(others, [])
+      }
+    })
+
+    it('does not decide about a file that the operator names by its own path', () => {
+      const folder = mkdtempSync(join(tmpdir(), 'host-'))
+      writeFileSync(join(folder, 'host.yaml'), 'version: 1\n')
+      symlinkSync('host.yaml', join(folder, 'link.yaml'))
+      const { request, problems } = readInputs({ ...PLAN, 'host-config': join(folder, 'link.yaml') })
+      rmSync(folder, { recursive: true })
+      assert.deepEqual([request.files.hostConfig?.text, problems], ['version: 1\n', []])
     })
   })
 

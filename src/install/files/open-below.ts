@@ -3,7 +3,7 @@ import { isAbsolute, relative, sep } from 'node:path'
 import { errnoOf } from '../../core/errors.ts'
 import { openDirectorySync } from './open-directory.ts'
 
-/** Why a path is not one that may be read, as the end of a sentence. */
+/** Why a path is not one that may be read, as a part of a sentence. */
 export class NotReadable extends Error {}
 
 /**
@@ -24,7 +24,7 @@ function partsBelow(folder: string, path: string): string[] {
   const parts = (isAbsolute(path) ? relative(folder, path) : path)
     .split(sep)
     .filter(part => part !== '' && part !== '.')
-  if (parts.includes('..') || parts.length === 0) throw new NotReadable('which is outside of the workspace')
+  if (parts.includes('..') || parts.length === 0) throw new NotReadable('it is outside of the workspace')
   return parts
 }
 
@@ -52,22 +52,22 @@ function openRegular(path: Buffer): number {
 }
 
 function requireRegular(found: { isFile(): boolean; isSymbolicLink(): boolean; isDirectory(): boolean }): void {
-  if (found.isSymbolicLink()) throw new NotReadable('which is a symlink')
-  if (found.isDirectory()) throw new NotReadable('which is a directory')
-  if (!found.isFile()) throw new NotReadable('which is not a regular file')
+  if (found.isSymbolicLink()) throw new NotReadable('it is a symlink')
+  if (found.isDirectory()) throw new NotReadable('it is a directory')
+  if (!found.isFile()) throw new NotReadable('it is not a regular file')
 }
 
 function reasonOf(error: unknown): string {
   switch (errnoOf(error)) {
     case 'ENOENT':
-      return 'which does not exist'
+      return 'there is no such file (was the repository checked out?)'
     case 'ENOTDIR':
     case 'ELOOP':
-      return 'whose path leads through a symlink or a file'
+      return 'its path leads through a symlink or a file'
     case 'EACCES':
     case 'EPERM':
-      return "which the runner's user may not read"
+      return "the runner's user may not read it"
     default:
-      return `which cannot be opened (${error instanceof Error ? error.message : String(error)})`
+      return `it cannot be opened (${error instanceof Error ? error.message : String(error)})`
   }
 }
