@@ -16268,7 +16268,7 @@ function schemas_pick(schema, mask) {
 // .omit
 // @__NO_SIDE_EFFECTS__
 function schemas_omit(schema, mask) {
-    return util.omit(schema, mask);
+    return omit(schema, mask);
 }
 // @__NO_SIDE_EFFECTS__
 function schemas_partial(schema, mask) {
@@ -17937,11 +17937,22 @@ const removedRowSchema = schemas_pick(installedRowSchema, {
     id: true,
     snapshots: true,
 });
+/** One version of a project: all its parts, as `installed.json` knew each of them then. */
+const projectVersionSchema = object({
+    slug: originSchema.shape.slug,
+    version: versionSchema,
+    parts: array(schemas_omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
+        .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
+});
+/** Of one project, so that one which changes nothing but its version does not fill the record. */
+const MAX_PROJECT_VERSIONS = 20;
 const fileSchema = object({
     schema: literal(1),
     installed: array(installedRowSchema),
     /** Left out when empty. */
     removed: exactOptional(array(removedRowSchema)),
+    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
+    projects: exactOptional(array(projectVersionSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: exactOptional(array(snapshotPathSchema)),
     /** Services that a rollback could not restore, as JSON. Left out when empty. */
@@ -17965,10 +17976,10 @@ function readInstalled(layout) {
 function readHostRecord(layout) {
     const text = readStateFileSync(layout.installed);
     if (text === undefined)
-        return { installed: [], removed: [], discard: [], unrestored: [] };
+        return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
     try {
-        const { installed, removed = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
-        return { installed, removed, discard, unrestored };
+        const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
+        return { installed, removed, projects, discard, unrestored };
     }
     catch (error) {
         throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
@@ -17978,13 +17989,32 @@ function readHostRecord(layout) {
  * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
  * it returns.
  */
-async function recordInstalled(layout, { rows, removed }) {
+async function recordInstalled(layout, { rows, removed, project }) {
     const places = new Set([...rows, ...removed].map(nameOf));
     const isOther = (row) => !places.has(nameOf(row));
     const before = readHostRecord(layout);
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
-    await writeRecord(layout, { ...before, installed, removed: retained });
+    const rowsLeft = [...installed, ...retained];
+    const projects = withVersion(before.projects, project).filter(version => isLeft(version, rowsLeft));
+    await writeRecord(layout, { ...before, installed, removed: retained, projects });
+}
+function withVersion(known, added) {
+    if (added === undefined)
+        return [...known];
+    const ofProject = known.filter(({ slug, version }) => slug === added.slug && version !== added.version);
+    const ofOthers = known.filter(({ slug }) => slug !== added.slug);
+    return [...ofOthers, ...[...ofProject, added].slice(-MAX_PROJECT_VERSIONS)];
+}
+/** Whether the host still has each part of a version, or some part that nothing but this version had. */
+function isLeft({ slug, version, parts }, rows) {
+    const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
+    const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
+    return isNamed || parts.every(part => known.some(row => isSameTree(row, part)));
+}
+/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
+function isSameTree(a, b) {
+    return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
 }
 /** Records which snapshots could not be removed yet. Durable when it returns. */
 async function recordDiscarded(layout, discard) {
@@ -18968,7 +18998,17 @@ async function buildInstallation(context) {
         rows: installed.map(({ row }) => installedRowSchema.parse(row)),
         removed: removed.map(({ row }) => removedRowSchema.parse(row)),
         discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+        ...versionOfProject(context, installed.map(({ row }) => row)),
     };
+}
+/** All that a project has on this host, also what its plan has left as it was. */
+function versionOfProject({ order, deployment }, rows) {
+    const { contract, slug, project_version: version } = order.origin;
+    if (contract !== 'project' || version === null)
+        return {};
+    const known = new Set([...order.parts, ...order.removals].map(placeName));
+    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
+    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
 }
 /** A part's row changes when anything that the host runs was changed, by whichever part. */
 function buildRow(context, part) {
@@ -21007,6 +21047,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         rows: array(installedRowSchema),
         removed: exactOptional(array(removedRowSchema)),
         discard: array(snapshotPathSchema),
+        project: exactOptional(projectVersionSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
     object({
@@ -21155,11 +21196,12 @@ function verifySequence(records) {
  * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
  * the place that it began with.
  */
-function isOfItsParts({ rows, removed = [], discard }, { contract, slug, kind, id }) {
+function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
     const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
     const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
-    return (discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+    return ((project === undefined || (contract === 'project' && project.slug === slug)) &&
+        discard.every(path => folders.some(folder => path.startsWith(folder))) &&
         parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
         (contract === 'project' || parts.every(isPlaced)));
 }
@@ -25610,9 +25652,16 @@ function beginTransaction(changeLog) {
             await journal.append({ record: 'healthchecks', checks: [...checks] });
             healthchecks.push(...checks);
         },
-        async commit({ rows, removed, discard }) {
+        async commit({ rows, removed, discard, project }) {
             const at = new Date().toISOString();
-            await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] });
+            await journal.append({
+                record: 'commit',
+                at,
+                rows: [...rows],
+                removed: [...removed],
+                discard: [...discard],
+                ...(project && { project }),
+            });
         },
         async rollback() {
             return await undoChanges(changeLog, changes);
@@ -25937,7 +25986,7 @@ async function endRolledBack(host, run) {
         changed: rollback?.restored === false,
         error: known?.error ?? { code: 'interrupted', message, step: null },
     });
-    return { end, isUnfinished: isLeft(left), unwritten: left.unwritten };
+    return { end, isUnfinished: recovery_isLeft(left), unwritten: left.unwritten };
 }
 /**
  * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
@@ -25951,13 +26000,13 @@ async function endRestored(host, run, known) {
     const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
     const { healthy, problems } = rollback;
     const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
-    return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten };
+    return { end: { ...known, rollback: continued }, isUnfinished: recovery_isLeft(left), unwritten: left.unwritten };
 }
 /** Whether a problem of a rollback is a file, which stays one. */
 function isOfFile(problem) {
     return /^(?:plugins|extensions)\//.test(problem);
 }
-function isLeft({ isUnfinished, unchecked }) {
+function recovery_isLeft({ isUnfinished, unchecked }) {
     return isUnfinished === true || unchecked !== undefined;
 }
 function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
@@ -38569,6 +38618,10 @@ function uniqueById(steps) {
 
 
 
+
+
+
+const NO_SETTINGS = { required: [], optional: [] };
 /**
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
  * `invalid_host_config` with the position of every problem.
@@ -38588,13 +38641,19 @@ function* plan_parseSources({ plan: planFile, hostConfig: file }) {
 }
 /**
  * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
- * else the default steps. Throws PlanError `invalid_plan`.
+ * else the default steps. Throws PlanError `invalid_plan`, or
+ * ConfigError `invalid_host_config`.
  */
 async function orderRollback(rollback, target, files) {
     const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
+    // As for a deployment: the publisher of the project has chosen the ids.
+    if (origin.contract === 'project') {
+        const used = steps.filter(step => !skipped.has(step.id));
+        verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });
+    }
     // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
     return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig };
 }
@@ -38608,27 +38667,47 @@ async function readySteps(rollback, target, { plan, hostConfig }) {
     rollback.record.planSteps(bound.steps);
     return { steps: bound.steps, skipped };
 }
-function plan_bindPlan({ request }, { origin }, plan) {
+function plan_bindPlan({ request }, target, plan) {
     const { subject } = request;
-    if (subject.contract !== 'marketplace')
-        throw new Error('not yet');
-    const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: origin.slug });
+    if (subject.contract === 'project')
+        return bindToProject(target, plan);
+    const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: target.origin.slug });
     if (bound.id === subject.id)
         return bound;
     const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`;
     throw new PlanError([problemAt(bound.installStep, message)]);
 }
+/** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
+function bindToProject({ origin, version, parts }, plan) {
+    const inManifest = parts.map(({ shelf, id, version: own }) => {
+        return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS };
+    });
+    const bound = bindPlanToProject(plan, {
+        projectId: origin.slug,
+        projectName: origin.slug,
+        version,
+        builtAt: '',
+        parts: inManifest,
+        contentSha256: '',
+        pluginsDirname: 'plugins',
+    });
+    const missing = bound.notInstalled.map(placeName);
+    if (missing.length === 0)
+        return bound;
+    const message = `no step installs ${listNames(missing)}, and a project is only rolled back as a whole`;
+    throw new PlanError([problemAt(plan.positions.steps, message)]);
+}
 /** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
 function readEnvironment({ layout }, part) {
     if (part.shelf !== 'plugins')
-        return { required: [], optional: [] };
+        return NO_SETTINGS;
     const root = part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     try {
         return readPluginYaml(root).environment;
     }
     catch {
         // A project's plugin may have none.
-        return { required: [], optional: [] };
+        return NO_SETTINGS;
     }
 }
 function hasTemplate({ layout }, parts, from) {
@@ -38655,6 +38734,16 @@ function noSnapshot(place, { toVersion, known }) {
     const found = known.length === 0 ? 'It has none.' : `It has ${listNames(known.map(refusals_describe))}.`;
     return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(place)} ${asked}: nothing was changed. ${found} Name one of these in to-version, or deploy the version from the hub.`);
 }
+/** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
+function noProjectVersion(slug, { toVersion, known }) {
+    const asked = toVersion === undefined ? 'no earlier version' : `no version ${toVersion}`;
+    const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`;
+    return new DeploymentError('no_snapshot', `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Deploy the version from the hub.`);
+}
+/** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
+function missingParts(slug, lacking) {
+    return new DeploymentError('no_snapshot', `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy it from the hub.`);
+}
 /** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
 function unrecorded(path) {
     return new DeploymentError('snapshot_modified', `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`);
@@ -38680,6 +38769,183 @@ function refusals_describe({ name, modified }) {
     return modified ? `${name} (modified)` : name;
 }
 
+;// CONCATENATED MODULE: ./build/rollback/target-part.js
+
+
+
+
+
+/** Whether no file of what is installed in a place is missing or changed. What is there as well does no harm. */
+async function target_part_isIntact({ drift }, place) {
+    const found = await drift.of(place);
+    return found !== undefined && isOnlyAdded(found);
+}
+/** A part that stays in its place. */
+function keepInstalled({ layout }, { place, returning }) {
+    const previous = readPreviousInstall(layout, place);
+    return { ...place, ...target_part_versionOf(returning), previous, intact: identityOf(returning), returning };
+}
+/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains. */
+function takeRetained({ layout, request }, { place, origin, returning }, retained) {
+    const keepPaths = [...new Set([...request.keepPaths, ...(retained.kept_paths ?? [])])];
+    const previous = readPreviousInstall(layout, place);
+    const newest = findLeftBehind(layout, previous, origin);
+    const leftBehind = newest === (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), retained.name) ? undefined : newest;
+    return { ...place, ...target_part_versionOf(returning), previous, retained, returning, keepPaths, leftBehind };
+}
+function target_part_versionOf({ version, artifact_sha256: artifactSha256, }) {
+    return { version: version ?? 'unknown', artifactSha256 };
+}
+
+;// CONCATENATED MODULE: ./build/rollback/part-target.js
+
+
+
+
+
+
+
+/** The snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
+async function findPartTarget(rollback, place, row) {
+    requireOwnPart(row, { place, slug: rollback.record.facts.slug });
+    const origin = { contract: row.contract, slug: row.slug };
+    const part = await choosePart(rollback, { place, origin, row });
+    return {
+        version: part.version,
+        origin: { ...origin, project_version: null },
+        installed: [place],
+        parts: [part],
+        removals: [],
+        plugins: undefined,
+    };
+}
+async function choosePart(rollback, { place, origin, row }) {
+    const { toVersion } = rollback.request;
+    if (part_target_isNamed(row.version, toVersion) && (await target_part_isIntact(rollback, place)))
+        return keepInstalled(rollback, { place, origin, returning: versionIn(row) });
+    const snapshot = chooseSnapshot(rollback, place, row);
+    const { name: _, origin: __, kept_paths: ___, ...returning } = snapshot;
+    warnOfReturn(rollback, row, snapshot);
+    return takeRetained(rollback, { place, origin, returning }, snapshot);
+}
+/** The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one. */
+function chooseSnapshot({ layout, request }, place, row) {
+    const { toVersion } = request;
+    const folder = snapshotsPath(layout, place);
+    const known = existingSnapshots(folder, snapshotsFrom(row, row));
+    const asked = toVersion === undefined ? known : known.filter(({ version }) => part_target_isNamed(version, toVersion));
+    const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
+    const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
+    if (chosen !== undefined)
+        return chosen;
+    const unknown = toVersion === undefined ? undefined : asked.at(-1);
+    if (unknown !== undefined)
+        throw unrecorded((0,external_node_path_namespaceObject.join)(folder, unknown.name));
+    throw noSnapshot(place, { toVersion, known });
+}
+function part_target_isNamed(version, asked) {
+    return version !== null && asked !== undefined && isSameVersion(version, asked);
+}
+function versionIn(row) {
+    const { contract: _, kind: __, slug: ___, id: ____, keep_paths: _____, snapshots: ______, ...version } = row;
+    return version;
+}
+/** A workflow that runs again must not bring back silently what it has just replaced. */
+function warnOfReturn({ request, tools }, row, snapshot) {
+    const isLater = (snapshot.installed_at ?? '') > (row.installed_at ?? '');
+    if (request.toVersion !== undefined || !isLater)
+        return;
+    tools.log.warning(`The newest snapshot, ${snapshot.version}, was installed later than ${row.version}, which is installed now: an earlier rollback has replaced it, and this one restores it. To choose, name to-version.`);
+}
+
+;// CONCATENATED MODULE: ./build/rollback/project-target.js
+
+
+
+
+
+
+
+/**
+ * All parts of one version of a project: those that are installed with the same files stay, the others return from their
+ * snapshots, and what that version did not contain is removed. Throws as `findTarget` does, with the names of what is
+ * missing, and DeploymentError `place_taken`.
+ */
+async function findProjectTarget(rollback, slug, rows) {
+    const { version, parts } = await project_target_chooseVersion(rollback, slug);
+    const origin = { contract: 'project', slug };
+    const claim = { origin, allowTakeover: false, log: rollback.tools.log };
+    for (const part of parts)
+        verifyProjectPlace(rollback.layout, { shelf: part.shelf, id: part.id }, claim);
+    const returning = new Set(parts.map(placeName));
+    const installed = rows.map(row => ({ ...placeOf(row), installed: row }));
+    const plugins = parts.filter(({ shelf }) => shelf === 'plugins').map(({ id, version: own }) => ({ id, version: own }));
+    return {
+        version,
+        origin: { ...origin, project_version: version },
+        installed,
+        parts,
+        removals: installed.filter(part => !returning.has(placeName(part))),
+        plugins,
+    };
+}
+/** The version that was asked for, else the newest before the present one that is whole. */
+async function project_target_chooseVersion(rollback, slug) {
+    const { toVersion } = rollback.request;
+    const known = readHostRecord(rollback.layout).projects.filter(project => project.slug === slug);
+    const asked = toVersion === undefined
+        ? known.slice(0, -1).reverse()
+        : known.filter(({ version }) => isSameVersion(version, toVersion)).slice(-1);
+    const lacking = [];
+    for (const version of asked) {
+        const found = await findParts(rollback, version);
+        if (found.missing.length === 0)
+            return { version: version.version, parts: found.parts };
+        lacking.push(`${version.version} lacks ${found.missing.join(', ')}`);
+    }
+    if (lacking.length > 0)
+        throw missingParts(slug, lacking);
+    throw noProjectVersion(slug, { toVersion, known: known.map(({ version }) => version) });
+}
+async function findParts(rollback, { slug, parts }) {
+    const found = [];
+    const missing = [];
+    for (const part of parts) {
+        const target = await project_target_findPart(rollback, { contract: 'project', slug }, part);
+        if (typeof target === 'string')
+            missing.push(target);
+        else
+            found.push(target);
+    }
+    return { parts: found, missing };
+}
+/** What is missing, in words, where the part cannot return. */
+async function project_target_findPart(rollback, origin, part) {
+    const { kind: _, id: __, ...returning } = part;
+    const place = placeOf(part);
+    const target = { place, origin, returning };
+    const record = readHostRecord(rollback.layout);
+    const row = findInstalled(record.installed, place);
+    if (row !== undefined && isFrom(row, origin) && isSameTree(row, part))
+        return (await target_part_isIntact(rollback, place)) ? keepInstalled(rollback, target) : changedPart(place);
+    const retained = findInstalled([...record.installed, ...record.removed], place);
+    const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin);
+    const snapshot = findSnapshot(rollback, { place, snapshots }, part);
+    return snapshot === undefined ? lostPart(place, part, snapshots) : takeRetained(rollback, target, snapshot);
+}
+function findSnapshot({ layout }, { place, snapshots }, part) {
+    return existingSnapshots(snapshotsPath(layout, place), snapshots).findLast(snapshot => isGenuine(snapshot) && isSameTree(snapshot, part));
+}
+function changedPart(place) {
+    return `${placeName(place)} (it is installed, but its files were changed on this host)`;
+}
+function lostPart(place, { version }, snapshots) {
+    const modified = snapshots.find(snapshot => snapshot.version === version && !isGenuine(snapshot));
+    return modified === undefined
+        ? `${placeName(place)} ${version}`
+        : `${placeName(place)} (snapshot ${modified.name} was changed on this host)`;
+}
+
 ;// CONCATENATED MODULE: ./build/rollback/target.js
 
 
@@ -38690,81 +38956,36 @@ function refusals_describe({ name, modified }) {
 
 
 
-
-
-
 /**
- * Finds the snapshot to restore, and checks that this host can switch to it; a dry run only reads. Throws
+ * Finds the snapshots to restore, and checks that this host can switch to them; a dry run only reads. Throws
  * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
  * `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 async function target_findTarget(rollback) {
     const { record, request } = rollback;
-    const rows = await installed_version_noteInstalledVersion(rollback);
-    const target = await findPartTarget(rollback, rows[0]);
-    const [artifact = null] = new Set(target.parts.map(({ artifactSha256 }) => artifactSha256));
-    await record.update({ version: target.version, version_source: 'snapshot', artifact_sha256: artifact });
+    const target = await choose(rollback);
+    const [artifact = null] = target.parts.map(({ artifactSha256 }) => artifactSha256);
+    const { version, plugins } = target;
+    await record.update({ version, version_source: 'snapshot', artifact_sha256: artifact, ...(plugins && { plugins }) });
     if (!request.dryRun)
-        for (const part of target.parts)
+        for (const part of [...target.parts, ...target.removals])
             requireRestorable(rollback, part);
     return target;
 }
-async function findPartTarget(rollback, row) {
-    const { request, record } = rollback;
-    const { toVersion } = request;
-    const place = placeOf(request.subject);
+async function choose(rollback) {
+    const { subject } = rollback.request;
+    const rows = await installed_version_noteInstalledVersion(rollback);
+    const [row] = rows;
     if (row === undefined)
-        throw notInstalled(request.subject);
-    requireOwnPart(row, { place, slug: record.facts.slug });
-    const { slug, version } = row;
-    const isCurrent = toVersion !== undefined && version !== null && isSameVersion(toVersion, version);
-    const isWhole = isCurrent && (await target_isIntact(rollback, place));
-    const part = isWhole ? keep(rollback, place, row) : target_retain(rollback, place, chooseSnapshot(rollback, place, row));
-    return {
-        version: part.version,
-        origin: { contract: 'marketplace', slug, project_version: null },
-        installed: [place],
-        parts: [part],
-        removals: [],
-    };
-}
-async function target_isIntact({ drift }, place) {
-    const found = await drift.of(place);
-    return found !== undefined && !isModified(found);
-}
-/** The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one. */
-function chooseSnapshot({ layout, request }, place, row) {
-    const { toVersion } = request;
-    const known = existingSnapshots(snapshotsPath(layout, place), snapshotsFrom(row, row));
-    const asked = known.filter(({ version }) => toVersion === undefined || target_isNamed(version, toVersion));
-    const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
-    const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
-    if (chosen !== undefined)
-        return chosen;
-    const [unknown] = toVersion === undefined ? [] : asked;
-    if (unknown !== undefined)
-        throw unrecorded((0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), unknown.name));
-    throw noSnapshot(place, { toVersion, known });
-}
-function target_isNamed(version, asked) {
-    return version !== null && isSameVersion(version, asked);
-}
-function keep({ layout }, place, row) {
-    const previous = readPreviousInstall(layout, place);
-    const version = row.version ?? 'unknown';
-    return { ...place, version, artifactSha256: row.artifact_sha256, previous, intact: identityOf(row) };
-}
-function target_retain({ layout, request }, place, retained) {
-    const { name: _, origin: __, kept_paths: kept = [], ...returning } = retained;
-    const version = returning.version ?? 'unknown';
-    const keepPaths = [...new Set([...request.keepPaths, ...kept])];
-    const previous = readPreviousInstall(layout, place);
-    return { ...place, version, artifactSha256: returning.artifact_sha256, previous, retained, returning, keepPaths };
+        throw notInstalled(subject);
+    return subject.contract === 'project'
+        ? await findProjectTarget(rollback, subject.projectId, rows)
+        : await findPartTarget(rollback, placeOf(subject), row);
 }
 function requireRestorable(rollback, part) {
     const { layout } = rollback;
     checkHost(rollback, { shelf: part.shelf, id: part.id });
-    if (part.retained === undefined)
+    if (!('retained' in part) || part.retained === undefined)
         return;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     requireMovableTree(layout, { root, keepPaths: part.keepPaths });

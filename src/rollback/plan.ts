@@ -1,9 +1,12 @@
 import { join } from 'node:path'
 import { collectProblemsSlowly, problemAt } from '../core/document/source-problem.ts'
+import { listNames } from '../core/foreign-text.ts'
 import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
 import type { PlanStep } from '../core/plan/plan-step.ts'
+import { bindPlanToProject } from '../core/plan/project-plan.ts'
 import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
+import { verifyServiceNames } from '../core/plan/service-names.ts'
 import { bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, placeName, snapshotsPath } from '../install/host/layout.ts'
@@ -13,7 +16,10 @@ import type { Part, PartEnvironment } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { buildDefaultSteps } from './default-steps.ts'
 import type { RunningRollback } from './deployment.ts'
-import type { Target, TargetPart } from './target.ts'
+import type { Target } from './target.ts'
+import type { TargetPart } from './target-part.ts'
+
+const NO_SETTINGS: PartEnvironment = { required: [], optional: [] }
 
 /** The operator's files, parsed. */
 export interface ParsedFiles {
@@ -40,7 +46,8 @@ function* parseSources({ plan: planFile, hostConfig: file }: RunningRollback['re
 
 /**
  * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
- * else the default steps. Throws PlanError `invalid_plan`.
+ * else the default steps. Throws PlanError `invalid_plan`, or
+ * ConfigError `invalid_host_config`.
  */
 export async function orderRollback(
   rollback: RunningRollback,
@@ -51,6 +58,11 @@ export async function orderRollback(
   const { steps, skipped } = await readySteps(rollback, target, files)
   verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
+  // As for a deployment: the publisher of the project has chosen the ids.
+  if (origin.contract === 'project') {
+    const used = steps.filter(step => !skipped.has(step.id))
+    verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) })
+  }
   // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
   return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig }
 }
@@ -72,25 +84,45 @@ async function readySteps(
   return { steps: bound.steps, skipped }
 }
 
-function bindPlan({ request }: RunningRollback, { origin }: Target, plan: Plan): { steps: readonly PlanStep[] } {
+function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { steps: readonly PlanStep[] } {
   const { subject } = request
-  if (subject.contract !== 'marketplace') throw new Error('not yet')
-  const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: origin.slug })
+  if (subject.contract === 'project') return bindToProject(target, plan)
+  const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: target.origin.slug })
   if (bound.id === subject.id) return bound
   const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`
   throw new PlanError([problemAt(bound.installStep, message)])
 }
 
+/** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
+function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps: readonly PlanStep[] } {
+  const inManifest = parts.map(({ shelf, id, version: own }) => {
+    return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS }
+  })
+  const bound = bindPlanToProject(plan, {
+    projectId: origin.slug,
+    projectName: origin.slug,
+    version,
+    builtAt: '',
+    parts: inManifest,
+    contentSha256: '',
+    pluginsDirname: 'plugins',
+  })
+  const missing = bound.notInstalled.map(placeName)
+  if (missing.length === 0) return bound
+  const message = `no step installs ${listNames(missing)}, and a project is only rolled back as a whole`
+  throw new PlanError([problemAt(plan.positions.steps, message)])
+}
+
 /** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
 function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
-  if (part.shelf !== 'plugins') return { required: [], optional: [] }
+  if (part.shelf !== 'plugins') return NO_SETTINGS
   const root =
     part.retained === undefined ? installPath(layout, part) : join(snapshotsPath(layout, part), part.retained.name)
   try {
     return readPluginYaml(root).environment
   } catch {
     // A project's plugin may have none.
-    return { required: [], optional: [] }
+    return NO_SETTINGS
   }
 }
 

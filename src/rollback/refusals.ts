@@ -26,6 +26,28 @@ export function noSnapshot(
   )
 }
 
+/** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
+export function noProjectVersion(
+  slug: string,
+  { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly string[] },
+): DeploymentError {
+  const asked = toVersion === undefined ? 'no earlier version' : `no version ${toVersion}`
+  const found =
+    known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`
+  return new DeploymentError(
+    'no_snapshot',
+    `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Deploy the version from the hub.`,
+  )
+}
+
+/** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
+export function missingParts(slug: string, lacking: readonly string[]): DeploymentError {
+  return new DeploymentError(
+    'no_snapshot',
+    `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy it from the hub.`,
+  )
+}
+
 /** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
 export function unrecorded(path: string): DeploymentError {
   return new DeploymentError(

@@ -6,7 +6,10 @@ import {
   type InstalledVersion,
   installedRowSchema,
   isFrom,
+  placeOf,
+  projectVersionSchema,
   type RemovedRow,
+  readInstalled,
   removedRowSchema,
   type SnapshotRow,
 } from '../host/installed.ts'
@@ -32,7 +35,25 @@ export async function buildInstallation(context: StepContext): Promise<Installat
     rows: installed.map(({ row }) => installedRowSchema.parse(row)),
     removed: removed.map(({ row }) => removedRowSchema.parse(row)),
     discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+    ...versionOfProject(
+      context,
+      installed.map(({ row }) => row),
+    ),
   }
+}
+
+/** All that a project has on this host, also what its plan has left as it was. */
+function versionOfProject(
+  { order, deployment }: StepContext,
+  rows: readonly InstalledRow[],
+): Pick<Installation, 'project'> {
+  const { contract, slug, project_version: version } = order.origin
+  if (contract !== 'project' || version === null) return {}
+  const known = new Set([...order.parts, ...order.removals].map(placeName))
+  const others = readInstalled(deployment.layout).filter(
+    row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))),
+  )
+  return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) }
 }
 
 /** A row of `installed.json`, and the snapshots that go. */

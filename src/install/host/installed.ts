@@ -71,6 +71,17 @@ export const removedRowSchema = z.pick(installedRowSchema, {
 })
 export type RemovedRow = z.infer<typeof removedRowSchema>
 
+/** One version of a project: all its parts, as `installed.json` knew each of them then. */
+export const projectVersionSchema = z.object({
+  slug: originSchema.shape.slug,
+  version: versionSchema,
+  parts: z
+    .array(z.omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
+    .check(z.refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
+})
+export type ProjectVersion = z.infer<typeof projectVersionSchema>
+export type ProjectPart = ProjectVersion['parts'][number]
+
 /** What a deployment commits. */
 export interface Installation {
   rows: readonly InstalledRow[]
@@ -78,7 +89,12 @@ export interface Installation {
   removed: readonly RemovedRow[]
   /** Snapshots to remove, relative to the project root. */
   discard: readonly string[]
+  /** For a project: which version the host has from now on. */
+  project?: ProjectVersion
 }
+
+/** Of one project, so that one which changes nothing but its version does not fill the record. */
+const MAX_PROJECT_VERSIONS = 20
 
 const fileSchema = z
   .object({
@@ -86,6 +102,8 @@ const fileSchema = z
     installed: z.array(installedRowSchema),
     /** Left out when empty. */
     removed: z.exactOptional(z.array(removedRowSchema)),
+    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
+    projects: z.exactOptional(z.array(projectVersionSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: z.exactOptional(z.array(snapshotPathSchema)),
     /** Services that a rollback could not restore, as JSON. Left out when empty. */
@@ -104,6 +122,8 @@ const fileSchema = z
 export interface HostRecord {
   installed: InstalledRow[]
   removed: RemovedRow[]
+  /** The versions of projects of which something is left, the newest of each last. */
+  projects: ProjectVersion[]
   /** Snapshots that could not be removed yet, relative to the project root. */
   discard: string[]
   /** Services that a rollback could not restore: they may still run the version that was rolled back. */
@@ -122,10 +142,10 @@ export function readInstalled(layout: Layout): InstalledRow[] {
  */
 export function readHostRecord(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
-  if (text === undefined) return { installed: [], removed: [], discard: [], unrestored: [] }
+  if (text === undefined) return { installed: [], removed: [], projects: [], discard: [], unrestored: [] }
   try {
-    const { installed, removed = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text))
-    return { installed, removed, discard, unrestored }
+    const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text))
+    return { installed, removed, projects, discard, unrestored }
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
@@ -141,14 +161,40 @@ export function readHostRecord(layout: Layout): HostRecord {
  */
 export async function recordInstalled(
   layout: Layout,
-  { rows, removed }: Pick<Installation, 'rows' | 'removed'>,
+  { rows, removed, project }: Omit<Installation, 'discard'>,
 ): Promise<void> {
   const places = new Set([...rows, ...removed].map(nameOf))
   const isOther = (row: RemovedRow): boolean => !places.has(nameOf(row))
   const before = readHostRecord(layout)
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
-  await writeRecord(layout, { ...before, installed, removed: retained })
+  const rowsLeft = [...installed, ...retained]
+  const projects = withVersion(before.projects, project).filter(version => isLeft(version, rowsLeft))
+  await writeRecord(layout, { ...before, installed, removed: retained, projects })
+}
+
+function withVersion(known: readonly ProjectVersion[], added: ProjectVersion | undefined): ProjectVersion[] {
+  if (added === undefined) return [...known]
+  const ofProject = known.filter(({ slug, version }) => slug === added.slug && version !== added.version)
+  const ofOthers = known.filter(({ slug }) => slug !== added.slug)
+  return [...ofOthers, ...[...ofProject, added].slice(-MAX_PROJECT_VERSIONS)]
+}
+
+/** Whether the host still has each part of a version, or some part that nothing but this version had. */
+function isLeft({ slug, version, parts }: ProjectVersion, rows: readonly (InstalledRow | RemovedRow)[]): boolean {
+  const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots])
+  const isNamed = rows.some(row =>
+    snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version),
+  )
+  return isNamed || parts.every(part => known.some(row => isSameTree(row, part)))
+}
+
+/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
+export function isSameTree(
+  a: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,
+  b: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,
+): boolean {
+  return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record
 }
 
 /** Records which snapshots could not be removed yet. Durable when it returns. */

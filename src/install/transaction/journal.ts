@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
 import { syncDirectory } from '../files/durable-files.ts'
-import { installedRowSchema, isFrom, placeOf, removedRowSchema } from '../host/installed.ts'
+import { installedRowSchema, isFrom, placeOf, projectVersionSchema, removedRowSchema } from '../host/installed.ts'
 import { placeName } from '../host/layout.ts'
 import { snapshotPathSchema, timeSchema } from '../host/record-fields.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
@@ -43,6 +43,7 @@ const recordSchema = z.lazy(() =>
       rows: z.array(installedRowSchema),
       removed: z.exactOptional(z.array(removedRowSchema)),
       discard: z.array(snapshotPathSchema),
+      project: z.exactOptional(projectVersionSchema),
     }),
     /** How the run ended by its own account, written before it reports to anybody. */
     z.object({
@@ -210,13 +211,14 @@ function verifySequence(records: readonly JournalRecord[]): void {
  * the place that it began with.
  */
 function isOfItsParts(
-  { rows, removed = [], discard }: CommitRecord,
+  { rows, removed = [], discard, project }: CommitRecord,
   { contract, slug, kind, id }: BeginRecord['facts'],
 ): boolean {
   const parts = [...rows, ...removed]
   const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`)
   const isPlaced = (part: (typeof parts)[number]): boolean => part.kind === kind && (id === null || part.id === id)
   return (
+    (project === undefined || (contract === 'project' && project.slug === slug)) &&
     discard.every(path => folders.some(folder => path.startsWith(folder))) &&
     parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
     (contract === 'project' || parts.every(isPlaced))

@@ -85,9 +85,16 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       await journal.append({ record: 'healthchecks', checks: [...checks] })
       healthchecks.push(...checks)
     },
-    async commit({ rows, removed, discard }) {
+    async commit({ rows, removed, discard, project }) {
       const at = new Date().toISOString()
-      await journal.append({ record: 'commit', at, rows: [...rows], removed: [...removed], discard: [...discard] })
+      await journal.append({
+        record: 'commit',
+        at,
+        rows: [...rows],
+        removed: [...removed],
+        discard: [...discard],
+        ...(project && { project }),
+      })
     },
     async rollback() {
       return await undoChanges(changeLog, changes)

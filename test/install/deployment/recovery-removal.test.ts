@@ -31,7 +31,13 @@ describe('recover, after a removal', () => {
       }
       scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), commit])
       await recover(scene.host)
-      assert.deepEqual(readHostRecord(scene.layout), { installed: [], removed: [removed], discard: [], unrestored: [] })
+      assert.deepEqual(readHostRecord(scene.layout), {
+        installed: [],
+        removed: [removed],
+        projects: [],
+        discard: [],
+        unrestored: [],
+      })
       assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
     }
   })
