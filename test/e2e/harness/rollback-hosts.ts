@@ -1,0 +1,95 @@
+import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
+import { filesWith, type Parts } from './changing-parts.ts'
+import { copyBuild, copyHost, type HostCopy } from './host-copy.ts'
+import { openProjectStage } from './project-stage.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, writeFiles } from './stage.ts'
+
+/** A host that runs 2.0.0 and can be rolled back to 1.0.0, and copies of it. */
+export interface RollbackHosts {
+  readonly root: string
+  copy(name: string, root?: string): RollbackHost
+  close(): Promise<void>
+}
+
+export interface RollbackHost extends HostCopy {
+  /** Restores 1.0.0. */
+  rollBack(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+  /** The post step of a rollback that was killed holding the lock. */
+  rollbackPost(run?: Partial<ActionRun>): Promise<ActionResult>
+}
+
+export type Subject = 'a plugin with kept paths' | 'a project of three parts'
+
+export async function openRollbackHosts(subject: Subject): Promise<RollbackHosts> {
+  return subject === 'a plugin with kept paths' ? await openPluginHosts() : await openProjectHosts()
+}
+
+/**
+ * The rollback prunes 0.9.0, carries the host's data over, and finds a file `.env` in both versions, which were installed
+ * before that was a kept path.
+ */
+async function openPluginHosts(): Promise<RollbackHosts> {
+  const stage = await openStage()
+  const repository = copyBuild(stage)
+  for (const version of ['0.9.0', '1.0.0', '2.0.0']) {
+    await stage.publish(version, pluginFiles(version, { '.env': `SHIPPED=${version}\n`, 'docs/guide.md': 'Guide\n' }))
+    await succeed(stage.deploy({ version, 'keep-paths': 'data' }, { repository }))
+  }
+  writeFiles(stage.root, {
+    'plugins/greeter/data/visitors': '17\n',
+    'plugins/greeter.env': 'A=1\n',
+    'plugins/neighbour/plugin.yaml': 'name: neighbour\n',
+  })
+  const inputs = { version: '9.9.9', 'keep-snapshots': '1' }
+  const own = { id: 'greeter', 'to-version': '1.0.0', 'keep-snapshots': '1' }
+  const report = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'greeter' }
+  const origin = { stage, repository, root: stage.root, plan: PLUGIN_PLAN, inputs }
+  return hostsOf(origin, { ...own, ...report }, () => stage.close())
+}
+
+/** The rollback replaces cart, removes till and brings mailer back with its data. */
+async function openProjectHosts(): Promise<RollbackHosts> {
+  const stage = await openProjectStage()
+  const repository = copyBuild(stage)
+  const versions: Record<string, Parts> = {
+    '1.0.0': { included: ['cart', 'mailer'] },
+    '2.0.0': { included: ['cart', 'till'] },
+  }
+  for (const [version, parts] of Object.entries(versions)) {
+    await stage.publish(version, filesWith(version, parts))
+    await succeed(stage.deploy({ version }, { repository }))
+    const data = version === '1.0.0' ? 'extensions/mailer/data/queue' : 'plugins/till/data/coins'
+    writeFiles(stage.root, { 'plugins/cart/data/orders': `${version}\n`, [data]: '17\n' })
+  }
+  const own = { 'project-id': 'shop', 'to-version': '1.0.0' }
+  const origin = { stage, repository, root: stage.root, inputs: { version: '9.9.9' } }
+  return hostsOf(origin, own, () => stage.close())
+}
+
+function hostsOf(
+  origin: Parameters<typeof copyHost>[0],
+  own: Record<string, string>,
+  close: () => Promise<void>,
+): RollbackHosts {
+  const copy = (name: string, root?: string): RollbackHost => {
+    const host = root === undefined ? copyHost(origin, name) : copyHost(origin, name, root)
+    const { repository } = origin
+    const rollBack: RollbackHost['rollBack'] = (inputs = {}, run = {}) =>
+      runAction({
+        action: 'rollback',
+        repository,
+        workspace: host.workspace,
+        ...run,
+        inputs: { 'project-root': host.root, 'host-id': name, ...own, ...inputs },
+      })
+    const rollbackPost: RollbackHost['rollbackPost'] = (run = {}) =>
+      rollBack({}, { phase: 'post', state: { locked: 'true' }, ...run })
+    return { ...host, rollBack, rollbackPost }
+  }
+  return { root: origin.root, copy, close }
+}
+
+async function succeed(run: Promise<ActionResult>): Promise<void> {
+  const { exitCode, log } = await run
+  if (exitCode !== 0) throw new Error(log)
+}

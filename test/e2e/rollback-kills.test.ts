@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import {
+  assertExactly,
+  assertNothingStrays,
+  assertReported,
+  assertSettled,
+  type Listing,
+  listLasting,
+  listLive,
+  readReports,
+} from './harness/invariants.ts'
+import { countOutcomes } from './harness/outcome-counts.ts'
+import { openRollbackHosts, type RollbackHost, type RollbackHosts, type Subject } from './harness/rollback-hosts.ts'
+import { killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
+import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
+
+/** One call in so many. */
+const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 9 : 23
+const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused'] as const
+/** With each record of the journal. */
+const CALLS = [...NAME_CALLS, 'pwrite64']
+
+for (const subject of ['a plugin with kept paths', 'a project of three parts'] satisfies Subject[]) {
+  describe(`a rollback of ${subject}, killed before any one of its calls`, { skip: whyNoStrace() }, () => {
+    let hosts: RollbackHosts
+    let traces: Traces<RollbackHost>
+    let calls: readonly TracedCall[]
+    let old: Listing
+    let reference: Listing
+
+    before(async () => {
+      hosts = await openRollbackHosts(subject)
+      traces = openTraces()
+      old = listLive(hosts.root)
+      const host = hosts.copy('reference')
+      calls = (await traces.run(host, rollBack, { calls: CALLS })).calls
+      reference = listLasting(host.root)
+    })
+    after(async () => {
+      traces.close()
+      await hosts.close()
+    })
+
+    for (const [index, recoveredBy] of RECOVERIES.entries()) {
+      it(`is exactly old or exactly new after ${recoveredBy}`, { concurrency: 2 }, async t => {
+        assert.ok(calls.length > 50, `the census sees the calls: ${calls.length}`)
+        const swept = calls.filter((_, at) => at % SAMPLED === (index * 7) % SAMPLED)
+        const outcomes: string[] = []
+        const kill = async (call: TracedCall, at: number) => {
+          outcomes.push(await killAndRecover(call, hosts.copy(`${index}-${at}`), recoveredBy))
+        }
+        await Promise.all(swept.map((call, at) => t.test(call.text, () => kill(call, at))))
+        t.diagnostic(`${swept.length} of ${calls.length} calls: ${countOutcomes(outcomes)}`)
+      })
+    }
+
+    /** Returns the final outcome of the rollback that was killed. */
+    async function killAndRecover(call: TracedCall, host: RollbackHost, recoveredBy: string): Promise<string> {
+      const { result } = await traces.run(host, rollBack, { calls: CALLS, ...killBefore(call) })
+      const id = result.outputs['deployment-id'] ?? ''
+      if (call.role !== 'child') assert.equal(result.signal, 'SIGKILL', result.log)
+      if (recoveredBy !== 'the next rollback') {
+        await recover(host, recoveredBy)
+        assertOneVersion(host, id)
+      }
+      const next = await host.rollBack()
+      assert.equal(assertReported(host.root, next).outcome, 'success', next.log)
+      assert.deepEqual(listLasting(host.root), reference)
+      assertNothingStrays(host.root)
+      await assertSettled(host.root, () => host.rollBack())
+      const report = readReports(host.root).get(id)
+      assert.ok(['success', 'failed', 'rolled_back', undefined].includes(report?.outcome), report?.outcome)
+      return report?.outcome ?? 'not begun'
+    }
+
+    /** The live trees are all of one version, the one that the dead run's report names. */
+    function assertOneVersion({ root }: RollbackHost, id: string): void {
+      const outcome = readReports(root).get(id)?.outcome
+      const found = assertExactly(root, { old, new: liveIn(reference) })
+      assert.equal(found, outcome === 'success' ? 'new' : 'old', outcome)
+    }
+  })
+}
+
+async function recover(host: RollbackHost, by: string): Promise<void> {
+  if (by === 'post') {
+    const { exitCode, log } = await host.rollbackPost()
+    assert.equal(exitCode, 0, log)
+    return
+  }
+  const { outputs, log } = await host.deploy()
+  assert.equal(outputs['outcome'], 'failed', log)
+  assert.equal(outputs['error-code'], 'not_found', log)
+}
+
+function rollBack(host: RollbackHost, run: Parameters<RollbackHost['rollBack']>[1]) {
+  return host.rollBack({}, run)
+}
+
+function liveIn(listing: Listing): Listing {
+  return Object.fromEntries(Object.entries(listing).filter(([path]) => /^(plugins|extensions)(\/|$)/.test(path)))
+}
