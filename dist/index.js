@@ -38555,7 +38555,8 @@ const RETRIES = 1;
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
  * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
- * and check its health. A service that only a template of the host config names is known if the supervisor has it.
+ * and check its health. A part whose own service does not run, and is
+ * not named in a row, is run by the project's unit, if there is one.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);
@@ -38576,12 +38577,18 @@ async function findKnown({ tools }, hostConfig, id) {
         return { ...known, service: 'none' };
     if (row !== undefined && isNamed(row))
         return { ...known, service: 'own' };
+    if (!default_steps_isAbsent(service, await readServiceState(service, { signal: tools.signal })))
+        return { ...known, service: 'own' };
     if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
         return { ...known, service: 'project' };
-    const { missing } = await readServiceState(service, { signal: tools.signal });
-    if (missing)
-        tools.log.warning(`There is no ${describeService(service)}, so nothing is restarted for ${id}. If it runs as another service, add plugins.${id} to the host config, or restart it yourself.`);
-    return { ...known, service: missing ? 'none' : 'own' };
+    if (row !== undefined)
+        return { ...known, service: 'own' };
+    tools.log.warning(`${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If something else runs it, restart that, or add plugins.${id} to the host config.`);
+    return { ...known, service: 'none' };
+}
+/** systemd says of a unit that does not exist what it says of one that was stopped. */
+function default_steps_isAbsent({ supervisor }, { missing, words }) {
+    return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
 }
 function isNamed({ unit, container, deployment }) {
     return (unit ?? container ?? deployment) !== undefined;
@@ -38813,7 +38820,6 @@ async function findPartTarget(rollback, place, row) {
     return {
         version: part.version,
         origin: { ...origin, project_version: null },
-        installed: [place],
         parts: [part],
         removals: [],
         plugins: undefined,
@@ -38883,7 +38889,6 @@ async function findProjectTarget(rollback, slug, rows) {
     return {
         version,
         origin: { ...origin, project_version: version },
-        installed,
         parts,
         removals: installed.filter(part => !returning.has(placeName(part))),
         plugins,
@@ -39050,6 +39055,7 @@ function verify_inWords({ changed, removed, added, instead }) {
 
 
 
+
 /**
  * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
  * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
@@ -39081,6 +39087,7 @@ class RollbackFlow {
         await verifySnapshots(rollback, target);
         await rollback.enter('loading_plan');
         const order = await orderRollback(rollback, target, files);
+        await recordDriftOfKept(rollback, order.parts);
         await rollback.enter('resolving_sequence');
         rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
         return order;

@@ -1,8 +1,8 @@
 import type { HostConfig, HostPlugin } from '../core/plan/host-config.ts'
 import type { PlanStep } from '../core/plan/plan-step.ts'
 import type { Place } from '../install/host/layout.ts'
-import { describeService, serviceOf } from '../install/services/service.ts'
-import { readServiceState } from '../install/services/supervise.ts'
+import { describeService, type Service, serviceOf } from '../install/services/service.ts'
+import { readServiceState, type ServiceState } from '../install/services/supervise.ts'
 import type { RunningRollback } from './deployment.ts'
 import type { Target } from './target.ts'
 
@@ -15,7 +15,8 @@ const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as 
 
 /**
  * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
- * and check its health. A service that only a template of the host config names is known if the supervisor has it.
+ * and check its health. A part whose own service does not run, and is
+ * not named in a row, is run by the project's unit, if there is one.
  */
 export async function buildDefaultSteps(
   rollback: RunningRollback,
@@ -45,14 +46,19 @@ async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id:
   const service = serviceOf(hostConfig, id)
   if (service === undefined) return { ...known, service: 'none' }
   if (row !== undefined && isNamed(row)) return { ...known, service: 'own' }
+  if (!isAbsent(service, await readServiceState(service, { signal: tools.signal }))) return { ...known, service: 'own' }
   if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
     return { ...known, service: 'project' }
-  const { missing } = await readServiceState(service, { signal: tools.signal })
-  if (missing)
-    tools.log.warning(
-      `There is no ${describeService(service)}, so nothing is restarted for ${id}. If it runs as another service, add plugins.${id} to the host config, or restart it yourself.`,
-    )
-  return { ...known, service: missing ? 'none' : 'own' }
+  if (row !== undefined) return { ...known, service: 'own' }
+  tools.log.warning(
+    `${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If something else runs it, restart that, or add plugins.${id} to the host config.`,
+  )
+  return { ...known, service: 'none' }
+}
+
+/** systemd says of a unit that does not exist what it says of one that was stopped. */
+function isAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
+  return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words))
 }
 
 function isNamed({ unit, container, deployment }: HostPlugin): boolean {

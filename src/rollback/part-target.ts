@@ -17,7 +17,6 @@ export async function findPartTarget(rollback: RunningRollback, place: Place, ro
   return {
     version: part.version,
     origin: { ...origin, project_version: null },
-    installed: [place],
     parts: [part],
     removals: [],
     plugins: undefined,

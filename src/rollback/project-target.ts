@@ -40,7 +40,6 @@ export async function findProjectTarget(
   return {
     version,
     origin: { ...origin, project_version: version },
-    installed,
     parts,
     removals: installed.filter(part => !returning.has(placeName(part))),
     plugins,

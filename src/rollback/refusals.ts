@@ -32,8 +32,7 @@ export function noProjectVersion(
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly string[] },
 ): DeploymentError {
   const asked = toVersion === undefined ? 'no earlier version' : `no version ${toVersion}`
-  const found =
-    known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`
+  const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`
   return new DeploymentError(
     'no_snapshot',
     `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Deploy the version from the hub.`,

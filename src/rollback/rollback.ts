@@ -5,6 +5,7 @@ import { type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import type { Installation } from '../install/host/installed.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
+import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -54,6 +55,7 @@ class RollbackFlow implements Flow<ParsedFiles> {
     await verifySnapshots(rollback, target)
     await rollback.enter('loading_plan')
     const order = await orderRollback(rollback, target, files)
+    await recordDriftOfKept(rollback, order.parts)
     await rollback.enter('resolving_sequence')
     rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
     return order

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { placeOf } from '../install/host/installed.ts'
-import { type Place, snapshotsPath } from '../install/host/layout.ts'
+import { snapshotsPath } from '../install/host/layout.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { requireMovableTree } from '../install/host/switchable.ts'
 import type { InstalledPart } from '../install/steps/part.ts'
@@ -17,8 +17,6 @@ import type { TargetPart } from './target-part.ts'
 export interface Target {
   readonly version: string
   readonly origin: InstallOrder['origin']
-  /** Where this host has something of it now. */
-  readonly installed: readonly Place[]
   readonly parts: readonly TargetPart[]
   /** What that version did not contain. */
   readonly removals: readonly InstalledPart[]

@@ -1,93 +1,165 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it, type TestContext } from 'node:test'
-import { type ActionResult, type ActionRun, runAction } from '../../local/runner.ts'
-import { acceptedReports, readLocalReport } from './harness/evidence.ts'
+import { describe, it } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports, commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
+import { installedRow, openRetainingHost, rollBack } from './harness/rolled-back.ts'
 import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
-/** A host that runs greeter 2.0.0, with files of its own, and retains 1.0.0. */
-async function openHost(t: TestContext, versions = ['1.0.0', '2.0.0']): Promise<Stage> {
-  const stage = await openStage()
-  t.after(() => stage.close())
-  for (const version of versions) {
-    await stage.publish(version, pluginFiles(version))
-    const { exitCode, log } = await stage.deploy({ version })
-    assert.equal(exitCode, 0, log)
-    writeFiles(join(stage.root, 'plugins/greeter'), { '.env': 'LANGUAGE=en\n', 'data/visitors': `${version}\n` })
-  }
-  return stage
+const RESTORED = [
+  'version',
+  'artifact_sha256',
+  'tree_digest',
+  'tree_record',
+  'installed_at',
+  'run_url',
+  'deployment_id',
+]
+
+function summaryOf({ outputs }: ActionResult): string {
+  const names = ['outcome', 'changed', 'version', 'previous-version', 'running-version', 'error-code']
+  return names.map(name => outputs[name]).join(' ')
 }
 
-function rollBack(
-  { workspace, root }: Stage,
-  inputs: Record<string, string> = {},
-  run: Partial<ActionRun> = {},
-): Promise<ActionResult> {
-  return runAction({
-    action: 'rollback',
-    workspace,
-    ...run,
-    inputs: { id: 'greeter', 'project-root': root, 'host-id': 'host-1', ...inputs },
-  })
-}
-
-function readInstalled({ root }: Stage) {
-  return JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8')).installed
+function mainOf({ root }: Stage): string {
+  return readFileSync(join(root, 'plugins/greeter/src/main.py'), 'utf8')
 }
 
 describe('a rollback', () => {
   it('restores the newest snapshot with the present files of the host, without a hub', async t => {
-    const stage = await openHost(t)
-    const [before] = readInstalled(stage)
+    const stage = await openRetainingHost(t)
+    const [old] = installedRow(stage).snapshots
     const reports = acceptedReports(stage).length
     const result = await rollBack(stage)
     assert.equal(result.exitCode, 0, result.log)
-    const { outputs } = result
-    assert.deepEqual(
-      [
-        outputs['outcome'],
-        outputs['changed'],
-        outputs['version'],
-        outputs['previous-version'],
-        outputs['running-version'],
-      ],
-      ['success', 'true', '1.0.0', '2.0.0', '1.0.0'],
-    )
+    assert.equal(summaryOf(result), 'success true 1.0.0 2.0.0 1.0.0 ')
+    assert.match(mainOf(stage), /1\.0\.0/)
     const place = join(stage.root, 'plugins/greeter')
-    assert.match(readFileSync(join(place, 'src/main.py'), 'utf8'), /1\.0\.0/)
     assert.equal(readFileSync(join(place, 'data/visitors'), 'utf8'), '2.0.0\n')
     assert.equal(readFileSync(join(place, '.env'), 'utf8'), 'LANGUAGE=en\n')
-    const [row] = readInstalled(stage)
-    const [old] = before.snapshots
-    for (const key of [
-      'version',
-      'artifact_sha256',
-      'tree_digest',
-      'tree_record',
-      'installed_at',
-      'run_url',
-      'deployment_id',
-    ])
-      assert.equal(row[key], old[key], key)
+    const row = installedRow(stage)
+    for (const key of RESTORED) assert.equal(Reflect.get(row, key), Reflect.get(old ?? {}, key), key)
     assert.deepEqual(
-      row.snapshots.map(({ name }: { name: string }) => name),
+      row.snapshots.map(({ name }) => name),
       ['2-2.0.0'],
     )
     assert.equal(existsSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')), false)
     const report = readLocalReport(result)
-    assert.equal(report.rollback_of, '2.0.0')
-    assert.equal(report.reported.accepted, false)
+    assert.deepEqual([report.rollback_of, report.version_source], ['2.0.0', 'snapshot'])
     assert.equal(acceptedReports(stage).length, reports)
+    assert.match(result.summary, /Restored: greeter 2.0.0 → 1.0.0/)
     assertNothingStrays(stage.root)
   })
 
-  it('tells the hub of the restored version as a success', async t => {
-    const stage = await openHost(t)
-    const result = await rollBack(stage, { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'greeter' })
+  it('tells the hub of the restored version as a success, if it has all that needs', async t => {
+    const stage = await openRetainingHost(t)
+    const hub = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'greeter' }
+    const incomplete = await rollBack(stage, { ...hub, slug: '' })
+    assert.equal(incomplete.outputs['error-code'], 'invalid_input')
+    const result = await rollBack(stage, hub)
     assert.equal(result.outputs['reported'], 'true', result.log)
     const row = acceptedReports(stage).at(-1)
     assert.deepEqual([row?.version, row?.status], ['1.0.0', 'success'])
+  })
+
+  it('restores any retained version by its name, and can itself be rolled back', async t => {
+    const stage = await openRetainingHost(t, ['1.0.0', '2.0.0', '3.0.0'])
+    assert.equal(summaryOf(await rollBack(stage, { 'to-version': 'v1.0.0' })), 'success true 1.0.0 3.0.0 1.0.0 ')
+    const back = await rollBack(stage)
+    assert.equal(summaryOf(back), 'success true 3.0.0 1.0.0 3.0.0 ')
+    assert.match(commandsIn(back.log, 'warning').join(), /an earlier rollback has replaced it/)
+  })
+
+  it('changes nothing where that version is installed and intact', async t => {
+    const stage = await openRetainingHost(t)
+    const before = listHost(stage.root)
+    const result = await rollBack(stage, { 'to-version': '2.0.0' })
+    assert.equal(summaryOf(result), 'success false 2.0.0 2.0.0 2.0.0 ', result.log)
+    assert.deepEqual(listHost(stage.root), before)
+  })
+
+  it('says in a dry run what it would do, and does none of it', async t => {
+    const stage = await openRetainingHost(t)
+    const before = listHost(stage.root)
+    const result = await rollBack(stage, { 'dry-run': 'true' })
+    assert.equal(summaryOf(result), 'success false 1.0.0 2.0.0 2.0.0 ', result.log)
+    assert.match(result.log, /changed {2}src\/main\.py \(\d+ bytes → \d+ bytes\)/)
+    assert.deepEqual(listHost(stage.root), before)
+  })
+
+  it('keeps a changed version as a modified snapshot, and never chooses that by itself', async t => {
+    const stage = await openRetainingHost(t)
+    writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'print("patched")\n')
+    const first = await rollBack(stage)
+    assert.equal(first.outputs['outcome'], 'success', first.log)
+    assert.deepEqual(
+      [installedRow(stage).snapshots[0]?.name, installedRow(stage).snapshots[0]?.modified],
+      ['2-2.0.0', true],
+    )
+    const second = await rollBack(stage)
+    assert.equal(second.outputs['error-code'], 'no_snapshot')
+    assert.match(second.log, /2-2\.0\.0 \(modified\)/)
+    const named = await rollBack(stage, { 'to-version': '2.0.0' })
+    assert.equal(named.outputs['outcome'], 'success', named.log)
+    assert.match(mainOf(stage), /patched/)
+    assert.match(commandsIn(named.log, 'warning').join(), /contains changes that were made on this host/)
+    // It is not what the hub serves under this version.
+    const repaired = await stage.deploy({ version: '2.0.0' })
+    assert.deepEqual(
+      [repaired.outputs['changed'], mainOf(stage).trim()],
+      ['true', 'print("hello from 2.0.0")'],
+      repaired.log,
+    )
+  })
+
+  it('gives the host its present file and the snapshot the other, where both versions have one', async t => {
+    const stage = await openStage()
+    t.after(() => stage.close())
+    for (const version of ['1.0.0', '2.0.0']) {
+      await stage.publish(version, pluginFiles(version, { 'etc/local.conf': `${version}\n` }))
+      await stage.deploy({ version, 'keep-paths': 'data' })
+    }
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'data/visitors': '17\n' })
+    const result = await rollBack(stage, { 'keep-paths': 'data\netc/local.conf' })
+    assert.equal(result.outputs['outcome'], 'success', result.log)
+    const [own, other] = ['plugins/greeter', '.hub-deploy/snapshots/plugins/greeter/2-2.0.0'].map(
+      folder => `${folder}/etc/local.conf`,
+    )
+    assert.deepEqual(
+      [own, other].map(path => readFileSync(join(stage.root, path ?? ''), 'utf8')),
+      ['2.0.0\n', '1.0.0\n'],
+    )
+    assert.deepEqual(installedRow(stage).snapshots[0]?.kept_paths, ['etc/local.conf'])
+  })
+})
+
+describe('a deployment after a rollback', () => {
+  const latest = (stage: Stage) => stage.deploy({ version: 'latest' })
+
+  it('does not bring the bad version back as latest, until it is named or newer bytes are there', async t => {
+    const stage = await openRetainingHost(t)
+    await rollBack(stage)
+    const refused = await latest(stage)
+    assert.deepEqual(
+      [refused.outputs['error-code'], refused.outputs['running-version']],
+      ['downgrade_refused', '1.0.0'],
+    )
+    assert.match(mainOf(stage), /1\.0\.0/)
+    await stage.publish('2.0.1', pluginFiles('2.0.1'))
+    assert.equal(summaryOf(await latest(stage)), 'success true 2.0.1 1.0.0 2.0.1 ')
+  })
+
+  it('installs the bad version where it is named', async t => {
+    const stage = await openRetainingHost(t)
+    await rollBack(stage)
+    assert.equal(summaryOf(await stage.deploy({ version: '2.0.0' })), 'success true 2.0.0 1.0.0 2.0.0 ')
+  })
+
+  it('changes nothing where the restored version is asked for', async t => {
+    const stage = await openRetainingHost(t)
+    await rollBack(stage)
+    assert.equal(summaryOf(await stage.deploy({ version: '1.0.0' })), 'success false 1.0.0 1.0.0 1.0.0 ')
   })
 })

@@ -25,14 +25,14 @@ export async function openRollbackHosts(subject: Subject): Promise<RollbackHosts
 }
 
 /**
- * The rollback prunes 0.9.0, carries the host's data over, and finds a file `.env` in both versions, which were installed
- * before that was a kept path.
+ * The rollback prunes 0.9.0, carries the host's data over, and finds a file in both versions that was no kept path when
+ * they were installed.
  */
 async function openPluginHosts(): Promise<RollbackHosts> {
   const stage = await openStage()
   const repository = copyBuild(stage)
   for (const version of ['0.9.0', '1.0.0', '2.0.0']) {
-    await stage.publish(version, pluginFiles(version, { '.env': `SHIPPED=${version}\n`, 'docs/guide.md': 'Guide\n' }))
+    await stage.publish(version, pluginFiles(version, { 'etc/local.conf': `${version}\n`, 'docs/guide.md': 'Guide\n' }))
     await succeed(stage.deploy({ version, 'keep-paths': 'data' }, { repository }))
   }
   writeFiles(stage.root, {
@@ -41,7 +41,7 @@ async function openPluginHosts(): Promise<RollbackHosts> {
     'plugins/neighbour/plugin.yaml': 'name: neighbour\n',
   })
   const inputs = { version: '9.9.9', 'keep-snapshots': '1' }
-  const own = { id: 'greeter', 'to-version': '1.0.0', 'keep-snapshots': '1' }
+  const own = { id: 'greeter', 'to-version': '1.0.0', 'keep-snapshots': '1', 'keep-paths': 'data\netc/local.conf' }
   const report = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'greeter' }
   const origin = { stage, repository, root: stage.root, plan: PLUGIN_PLAN, inputs }
   return hostsOf(origin, { ...own, ...report }, () => stage.close())

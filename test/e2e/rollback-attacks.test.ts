@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict'
+import {
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { listHost } from './harness/evidence.ts'
+import { bindMount, whyNoMounting } from './harness/mounts.ts'
+import { openRetainingHost, rollBack } from './harness/rolled-back.ts'
+import { pluginFiles, type Stage } from './harness/stage.ts'
+
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+const PRELOADED = join(import.meta.dirname, 'harness/before-restore.mjs')
+
+/** What the service's user, or a backup gone wrong, does to a snapshot. */
+const CHANGES: Record<string, (snapshot: string, stage: Stage) => void> = {
+  'other bytes, of the same size and time': snapshot => {
+    const path = join(snapshot, 'src/main.py')
+    const { atime, mtime } = statSync(path)
+    writeFileSync(path, readFileSync(path, 'utf8').replace('hello', 'HELLO'))
+    utimesSync(path, atime, mtime)
+  },
+  'a file more': snapshot => writeFileSync(join(snapshot, 'src/extra.py'), 'evil\n'),
+  'a file less': snapshot => rmSync(join(snapshot, 'src/main.py')),
+  'another mode': snapshot => chmodSync(join(snapshot, 'src/main.py'), 0o755),
+  'a symlink in place of a file': snapshot => {
+    rmSync(join(snapshot, 'src/main.py'))
+    symlinkSync('/etc/hostname', join(snapshot, 'src/main.py'))
+  },
+  'a symlink in place of the snapshot': (snapshot, { folder }) => {
+    renameSync(snapshot, join(folder, 'elsewhere'))
+    symlinkSync(join(folder, 'elsewhere'), snapshot)
+  },
+  'a damaged record': (_, { root }) => {
+    const trees = join(root, '.hub-deploy/trees')
+    for (const name of readdirSync(trees)) writeFileSync(join(trees, name), 'nonsense\n')
+  },
+  'no record': (_, { root }) => {
+    const trees = join(root, '.hub-deploy/trees')
+    for (const name of readdirSync(trees)) rmSync(join(trees, name))
+  },
+}
+
+/** The same between the comparison and the switch. */
+const RACES: Record<string, string> = {
+  'a file changes': `printf 'print("EVIL! from 1.0.0")\\n' > ${SNAPSHOT}/src/main.py`,
+  'a file is added': `touch ${SNAPSHOT}/src/extra.py`,
+  'the snapshot becomes a symlink': `mv ${SNAPSHOT} elsewhere; ln -s ../../../../elsewhere ${SNAPSHOT}`,
+  'the snapshot becomes another directory': `mv ${SNAPSHOT} elsewhere; cp -r elsewhere ${SNAPSHOT}; echo >> ${SNAPSHOT}/plugin.yaml`,
+}
+
+const REFUSALS: Record<string, { inputs: Record<string, string>; code: string }> = {
+  'a version that is a path': { inputs: { 'to-version': '../../../../etc' }, code: 'invalid_input' },
+  'a version with a line break': { inputs: { 'to-version': '1.0.0\n::set-output name=x::y' }, code: 'invalid_input' },
+  'a version that is not retained': { inputs: { 'to-version': '0.5.0' }, code: 'no_snapshot' },
+  'an id that is a path': { inputs: { id: '../greeter' }, code: 'invalid_input' },
+  'no id': { inputs: { id: '' }, code: 'missing_input' },
+  'an id and a project': { inputs: { 'project-id': 'shop' }, code: 'invalid_input' },
+  'an id that is not installed': { inputs: { id: 'stranger' }, code: 'no_snapshot' },
+  'the other kind': { inputs: { kind: 'service' }, code: 'no_snapshot' },
+  'a project that is not installed': { inputs: { id: '', 'project-id': 'shop' }, code: 'no_snapshot' },
+}
+
+async function assertRefused(stage: Stage, code: string, inputs: Record<string, string> = {}): Promise<string> {
+  const before = listHost(stage.root)
+  const { outputs, log, exitCode } = await rollBack(stage, inputs)
+  assert.deepEqual(
+    [exitCode, outputs['outcome'], outputs['error-code'], outputs['changed']],
+    [1, 'failed', code, 'false'],
+    log,
+  )
+  assert.deepEqual(listHost(stage.root), before)
+  return log
+}
+
+describe('a snapshot that is not as it was', () => {
+  for (const [name, change] of Object.entries(CHANGES)) {
+    it(`is refused before anything is moved: ${name}`, async t => {
+      const stage = await openRetainingHost(t)
+      change(join(stage.root, SNAPSHOT), stage)
+      await assertRefused(stage, 'snapshot_modified')
+      await assertRefused(stage, 'snapshot_modified', { 'to-version': '1.0.0' })
+    })
+  }
+
+  for (const [name, shell] of Object.entries(RACES)) {
+    it(`is refused before the installed version is moved, if only then ${name}`, async t => {
+      const stage = await openRetainingHost(t)
+      const env = { NODE_OPTIONS: `--import=${PRELOADED}`, BEFORE_RESTORE: `cd '${stage.root}'; ${shell}` }
+      const { outputs, log } = await rollBack(stage, {}, { env })
+      assert.equal(outputs['error-code'], 'snapshot_modified', log)
+      assert.equal(outputs['running-version'], '2.0.0')
+      assert.match(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), /2\.0\.0/)
+      assert.ok(readdirSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter')).includes('1-1.0.0'))
+    })
+  }
+
+  it('is refused if something is mounted in it', { skip: whyNoMounting() }, async t => {
+    const stage = await openRetainingHost(t)
+    const [inside, elsewhere] = [join(stage.root, SNAPSHOT, 'mounted'), join(stage.folder, 'volume')]
+    // Unmounted before the stage is closed.
+    await t.test('by a bind mount', async mounting => {
+      bindMount(mounting, elsewhere, inside)
+      await assertRefused(stage, 'unsafe_host')
+    })
+  })
+})
+
+describe('a rollback of what is not there', () => {
+  for (const [name, { inputs, code }] of Object.entries(REFUSALS)) {
+    it(`is refused: ${name}`, async t => {
+      await assertRefused(await openRetainingHost(t), code, inputs)
+    })
+  }
+
+  it('names the snapshots that there are', async t => {
+    const log = await assertRefused(await openRetainingHost(t), 'no_snapshot', { 'to-version': '0.5.0' })
+    assert.match(log, /It has 1-1\.0\.0\./)
+  })
+
+  it('does not take what this action has not installed', async t => {
+    const stage = await openRetainingHost(t)
+    mkdirSync(join(stage.root, 'plugins/foreign'))
+    writeFileSync(join(stage.root, 'plugins/foreign/plugin.yaml'), 'name: foreign\n')
+    await assertRefused(stage, 'no_snapshot', { id: 'foreign' })
+  })
+
+  it('does not take a snapshot of another plugin that was in the place before', async t => {
+    const stage = await openRetainingHost(t)
+    const files = { 'plugin.yaml': 'name: other\nversion: "5.0.0"\n', 'src/main.py': 'print("other")\n' }
+    await stage.publish('5.0.0', files, { slug: 'other' })
+    stage.writePlan(
+      'format_version: "1"\nproject_id: other\nversion: "1"\nsteps:\n  - {id: files, action: install_plugin, plugin: greeter, snapshot: true}\n',
+    )
+    const taken = await stage.deploy({ slug: 'other', version: '5.0.0', 'allow-takeover': 'true' })
+    assert.equal(taken.outputs['outcome'], 'success', taken.log)
+    await assertRefused(stage, 'no_snapshot')
+    await assertRefused(stage, 'no_snapshot', { 'to-version': '2.0.0' })
+  })
+
+  it('does not take the slug of another plugin', async t => {
+    const stage = await openRetainingHost(t)
+    const hub = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'other' }
+    const { outputs } = await rollBack(stage, hub)
+    assert.equal(outputs['error-code'], 'invalid_input')
+  })
+
+  it('does not follow a row that names a path outside of the snapshots', async t => {
+    const stage = await openRetainingHost(t)
+    await stage.publish('3.0.0', pluginFiles('3.0.0'))
+    const path = join(stage.root, '.hub-deploy/installed.json')
+    writeFileSync(path, readFileSync(path, 'utf8').replace('"1-1.0.0"', '"../../../../etc"'))
+    const { outputs, log } = await rollBack(stage)
+    assert.equal(outputs['error-code'], 'inconsistent', log)
+    assert.equal(outputs['changed'], 'false')
+  })
+})
