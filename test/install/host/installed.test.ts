@@ -76,6 +76,7 @@ describe('the record of a removed part', () => {
     assert.deepEqual(readHostRecord(layout), {
       installed: [rowOf({ id: 'other' })],
       removed: [removed],
+      projects: [],
       discard: [],
       unrestored: [],
     })
