@@ -35071,17 +35071,19 @@ function outOfSync(fleet, { kind, slug }) {
     if (fleet.hosts.length === 0 && fleet.unusable === 0)
         return outOfSyncError(`The hub knows no host of ${kind} ${slug}, so none runs ${version}: check slug, kind and the key.`);
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
+    const there = fleet.hosts.length - behind.length;
+    const verb = there === 1 ? 'runs' : 'run';
+    const others = behind.length === 0 ? '' : ` The others: ${nameHosts(behind)}.`;
     const nameless = fleet.unusable === 0 ? '' : ` ${fleet.unusable} reports of the hub name no host.`;
     const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
-    const hosts = behind.length === 0 ? '' : ` ${nameHosts(behind)}.`;
-    return outOfSyncError(`${behind.length} of ${countHosts(fleet.hosts.length)} not certainly on ${slug} ${version}:${hosts}${nameless} ${remedy}`);
+    return outOfSyncError(`Only ${there} of ${fleet.hosts.length} hosts certainly ${verb} ${slug} ${version}.${others}${nameless} ${remedy}`);
 }
 /** How far a fleet is, for a log that waits for it. */
 function describeProgress(fleet) {
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
     const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
-    return `${there} of ${countHosts(fleet.hosts.length)} on ${fleet.target ?? 'the version'}${missing}`;
+    return `${there} of ${fleet.hosts.length} hosts run ${fleet.target ?? 'the version'}${missing}`;
 }
 /** What a host runs, as far as anybody knows. */
 function describeStanding({ standing, report }) {
@@ -35106,9 +35108,6 @@ function nameHosts(hosts) {
         .map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
     const more = hosts.length - named.length;
     return `${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-}
-function countHosts(count) {
-    return count === 1 ? '1 host is' : `${count} hosts are`;
 }
 function outOfSyncError(message) {
     return new DeploymentError('fleet_out_of_sync', message);

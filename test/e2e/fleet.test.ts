@@ -94,7 +94,7 @@ describe('the fleet of a reference hub', () => {
     const [error = '', ...others] = commandsIn(result.log, 'error')
     assert.match(
       error,
-      /2 of 3 hosts are not certainly on greeter v1\.1\.0: app-1 \(1\.0\.0\), app-3 \(never reported\)/,
+      /Only 1 of 3 hosts certainly runs greeter v1\.1\.0\. The others: app-1 \(1\.0\.0\), app-3 \(never reported\)/,
     )
     assert.deepEqual(others, [])
     assert.deepEqual(outputsOf(result).outdated, ['app-1', 'app-3'])
@@ -122,7 +122,7 @@ describe('the fleet of a reference hub', () => {
     await deploy('app-1', '1.1.0')
     const { exitCode, outputs } = await waited
     assert.deepEqual([exitCode, outputs['in-sync']], [0, 'true'], log)
-    assert.match(log, /1 of 2 hosts are on 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
+    assert.match(log, /1 of 2 hosts run 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
   })
 
   it('is refused to a wrong key, and what is not known is empty', async () => {
@@ -188,17 +188,53 @@ describe('the fleet action', () => {
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'cancelled'], result.log)
   })
 
-  it('asks a hub again that is away for a moment, but not one that refuses', async t => {
-    const away: Handler = (_, response, nth) =>
-      nth <= 4 ? response.writeHead(503).end() : answering([rowOf('app-1')])(_, response, nth)
-    const inputs = { 'expect-version': '1.0.0', 'wait-seconds': '600' }
-    const { result } = await ask(t, away, inputs)
-    assert.equal(result.exitCode, 0, result.log)
-    assert.match(result.log, /could not be asked and is asked again/)
-    const refused = await ask(t, answering({ error: 'no' }, 403), inputs)
+  for (const [name, handler, code] of [
+    ['no JSON', answering('<html>'), 'bad_response'],
+    ['no list', answering({ hosts: [] }), 'bad_response'],
+    ['over 16 MiB', answering(`[${' '.repeat(16 * 1024 * 1024)}]`), 'bad_response'],
+    ['millions of lists', answering(`[${'[],'.repeat(1_000_001)}0]`), 'bad_response'],
+    ['401', answering({ error: 'who?' }, 401), 'authentication_failed'],
+    ['403', answering({ detail: 'not yours' }, 403), 'authentication_failed'],
+    ['404', answering({ error: 'no route' }, 404), 'not_found'],
+    ['418', answering('teapot', 418), 'artifact_unavailable'],
+  ] as const)
+    it(`fails closed, with one sentence, where the hub answers ${name}`, async t => {
+      const { result, server } = await ask(t, handler, { 'expect-version': '1.0.0', 'expect-hosts': 'app-1' })
+      assert.deepEqual(
+        [result.exitCode, result.outputs['error-code'], server.requests.length],
+        [1, code, 1],
+        result.log,
+      )
+      assert.equal(commandsIn(result.log, 'error').length, 1)
+      assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['false', ''])
+    })
+
+  it('takes the key to no other origin that the hub redirects to', async t => {
+    const elsewhere = await serve(t, answering({ error: KEY }, 401))
+    const redirect: Handler = (_, response) => response.writeHead(307, { location: `${elsewhere.url}/hosts` }).end()
+    const { result } = await ask(t, redirect, { 'expect-version': '1.0.0', 'access-token': 'token-of-the-hub' })
+    assert.equal(result.outputs['error-code'], 'authentication_failed')
+    const { headers } = elsewhere.requests[0] ?? {}
+    assert.deepEqual([headers?.['x-api-key'], headers?.authorization], [undefined, undefined])
+  })
+
+  it('bounds outputs and summary of 10,000 hosts, and leaves out first what is as expected', async t => {
+    const error = `|<b>::error::${'x'.repeat(1000)}`
+    const failed = { status: 'failed', version: '2.0.0', error_message: error }
+    const rows = Array.from({ length: 10_000 }, (_, index) => rowOf(`app-${index}`, index % 100 === 7 ? failed : {}))
+    const { result } = await ask(t, answering(rows), { 'expect-version': '1.0.0' })
+    assert.equal(result.outputs['error-code'], 'fleet_out_of_sync')
+    const { hosts, outdated } = outputsOf(result)
+    assert.ok(hosts.length > 1000 && (result.outputs['hosts'] ?? '').length <= 200_000)
+    const listed = hosts.filter(({ status }) => status === 'failed').map(host => host['host_id'])
     assert.deepEqual(
-      [refused.result.outputs['error-code'], refused.server.requests.length],
-      ['authentication_failed', 1],
+      [listed, outdated],
+      [outdated, rows.filter(row => row['status'] === 'failed').map(row => row['host_id'])],
     )
+    assert.match(result.log, /The output hosts is cut: \d+ more hosts/)
+    assert.ok(result.summary.length < 200_000, String(result.summary.length))
+    assert.match(result.summary, /And 9800 more hosts\./)
+    assert.doesNotMatch(result.summary, /<b>|::error/)
+    assert.equal(commandsIn(result.log, 'error').length, 1)
   })
 })

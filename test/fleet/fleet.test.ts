@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { outOfSync } from '../../src/fleet/describe.ts'
+import { buildFleet, type Fleet, type FleetQuestion, hostsByVersion } from '../../src/fleet/fleet.ts'
+import { NOW, parsed, rowOf, SUBJECT } from './host-reports.ts'
+
+const DAY_MS = 86_400_000
+
+function fleetOf(rows: readonly unknown[], question: Partial<FleetQuestion> = {}): Fleet {
+  const whole = { expectVersion: undefined, expectHosts: undefined, maxAgeMs: undefined, ...question }
+  return buildFleet(parsed(rows), whole, NOW)
+}
+
+function standings({ hosts }: Fleet): string[] {
+  return hosts.map(({ id, standing }) => `${id} ${standing}`)
+}
+
+describe('buildFleet', () => {
+  it('lists the hosts in natural order', () => {
+    const names = ['web-10', 'app-2', 'app-10', 'APP-3', 'app-1', 'web-9']
+    const { hosts } = fleetOf(names.map(name => rowOf(name)))
+    assert.deepEqual(
+      hosts.map(({ id }) => id),
+      ['app-1', 'app-2', 'APP-3', 'app-10', 'web-9', 'web-10'],
+    )
+  })
+
+  it('ignores a leading v of a version, in the answer and in the question', () => {
+    const rows = [rowOf('app-1', { version: 'v1.0.0' }), rowOf('app-2')]
+    for (const expectVersion of ['1.0.0', 'v1.0.0']) assert.ok(fleetOf(rows, { expectVersion }).inSync)
+    assert.deepEqual([...hostsByVersion(fleetOf(rows).reports)], [['1.0.0', ['app-1', 'app-2']]])
+  })
+
+  const failed = (version: string, running: string | null) => ({ status: 'failed', version, running_version: running })
+  for (const [name, row, standing] of [
+    ['on it', rowOf('app-1', { version: '2.0.0' }), 'current'],
+    ['on another', rowOf('app-1'), 'other'],
+    ['on it, where a later one failed', rowOf('app-1', failed('3.0.0', '2.0.0')), 'current'],
+    ['on it, where it failed when it was deployed again', rowOf('app-1', failed('2.0.0', '2.0.0')), 'failed'],
+    ['on another, where it failed', rowOf('app-1', failed('2.0.0', '1.0.0')), 'other'],
+    ['on nobody knows what', rowOf('app-1', failed('2.0.0', null)), 'unknown'],
+  ] as const)
+    it(`judges a host ${name}`, () => {
+      const fleet = fleetOf([row], { expectVersion: '2.0.0' })
+      assert.deepEqual(standings(fleet), [`app-1 ${standing}`])
+      assert.equal(fleet.inSync, standing === 'current')
+      assert.deepEqual(fleet.outdated, standing === 'current' ? [] : ['app-1'])
+    })
+
+  it('names expected hosts that never reported, and leaves out hosts that are not expected', () => {
+    const rows = [rowOf('app-1'), rowOf('app-2'), rowOf('old-1', { version: '0.1.0' })]
+    const fleet = fleetOf(rows, { expectVersion: '1.0.0', expectHosts: ['app-3', 'app-1'] })
+    assert.deepEqual(standings(fleet), ['app-1 current', 'app-3 never'])
+    assert.deepEqual([fleet.inSync, fleet.outdated], [false, ['app-3']])
+    assert.match(
+      outOfSync(fleet, SUBJECT).message,
+      /^Only 1 of 2 hosts certainly runs greeter 1\.0\.0\. The others: app-3 \(never reported\)\./,
+    )
+  })
+
+  it('is not in sync without any host', () => {
+    const fleet = fleetOf([], { expectVersion: '1.0.0' })
+    assert.equal(fleet.inSync, false)
+    assert.match(outOfSync(fleet, SUBJECT).message, /knows no host/)
+    assert.equal(fleetOf([]).inSync, false)
+  })
+
+  it('is not in sync with a host that cannot be identified, unless all expected hosts are known', () => {
+    const rows = [rowOf('app-1'), rowOf('app-1\u0000')]
+    assert.equal(fleetOf(rows, { expectVersion: '1.0.0' }).inSync, false)
+    assert.match(
+      outOfSync(fleetOf(rows, { expectVersion: '1.0.0' }), SUBJECT).message,
+      /1 reports of the hub name no host/,
+    )
+    assert.equal(fleetOf(rows, { expectVersion: '1.0.0', expectHosts: ['app-1'] }).inSync, true)
+  })
+
+  for (const [name, time, standing] of [
+    ['an old report', '2025-12-31T00:00:00Z', 'silent'],
+    ['a report of no time', 'soon', 'silent'],
+    ['a report from the future', '2026-01-03T00:00:00Z', 'silent'],
+    ['a report of a clock that is a little ahead', '2026-01-02T12:04:00Z', 'current'],
+    ['a recent report', '2026-01-02T00:00:00Z', 'current'],
+  ] as const)
+    it(`judges a host with ${name}, where there is a maximum age`, () => {
+      const row = rowOf('app-1', { completed_at: time })
+      const fleet = fleetOf([row], { expectVersion: '1.0.0', maxAgeMs: DAY_MS })
+      assert.deepEqual([standings(fleet), fleet.outdated], [[`app-1 ${standing}`], []])
+      assert.equal(fleetOf([row], { expectVersion: '1.0.0' }).inSync, true)
+    })
+
+  it('without a version compares with the newest that a host runs', () => {
+    const rows = ['1.9.0', '1.10.0', '1.10.0-rc.1', 'nightly'].map((version, index) =>
+      rowOf(`app-${index}`, { version }),
+    )
+    const fleet = fleetOf(rows.slice(0, 3))
+    assert.deepEqual([fleet.target, fleet.outdated], ['1.10.0', ['app-0', 'app-2']])
+    const later = rowOf('app-9', { version: 'nightly', completed_at: '2026-01-02T11:00:00Z' })
+    assert.equal(fleetOf([...rows.slice(0, 3), later]).target, 'nightly')
+  })
+
+  it('gives a matrix only names that are safe there, unless the operator has chosen them', () => {
+    const hostile = [
+      'a b',
+      '$(id)',
+      '${{ secrets.X }}',
+      "x'; reboot #",
+      '-rf',
+      '../..',
+      'a,b',
+      '[self-hosted]',
+      'a"',
+      '.',
+      'ü',
+      'a\u202eb',
+      'app-',
+    ]
+    const harmless = ['app-1', 'APP_2.example.com', '7']
+    const fleet = fleetOf(
+      [...hostile, ...harmless].map(host => rowOf(host)),
+      { expectVersion: '2.0.0' },
+    )
+    assert.deepEqual(fleet.outdated, ['7', 'APP_2.example.com', 'app-1'])
+    // One of them has a direction mark, which no report may have.
+    assert.deepEqual([fleet.unsafe, fleet.unusable], [hostile.length - 1, 1])
+    assert.equal(fleet.inSync, false)
+    const chosen = fleetOf([rowOf('a b')], { expectVersion: '2.0.0', expectHosts: ['a b'] })
+    assert.deepEqual([chosen.outdated, chosen.unsafe], [['a b'], 0])
+  })
+
+  it('knows no version by the name of what every object has', () => {
+    const fleet = fleetOf([
+      rowOf('constructor', { version: 'constructor' }),
+      rowOf('toString', { version: 'toString' }),
+    ])
+    assert.deepEqual([...hostsByVersion(fleet.reports).keys()].toSorted(), ['constructor', 'toString'])
+  })
+})

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { DeployError } from '../../src/core/errors.ts'
+import { parseHostReports } from '../../src/fleet/host-report.ts'
+import { parsed, rowOf, SUBJECT } from './host-reports.ts'
+
+const TIME = '2026-01-02T03:04:06.789Z'
+
+describe('parseHostReports', () => {
+  it('reads what each host runs and what was tried last', () => {
+    const failed = { status: 'failed', version: '1.1.0', running_version: '1.0.0', error_message: 'unhealthy' }
+    const { reports, notes, unusable } = parsed([rowOf('app-1'), rowOf('app-2', failed)])
+    assert.deepEqual(reports, [
+      { hostId: 'app-1', version: '1.0.0', attempted: '1.0.0', status: 'success', completedAt: TIME, error: null },
+      {
+        hostId: 'app-2',
+        version: '1.0.0',
+        attempted: '1.1.0',
+        status: 'failed',
+        completedAt: TIME,
+        error: 'unhealthy',
+      },
+    ])
+    assert.deepEqual([notes, unusable], [[], 0])
+  })
+
+  for (const [name, more, version] of [
+    ['knows no running version', { status: 'failed' }, null],
+    ['has nothing running', { status: 'rolled_back', running_version: null }, null],
+    ['names a running version that is none', { status: 'failed', running_version: '../../x' }, null],
+    ['has an unknown status', { status: 'perhaps' }, null],
+    ['has a status of another type', { status: { success: true } }, null],
+    ['says that another version runs than the one that succeeded', { running_version: '9.9.9' }, '1.0.0'],
+    ['names a version of another type', { version: ['1.0.0'] }, null],
+    ['names a version that is none', { version: '$(reboot)' }, null],
+  ] as const)
+    it(`says ${version ?? 'of nothing'} that it runs where a hub ${name}`, () => {
+      assert.equal(parsed([rowOf('app-1', more)]).reports[0]?.version, version)
+    })
+
+  for (const [name, time, expected] of [
+    ['with an offset', '2026-01-02T05:04:06+02:00', '2026-01-02T03:04:06.000Z'],
+    ['without an offset, as UTC', '2026-01-02T03:04:06.789012', TIME],
+    ['of no day', '2026-13-45T00:00:00Z', null],
+    ['in words', 'yesterday', null],
+    ['as a number', 1_767_323_046, null],
+    ['of a huge length', '2'.repeat(1_000_000), null],
+  ] as const)
+    it(`reads a time ${name}`, () => {
+      assert.equal(parsed([rowOf('app-1', { completed_at: time })]).reports[0]?.completedAt, expected)
+    })
+
+  it('ignores reports of other plugins and services, and says so', () => {
+    const { reports, notes, unusable } = parsed([
+      rowOf('app-1'),
+      rowOf('app-2', { slug: 'other' }),
+      rowOf('app-3', { kind: 'service' }),
+    ])
+    assert.deepEqual([reports.map(({ hostId }) => hostId), unusable], [['app-1'], 0])
+    assert.match(notes.join(), /2 reports of other plugins or services than plugin greeter/)
+  })
+
+  it('takes the newest report of a host that is listed more than once, and of two of one time no success', () => {
+    const { reports, notes } = parsed([
+      rowOf('app-1', { version: '2.0.0' }),
+      rowOf('app-1', { version: '1.0.0', completed_at: '2026-01-01T00:00:00Z' }),
+      rowOf('app-1', { version: '3.0.0', completed_at: 'never' }),
+      rowOf('app-2', { status: 'failed' }),
+      rowOf('app-2'),
+      rowOf('app-3'),
+      rowOf('app-3', { status: 'failed' }),
+    ])
+    assert.deepEqual(
+      reports.map(({ hostId, version }) => [hostId, version]),
+      [
+        ['app-1', '2.0.0'],
+        ['app-2', null],
+        ['app-3', null],
+      ],
+    )
+    assert.match(notes.join(), /4 others were ignored/)
+  })
+
+  for (const [name, row] of [
+    ['null', null],
+    ['a list', []],
+    ['a text', 'app-1'],
+    ['no host', rowOf(undefined)],
+    ['a host without a name', rowOf('')],
+    ['a host with a line break', rowOf('app-1\napp-2')],
+    ['a host with a name of a megabyte', rowOf('x'.repeat(1_000_000))],
+    ['a host that is a number', rowOf(7)],
+    ['no kind', rowOf('app-1', { kind: undefined })],
+    ['a slug of another type', rowOf('app-1', { slug: ['greeter'] })],
+  ] as const)
+    it(`counts a report with ${name} as unusable`, () => {
+      const { reports, notes, unusable } = parsed([row, rowOf('app-9')])
+      assert.deepEqual([reports.length, unusable], [1, 1])
+      assert.match(notes.join(), /1 reports without a usable/)
+    })
+
+  it('cleans and cuts an error message, and removes secrets from it', () => {
+    const message = `::error::\u001b[31mkey-of-us\n${'x'.repeat(10_000)}`
+    const { reports } = parseHostReports([rowOf('app-1', { error_message: message })], SUBJECT, text =>
+      text.replaceAll('key-of-us', '***'),
+    )
+    const error = reports[0]?.error ?? ''
+    assert.ok(error.length < 320 && error.endsWith('(cut)'), error)
+    assert.ok(!/::|\u001b|\n|key-of-us/.test(error), error)
+  })
+
+  for (const [name, body] of [
+    ['no JSON', undefined],
+    ['null', null],
+    ['an object', { hosts: [] }],
+    ['a text', 'hosts'],
+    ['more than 100,000 reports', Array.from({ length: 100_001 }, () => 0)],
+  ] as const)
+    it(`refuses ${name}`, () => {
+      assert.throws(
+        () => parsed(body),
+        (error: unknown) => error instanceof DeployError && error.code === 'bad_response',
+      )
+    })
+})
