@@ -18,6 +18,7 @@ const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
 const ROLLBACK = { uses: 'OWNER/hub-deploy/rollback@v1', definition: 'rollback/action.yml' }
+const FLEET = { uses: 'OWNER/hub-deploy/fleet@v1', definition: 'fleet/action.yml' }
 const STATUS = { uses: 'OWNER/hub-deploy/status@v1', definition: 'status/action.yml' }
 const VERIFY = { uses: 'OWNER/hub-deploy/verify@v1', definition: 'verify/action.yml' }
 const PROJECT = { uses: 'OWNER/hub-deploy/project@v1', definition: 'project/action.yml' }
@@ -114,6 +115,22 @@ for (const { name, text } of workflowsOf(ROLLBACK)) {
           ['success', '1.0.0', 'true'],
           log,
         )
+      })
+    })
+  })
+}
+
+for (const { name, text } of workflowsOf(FLEET).filter(workflow => workflow.name === 'fleet-check.yml')) {
+  describe(name, () => {
+    it('passes once each of its hosts has reported the version, and fails before', async () => {
+      await withExamplePublished(async stage => {
+        const inputs = readInputs(text, FLEET, { ...EXPRESSIONS, ...secretsOf(stage) })
+        const own = { 'hub-url': stage.hub.url, 'wait-seconds': '0' }
+        const run = { action: 'fleet', workspace: stage.workspace, inputs: { ...inputs, ...own } }
+        assert.equal((await runAction(run)).outputs['error-code'], 'fleet_out_of_sync')
+        for (const host of ['app-1', 'app-2', 'app-3'])
+          await stage.deploy({ 'install-plan': 'deploy/install.yaml', 'host-id': host })
+        assert.equal((await runAction(run)).outputs['in-sync'], 'true')
       })
     })
   })

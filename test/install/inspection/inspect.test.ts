@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { hostname } from 'node:os'
+import { describe, it, type TestContext } from 'node:test'
+import { toDeployError } from '../../../src/core/errors.ts'
+import type { Layout } from '../../../src/install/host/layout.ts'
+import { type Inspection, inspectHost, isDrifted } from '../../../src/install/inspection/inspect.ts'
+import { collectLog } from '../collected-log.ts'
+import { announced, begun, makeScene, SNAPSHOT, UPDATE, undone } from '../deployment/recovery-scene.ts'
+import { holdElsewhere, rewriteHolder } from '../host/held-elsewhere.ts'
+import { installRecorded } from '../host/recorded-tree.ts'
+import { prepareTemporaryHost, rowOf, snapshotOf } from '../prepared-host.ts'
+import { writeTree } from '../temporary-directory.ts'
+
+const NEVER = new AbortController().signal
+
+async function inspect(layout: Layout, signal = NEVER): Promise<Inspection> {
+  return await inspectHost({ layout, allowSharedRoot: false, keepPaths: [] }, { log: collectLog(), signal })
+}
+
+/** Each part with what is known of its files. */
+function findings({ parts }: Inspection): string[] {
+  return parts.map(({ id, row, drift }) => `${id} ${row.version}: ${drift?.kind ?? 'as installed'}`)
+}
+
+describe('inspectHost', () => {
+  it('finds a part as it was installed', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await installRecorded(layout, { 'main.py': 'x' })
+    const inspection = await inspect(layout)
+    assert.deepEqual([findings(inspection), isDrifted(inspection)], [['greeter 2.0.0: as installed'], false])
+    assert.equal(inspection.activity.kind, 'quiet')
+  })
+
+  it('ends at once with the reason of a cancel', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await installRecorded(layout, { 'main.py': 'x' })
+    const reason = new Error('cancelled')
+    await assert.rejects(inspect(layout, AbortSignal.abort(reason)), reason)
+  })
+
+  it('takes what a dead run has committed for installed, although the record does not say so yet', async t => {
+    const scene = await makeScene(t)
+    const snapshots = [snapshotOf('1-1.0.0', { version: '1.0.0' })]
+    const commit = {
+      record: 'commit' as const,
+      at: '2026-01-02T03:04:06.000Z',
+      rows: [rowOf({ snapshots })],
+      discard: [],
+    }
+    writeTree(scene.layout.root, { [`${SNAPSHOT}/main.py`]: 'old' })
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), commit])
+    const inspection = await inspect(scene.layout)
+    const { activity } = inspection
+    assert.ok(activity.kind === 'interrupted' && /after its commit/.test(activity.sentence))
+    assert.deepEqual(findings(inspection), ['greeter 2.0.0: not compared'])
+    assert.deepEqual(
+      inspection.snapshots.map(({ row }) => row.name),
+      ['1-1.0.0'],
+    )
+    // Not because of the run: nothing is recorded of its files.
+    assert.equal(isDrifted(inspection), true)
+  })
+
+  for (const [name, records, isCompared] of [
+    ['announced nothing', [], true],
+    ['announced what it did not do', announced(UPDATE), true],
+    ['undone everything', [...announced(UPDATE), ...undone([...UPDATE].reverse())], true],
+  ] as const)
+    it(`compares the part of a dead run that has ${name}`, async t => {
+      const scene = await makeScene(t)
+      scene.writeJournal([...begun(scene.sender), ...records])
+      const { activity } = await inspect(scene.layout)
+      assert.equal(activity.kind === 'interrupted' && activity.inDoubt.size === 0, isCompared)
+    })
+
+  const journalOf = async (t: TestContext): Promise<Layout> => {
+    const scene = await makeScene(t)
+    scene.writeJournal(begun(scene.sender))
+    return scene.layout
+  }
+
+  it('calls a host busy while a live process has its lock, and interrupted once that is dead', async t => {
+    const layout = await journalOf(t)
+    const holder = await holdElsewhere(t, layout.lock)
+    const { activity } = await inspect(layout)
+    assert.ok(activity.kind === 'busy' && activity.holder.includes(hostname()), JSON.stringify(activity))
+    await holder.kill()
+    assert.equal((await inspect(layout)).activity.kind, 'interrupted')
+  })
+
+  for (const [name, changes, expected] of [
+    ['in another pid namespace, whose kernel lock is gone', { pid_namespace: 'pid:[1]' }, 'interrupted'],
+    [
+      'on another host',
+      { hostname: 'elsewhere', boot_id: 'other', machine_id: 'f'.repeat(32), kernel_lock: null },
+      'busy',
+    ],
+  ] as const)
+    it(`calls a host ${expected} whose lock names a process ${name}`, async t => {
+      const layout = await journalOf(t)
+      const holder = await holdElsewhere(t, layout.lock)
+      await holder.kill()
+      rewriteHolder(layout.lock, changes)
+      assert.equal((await inspect(layout)).activity.kind, expected)
+    })
+
+  it('is quiet while a run has the lock and has begun nothing yet', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await installRecorded(layout, { 'main.py': 'x' })
+    await holdElsewhere(t, layout.lock)
+    const inspection = await inspect(layout)
+    assert.deepEqual([inspection.activity.kind, isDrifted(inspection)], ['quiet', false])
+  })
+
+  it('refuses a root that is not there', async t => {
+    const { root, ...layout } = await prepareTemporaryHost(t)
+    const missing = { ...layout, root: `${root}/missing` }
+    await assert.rejects(inspect(missing), error => toDeployError(error).code === 'invalid_input')
+  })
+})
