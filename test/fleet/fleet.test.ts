@@ -103,7 +103,7 @@ describe('buildFleet', () => {
     const hostile = [
       'a b',
       '$(id)',
-      '${{ secrets.X }}',
+      `$${'{{ secrets.X }}'}`,
       "x'; reboot #",
       '-rf',
       '../..',

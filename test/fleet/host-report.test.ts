@@ -106,7 +106,7 @@ describe('parseHostReports', () => {
     )
     const error = reports[0]?.error ?? ''
     assert.ok(error.length < 320 && error.endsWith('(cut)'), error)
-    assert.ok(!/::|\u001b|\n|key-of-us/.test(error), error)
+    for (const text of ['::', '\u001b', '\n', 'key-of-us']) assert.ok(!error.includes(text), error)
   })
 
   for (const [name, body] of [

@@ -39,8 +39,14 @@ describe('buildFleetSummary', () => {
   })
 
   it('shows hostile text without giving it any effect', () => {
-    const summary = summaryOf([rowOf(HOSTILE, { error_message: HOSTILE, status: HOSTILE, completed_at: HOSTILE })], '2.0.0')
-    const harmless = summaryOf([rowOf('plain', { error_message: 'plain', status: 'plain', completed_at: 'plain' })], '2.0.0')
+    const summary = summaryOf(
+      [rowOf(HOSTILE, { error_message: HOSTILE, status: HOSTILE, completed_at: HOSTILE })],
+      '2.0.0',
+    )
+    const harmless = summaryOf(
+      [rowOf('plain', { error_message: 'plain', status: 'plain', completed_at: 'plain' })],
+      '2.0.0',
+    )
     for (const character of ['|', '<', '>', '`', '*', '[', '@', '\\', '::', '##['])
       assert.equal(summary.split(character).length, harmless.split(character).length, character)
     assert.match(summary, /onerror/)
@@ -48,7 +54,11 @@ describe('buildFleetSummary', () => {
 
   it('stays far below a megabyte, whatever 100,000 hosts are called', () => {
     const rows = Array.from({ length: 100_000 }, (_, index) =>
-      rowOf(`${index}${'|'.repeat(240)}`, { version: `1.0.${index}`, status: 'failed', error_message: '|'.repeat(300) }),
+      rowOf(`${index}${'|'.repeat(240)}`, {
+        version: `1.0.${index}`,
+        status: 'failed',
+        error_message: '|'.repeat(300),
+      }),
     )
     const summary = summaryOf(rows, '2.0.0')
     assert.ok(Buffer.byteLength(summary) < 600_000, String(summary.length))
