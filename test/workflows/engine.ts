@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
@@ -90,6 +91,8 @@ export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
   })
   const log = await readToEnd(child)
   const records = log.split('\n').filter(Boolean).map(parseRecord)
+  const elsewhere = records.filter(({ msg }) => msg.startsWith('LocalRepositoryCache not matched'))
+  assert.deepEqual(elsewhere, [], 'every action must come from `references`: nothing is downloaded')
   return {
     exitCode: child.exitCode,
     jobs: readJobs(records),

@@ -58,7 +58,9 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
     assert.deepEqual([fleet.installedFiles('app-1'), fleet.files('app-2')], [canary, other])
     assert.deepEqual(await fleet.hosts(), ['app-1 2.0.0 rolled_back', 'app-2 1.0.0 success'])
-    assert.equal(outputsOf(result, 'fleet')['error-code'], 'fleet_out_of_sync')
+    const { 'error-code': fleetCode, versions = '' } = outputsOf(result, 'fleet')
+    assert.equal(fleetCode, 'fleet_out_of_sync')
+    assert.deepEqual(JSON.parse(versions), { '1.0.0': ['app-1', 'app-2'] })
   })
 
   it('rolls the canary back when it falls ill later, and touches no other host', { skip: ONLY_IN_CI }, async t => {
