@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { chmodSync, closeSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -38,6 +39,13 @@ describe('openBelowSync', () => {
     const paths = ['', '.', 'a', 'none', 'a/none', 'a/file/x', '..', 'a/../a/file', '/etc/passwd', 'a/link']
     for (const path of [...paths, 'folder-link/file', `${folder}-next/file`, 'a/fi\0le'])
       assert.throws(() => openBelowSync(folder, path), NotReadable, path)
+  })
+
+  it('opens no device and waits for no pipe', { skip: process.getuid?.() === 0 ? false : 'needs root' }, t => {
+    const folder = temporaryDirectory(t)
+    execFileSync('mknod', [join(folder, 'zero'), 'c', '1', '5'])
+    execFileSync('mkfifo', [join(folder, 'pipe')])
+    for (const name of ['zero', 'pipe']) assert.throws(() => openBelowSync(folder, name), NotReadable)
   })
 
   it('never leaves the folder while another user swaps folders of it for symlinks', {
