@@ -4,6 +4,9 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 
+/** No run takes a tenth of it, but a run that hangs must not keep the tests from ending. */
+const LIMIT_MS = 300_000
+
 /** A run of one workflow by `act`, the engine: each job runs as a job of a self-hosted runner on this machine. */
 export interface WorkflowRun {
   /** The operator's repository; a checkout copies it. */
@@ -88,6 +91,8 @@ export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
     cwd: run.repository,
     env: engineEnvironment(run),
     stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: LIMIT_MS,
+    killSignal: 'SIGKILL',
   })
   const log = await readToEnd(child)
   const records = log.split('\n').filter(Boolean).map(parseRecord)
