@@ -34201,6 +34201,7 @@ function createRunnerLog(redact) {
 
 ;// CONCATENATED MODULE: ./build/core/secrets.js
 
+
 /** Characters of a secret, or of the beginning that a cut left of one. */
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
@@ -34217,9 +34218,9 @@ function createRedactor(secrets) {
     const withSign = forms.filter(form => form.includes(CUT_SIGN));
     return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms);
 }
-/** How a secret may appear in a text: unchanged, in JSON, in a URL, and cleaned as foreign text. */
+/** How a secret may appear in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign text. */
 function formsOf(secret) {
-    const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY)];
+    const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY), cellOf(secret, Number.POSITIVE_INFINITY)];
     const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)];
     return forms.filter(form => form.length >= SHORTEST_REDACTED);
 }
@@ -35262,11 +35263,13 @@ function isNewer(row, known) {
 }
 /** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
 function reportOf(row, redact) {
-    const { status, version, completed_at: time, error_message: error } = row;
+    const { status, completed_at: time, error_message: error } = row;
+    // A hub may send a secret back as anything.
+    const [attempted, running] = [row.version, row.running_version].map(version => version === null || redact(version) !== version ? null : version);
     return {
         hostId: redact(row.host_id),
-        version: status === 'success' ? version : row.running_version,
-        attempted: version,
+        version: status === 'success' ? attempted : running,
+        attempted,
         status,
         completedAt: time === null ? null : new Date(time).toISOString(),
         error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),

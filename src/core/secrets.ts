@@ -1,4 +1,5 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
+import { cellOf } from './markdown.ts'
 
 /** Characters of a secret, or of the beginning that a cut left of one. */
 export const SHORTEST_REDACTED = 4
@@ -18,9 +19,9 @@ export function createRedactor(secrets: readonly (string | undefined)[]): (text:
   return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms)
 }
 
-/** How a secret may appear in a text: unchanged, in JSON, in a URL, and cleaned as foreign text. */
+/** How a secret may appear in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign text. */
 function formsOf(secret: string): string[] {
-  const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY)]
+  const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY), cellOf(secret, Number.POSITIVE_INFINITY)]
   const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)]
   return forms.filter(form => form.length >= SHORTEST_REDACTED)
 }

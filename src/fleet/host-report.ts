@@ -97,11 +97,15 @@ function isNewer(row: Row, known: Row): boolean {
 
 /** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
 function reportOf(row: Row, redact: (text: string) => string): HostReport {
-  const { status, version, completed_at: time, error_message: error } = row
+  const { status, completed_at: time, error_message: error } = row
+  // A hub may send a secret back as anything.
+  const [attempted, running] = [row.version, row.running_version].map(version =>
+    version === null || redact(version) !== version ? null : version,
+  ) as [string | null, string | null]
   return {
     hostId: redact(row.host_id),
-    version: status === 'success' ? version : row.running_version,
-    attempted: version,
+    version: status === 'success' ? attempted : running,
+    attempted,
     status,
     completedAt: time === null ? null : new Date(time).toISOString(),
     error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),

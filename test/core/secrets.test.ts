@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { cleanForeignText } from '../../src/core/foreign-text.ts'
+import { cell } from '../../src/core/markdown.ts'
 import { createRedactor } from '../../src/core/secrets.ts'
 
 describe('createRedactor', () => {
@@ -12,6 +13,7 @@ describe('createRedactor', () => {
     'each line of a secret of several': [['line-one\nline-two'], 'got line-two', 'got ***'],
     'a secret as JSON writes it': [['pass"word\\'], JSON.stringify('pass"word\\'), '"***"'],
     'a secret as a URL writes it': [['p&ss/word'], '?k=p%26ss%2Fword', '?k=***'],
+    'a secret as a summary shows it': [['hub_p*ss_word'], cell('x hub_p*ss_word'), 'x ***'],
     'a secret that was cleaned as foreign text': [['a::b\u0007cd'], cleanForeignText('x a::b\u0007cd'), 'x ***'],
     'the beginning of a secret that was cut off': [['hunter22'], 'got hunter… (cut)', 'got ***… (cut)'],
     'the beginning of a secret in a text that was cut twice': [['hunter22'], 'got hunt…… (cut)', 'got ***…… (cut)'],

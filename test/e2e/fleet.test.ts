@@ -209,6 +209,27 @@ describe('the fleet action', () => {
       assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['false', ''])
     })
 
+  for (const [name, body, status] of [
+    ['in a refusal', (key: string) => ({ error: `the key ${key} is wrong` }), 403],
+    [
+      'in every field of a report',
+      (key: string) => [
+        rowOf(key, { version: key }),
+        rowOf('app-1', { status: 'failed', running_version: key, version: key, error_message: `of ${key}` }),
+      ],
+      200,
+    ],
+  ] as const)
+    it(`writes the key nowhere that the hub sends back ${name}`, async t => {
+      const key = 'hub_key_of_the_operator'
+      const inputs = { 'api-key': key, 'expect-version': '1.0.0' }
+      const { result } = await ask(t, answering(body(key), status), inputs)
+      assert.equal(result.exitCode, 1)
+      const log = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))
+      const written = [log.join('\n'), result.summary, ...Object.values(result.outputs)].join('\n')
+      for (const text of [key, key.replaceAll('_', '&#95;')]) assert.ok(!written.includes(text), written)
+    })
+
   it('takes the key to no other origin that the hub redirects to', async t => {
     const elsewhere = await serve(t, answering({ error: KEY }, 401))
     const redirect: Handler = (_, response) => response.writeHead(307, { location: `${elsewhere.url}/hosts` }).end()
