@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { utimesSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { describe, it, type TestContext } from 'node:test'
 import { toDeployError } from '../../../src/core/errors.ts'
@@ -111,6 +112,27 @@ describe('inspectHost', () => {
     const inspection = await inspect(layout)
     assert.deepEqual([inspection.activity.kind, isDrifted(inspection)], ['quiet', false])
   })
+
+  for (const [times, kind, lines] of [
+    [1, 'quiet', 1],
+    [9, 'busy', 2],
+  ] as const)
+    it(`is ${kind} where the record of the host changes ${times} times while it is examined`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      await installRecorded(layout, { 'main.py': 'x' })
+      let left: number = times
+      const keepPaths: readonly string[] = Object.assign([], {
+        // Read in the middle of a comparison.
+        [Symbol.iterator]() {
+          if (left-- > 0) utimesSync(layout.installed, left, left)
+          return new Set<string>().values()
+        },
+      })
+      const log = collectLog()
+      const inspection = await inspectHost({ layout, allowSharedRoot: false, keepPaths }, { log, signal: NEVER })
+      assert.deepEqual([inspection.activity.kind, log.lines.length], [kind, lines])
+      assert.equal(isDrifted(inspection), kind === 'quiet' ? false : undefined)
+    })
 
   it('refuses a root that is not there', async t => {
     const { root, ...layout } = await prepareTemporaryHost(t)
