@@ -20,7 +20,14 @@ const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 /** For each recording. */
 const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 7 : 1))
 const SEED = Number(process.env['POWER_SEED'] ?? randomInt(1_000_000))
-const DEPLOYMENTS: readonly Deployment[] = ['first install', 'update', 'rollback', 'removal', 'recovery']
+const DEPLOYMENTS: readonly Deployment[] = [
+  'first install',
+  'update',
+  'rollback',
+  'operator rollback',
+  'removal',
+  'recovery',
+]
 const SHARED: Disk = { name: 'a disk that a neighbour syncs all the time', blockBytes: 1024, hasNeighbour: true }
 const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
 const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]

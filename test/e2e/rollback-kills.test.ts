@@ -11,13 +11,14 @@ import {
   readReports,
 } from './harness/invariants.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
+import { runRecover } from './harness/recover-program.ts'
 import { openRollbackHosts, type RollbackHost, type RollbackHosts, type Subject } from './harness/rollback-hosts.ts'
-import { killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
+import { failWith, killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 9 : 23
-const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused'] as const
+const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 41 : 89
+const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'the program for the boot'] as const
 /** With each record of the journal. */
 const CALLS = [...NAME_CALLS, 'pwrite64']
 
@@ -45,7 +46,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
     for (const [index, recoveredBy] of RECOVERIES.entries()) {
       it(`is exactly old or exactly new after ${recoveredBy}`, { concurrency: 2 }, async t => {
         assert.ok(calls.length > 50, `the census sees the calls: ${calls.length}`)
-        const swept = calls.filter((_, at) => at % SAMPLED === (index * 7) % SAMPLED)
+        const swept = calls.filter((_, at) => at % SAMPLED === (index * 13) % SAMPLED)
         const outcomes: string[] = []
         const kill = async (call: TracedCall, at: number) => {
           outcomes.push(await killAndRecover(call, hosts.copy(`${index}-${at}`), recoveredBy))
@@ -53,6 +54,29 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
         await Promise.all(swept.map((call, at) => t.test(call.text, () => kill(call, at))))
         t.diagnostic(`${swept.length} of ${calls.length} calls: ${countOutcomes(outcomes)}`)
       })
+    }
+
+    it('is exactly old or exactly new where any one of them finds the disk full', { concurrency: 2 }, async t => {
+      const concerned = calls.filter(({ name, role }) => /^(rename|mkdir|pwrite64)/.test(name) && role !== 'child')
+      const swept = concerned.filter((_, at) => at % SAMPLED === 5 % SAMPLED)
+      const outcomes: string[] = []
+      const fail = async (call: TracedCall, at: number) => {
+        outcomes.push(await failAndRepeat(call, hosts.copy(`full-${at}`)))
+      }
+      await Promise.all(swept.map((call, at) => t.test(call.text, () => fail(call, at))))
+      t.diagnostic(`${swept.length} of ${concerned.length} calls: ${countOutcomes(outcomes)}`)
+    })
+
+    /** Returns the outcome of the rollback of which a call failed. */
+    async function failAndRepeat(call: TracedCall, host: RollbackHost): Promise<string> {
+      const { result } = await traces.run(host, rollBack, { calls: CALLS, ...failWith('ENOSPC', call) })
+      const { outcome = '' } = result.outputs
+      assert.match(outcome, /^(success|failed|rolled_back)$/, result.log)
+      const found = assertExactly(host.root, { old, new: liveIn(reference) })
+      assert.equal(found, outcome === 'success' ? 'new' : 'old')
+      assert.equal(assertReported(host.root, await host.rollBack()).outcome, 'success')
+      assert.deepEqual(listLasting(host.root), reference)
+      return outcome
     }
 
     /** Returns the final outcome of the rollback that was killed. */
@@ -88,6 +112,10 @@ async function recover(host: RollbackHost, by: string): Promise<void> {
     const { exitCode, log } = await host.rollbackPost()
     assert.equal(exitCode, 0, log)
     return
+  }
+  if (by === 'the program for the boot') {
+    const { status, stderr } = runRecover(['--project-root', host.root])
+    return assert.equal(status, 0, stderr)
   }
   const { outputs, log } = await host.deploy()
   assert.equal(outputs['outcome'], 'failed', log)

@@ -4,15 +4,17 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import { openProjectStage, projectFiles } from './harness/project-stage.ts'
+import { rollBack } from './harness/rolled-back.ts'
 import { openStage, pluginFiles } from './harness/stage.ts'
 
 const MAX_FRAMES = 12
 const PRELOADED = join(import.meta.dirname, 'harness/record-renames.mjs')
 
-/** From the action to the rename that switches: the functions that both contracts share, and each one's own. */
+/** From the action to the rename that switches: the functions that all flows share, and each one's own. */
 const FRAMES = {
   marketplace: ['deploy', 'deploy', 'runDeployment', 'runLocked', 'MarketplaceFlow.install'],
   project: ['project', 'deployProject', 'runDeployment', 'runLocked', 'ProjectFlow.install'],
+  rollback: ['rollback', 'rollBackVersion', 'runDeployment', 'runLocked', 'RollbackFlow.install'],
 }
 const SHARED = ['runSteps', 'performStep', 'installPart', 'apply', 'applyChange', 'moveDurably']
 
@@ -63,6 +65,17 @@ describe('the stack of the rename that switches', () => {
     const { deploy, folder, root } = project
     const frames = await framesOf(deploy, folder, join(root, 'plugins/cart'))
     assert.deepEqual(frames, [...FRAMES.project, ...SHARED])
+    assert.ok(frames.length + 1 <= MAX_FRAMES)
+  })
+
+  it(`names every function of a rollback, at most ${MAX_FRAMES} with the rename`, async () => {
+    const { deploy, root, publish, workspace } = marketplace
+    await publish('2.0.0', pluginFiles('2.0.0'))
+    const updated = await deploy({ version: '2.0.0' })
+    assert.equal(updated.exitCode, 0, updated.log)
+    const restore: Deploy = (inputs, run) => rollBack({ workspace, root }, inputs, run)
+    const frames = await framesOf(restore, workspace.path, join(root, 'plugins/greeter'))
+    assert.deepEqual(frames, [...FRAMES.rollback, ...SHARED])
     assert.ok(frames.length + 1 <= MAX_FRAMES)
   })
 })

@@ -6,6 +6,7 @@ import { filesWith } from './changing-parts.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
 import { type Listing, listLasting, listLive } from './invariants.ts'
 import { openProjectStage } from './project-stage.ts'
+import { openRollbackHosts } from './rollback-hosts.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './stage.ts'
 
 /** Hosts on which the power fails during one kind of deployment. */
@@ -27,7 +28,7 @@ export interface PowerCutHosts {
   close(): Promise<void>
 }
 
-export type Deployment = 'first install' | 'update' | 'rollback' | 'removal' | 'recovery'
+export type Deployment = 'first install' | 'update' | 'rollback' | 'operator rollback' | 'removal' | 'recovery'
 
 /** A plugin's plan that also creates its settings. */
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
@@ -57,10 +58,35 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
         inputs: { version: NEEDY_VERSION },
         outcome: 'rolled_back',
       }
+    case 'operator rollback':
+      return await openRestoringHosts()
     case 'removal':
       return await openProjectHosts()
     case 'recovery':
       return await openInterruptedHosts()
+  }
+}
+
+/** A host that an operator rolls back, by name, so that the next rollback is the same one. */
+async function openRestoringHosts(): Promise<PowerCutHosts> {
+  const hosts = await openRollbackHosts('a plugin with kept paths')
+  const copy: PowerCutHosts['copy'] = (name, root) => {
+    const host = hosts.copy(name, root)
+    const post: HostCopy['post'] = (inputs, run = {}) =>
+      host.rollBack(inputs, { phase: 'post', state: { locked: 'true' }, ...run })
+    return { ...host, deploy: host.rollBack, post }
+  }
+  const host = copy('undisturbed')
+  await succeed(host.deploy())
+  return {
+    stage: hosts.stage,
+    allowed: { old: listLive(hosts.root), new: listLive(host.root) },
+    reference: listLasting(host.root),
+    inputs: {},
+    outcome: 'success',
+    isMarketplace: true,
+    copy,
+    close: hosts.close,
   }
 }
 

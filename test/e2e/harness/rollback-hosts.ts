@@ -1,11 +1,13 @@
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
+import type { LocalStage } from '../../../local/stage.ts'
 import { filesWith, type Parts } from './changing-parts.ts'
-import { copyBuild, copyHost, type HostCopy } from './host-copy.ts'
+import { copyBuild, copyHost, type HostCopy, type HostOrigin } from './host-copy.ts'
 import { openProjectStage } from './project-stage.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, writeFiles } from './stage.ts'
 
 /** A host that runs 2.0.0 and can be rolled back to 1.0.0, and copies of it. */
 export interface RollbackHosts {
+  readonly stage: Pick<LocalStage, 'hub'>
   readonly root: string
   copy(name: string, root?: string): RollbackHost
   close(): Promise<void>
@@ -67,7 +69,7 @@ async function openProjectHosts(): Promise<RollbackHosts> {
 }
 
 function hostsOf(
-  origin: Parameters<typeof copyHost>[0],
+  origin: HostOrigin & { readonly stage: Pick<LocalStage, 'hub'> },
   own: Record<string, string>,
   close: () => Promise<void>,
 ): RollbackHosts {
@@ -86,7 +88,7 @@ function hostsOf(
       rollBack({}, { phase: 'post', state: { locked: 'true' }, ...run })
     return { ...host, rollBack, rollbackPost }
   }
-  return { root: origin.root, copy, close }
+  return { stage: origin.stage, root: origin.root, copy, close }
 }
 
 async function succeed(run: Promise<ActionResult>): Promise<void> {

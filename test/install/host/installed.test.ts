@@ -162,3 +162,36 @@ function assertRefused(layout: Layout, record: unknown): void {
       error.message.includes('move it away'),
   )
 }
+
+describe('the versions of a project', () => {
+  const trees = ['a', 'b', 'c'].map(digit => digit.repeat(64))
+  const version = (name: string, tree_digest = trees[0] ?? null) => {
+    const { contract: _, slug: __, snapshots: ___, ...part } = rowOf({ tree_digest, project_version: name })
+    return { slug: 'shop', version: name, parts: [part] }
+  }
+  const rowWith = (tree_digest: string | undefined, snapshots: InstalledRow['snapshots'] = []) =>
+    rowOf({ contract: 'project', slug: 'shop', tree_digest: tree_digest ?? null, snapshots })
+  const versionsIn = (layout: Layout) => readHostRecord(layout).projects.map(project => project.version)
+
+  it('stay as long as all their parts, or something that only they had, is there; the newest is the last', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.0') })
+    await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.1') })
+    assert.deepEqual(versionsIn(layout), ['1.0.0', '1.0.1'])
+    await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.0') })
+    assert.deepEqual(versionsIn(layout), ['1.0.1', '1.0.0'])
+    const left = snapshotOf('1-1.0.0', { tree_digest: trees[2] ?? null, project_version: '1.0.0' })
+    const project = version('2.0.0', trees[1])
+    await recordInstalled(layout, { rows: [rowWith(trees[1], [left])], removed: [], project })
+    assert.deepEqual(versionsIn(layout), ['1.0.0', '2.0.0'])
+    await recordInstalled(layout, { rows: [rowWith(trees[1])], removed: [], project })
+    assert.deepEqual(versionsIn(layout), ['2.0.0'])
+  })
+
+  it('are at most 20 of each project', async t => {
+    const layout = await prepareTemporaryHost(t)
+    for (let patch = 0; patch < 22; patch++)
+      await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version(`1.0.${patch}`) })
+    assert.deepEqual([versionsIn(layout).length, versionsIn(layout)[0]], [20, '1.0.2'])
+  })
+})

@@ -178,6 +178,8 @@ describe('changeSchema', () => {
     { type: 'move', from: 'plugins/x', to: SNAPSHOT, ino },
     { type: 'move', from: `${SNAPSHOT}/data/a b`, to: `${STAGING}/tree/plugins/x/data/a b`, ino },
     { type: 'move', from: `${STAGING}/tree`, to: 'extensions/x', ino },
+    { type: 'move', from: SNAPSHOT, to: `${STAGING}/restored/plugins/x`, ino },
+    { type: 'move', from: `${STAGING}/replaced/plugins/x/etc/a b`, to: `${SNAPSHOT}/etc/a b`, ino },
     { type: 'create_file', staged: `${STAGING}/x.env`, path: 'plugins/x.env' },
   ]
   for (const change of allowed) {
@@ -227,6 +229,12 @@ describe('changeSchema', () => {
     [`${SNAPSHOT}/data`, `${STAGING}/tree/other`],
     [`${STAGING}/tree`, `${STAGING}/other`],
     [`${STAGING}/tree`, SNAPSHOT],
+    [SNAPSHOT, `${STAGING}/tree`],
+    [SNAPSHOT, `${STAGING}/restored/plugins/y`],
+    [SNAPSHOT, `${STAGING}/restored/plugins/x/data`],
+    [`${STAGING}/replaced/plugins/x/data`, `${SNAPSHOT}/other`],
+    [`${STAGING}/replaced/plugins/y/data`, `${SNAPSHOT}/data`],
+    [`${STAGING}/replaced/plugins/x/data`, SNAPSHOT],
   ]
   for (const [from, to] of moves) {
     it(`refuses to move ${from} to ${to}, which no deployment does`, () =>
