@@ -35598,6 +35598,8 @@ class ReadingStep {
 /** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
 const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 };
 const MAX_WAIT_SECONDS = 86_400;
+const MAX_LOGGED_VERSIONS = 100;
+const MAX_LOGGED_HOSTS = 20;
 const fleet_HOUR_MS = 3_600_000;
 /** The fleet action: asks the hub which version runs on which host, and fails unless all run the expected one. */
 async function fleet() {
@@ -35678,8 +35680,6 @@ function logFleet({ reports, hosts, target, inSync }, log) {
         log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`);
     log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`);
 }
-const MAX_LOGGED_VERSIONS = 100;
-const MAX_LOGGED_HOSTS = 20;
 function listHosts(ids) {
     const more = ids.length - MAX_LOGGED_HOSTS;
     return `${ids.slice(0, MAX_LOGGED_HOSTS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
@@ -39390,7 +39390,7 @@ const MAX_PATHS = 2000;
 /** How often a host is examined that is changed meanwhile. */
 const MAX_LOOKS = 3;
 /**
- * Examines a host without changing anything: takes no lock, writes no file. What it returns was so at one moment, or
+ * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment, or
  * says that a deployment is at work. Throws ConfigError `invalid_input` for a root that is not there; UntouchableHostError
  * for one that others may have written; DeploymentError `inconsistent` for a damaged record or journal, and
  * `host_not_writable`; and the signal's reason once it is aborted.
@@ -39614,6 +39614,7 @@ function countOf(drift) {
 
 /** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
 const MAX_OUTPUT_CHARS = 100_000;
+const MAX_LOGGED_PARTS = 500;
 /** What is not known is empty. */
 const status_UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' };
 /** The status action: says what is installed on this host, and whether its files are as they were. Changes nothing. */
@@ -39673,7 +39674,6 @@ function logStatus({ parts, isKnown }, log) {
     if (!isKnown)
         log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
 }
-const MAX_LOGGED_PARTS = 500;
 /** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
 function failureOf(inspection) {
     const { activity } = inspection;

@@ -35,6 +35,8 @@ export interface FleetInputs {
 /** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
 const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 }
 const MAX_WAIT_SECONDS = 86_400
+const MAX_LOGGED_VERSIONS = 100
+const MAX_LOGGED_HOSTS = 20
 const HOUR_MS = 3_600_000
 
 /** The fleet action: asks the hub which version runs on which host, and fails unless all run the expected one. */
@@ -127,9 +129,6 @@ function logFleet({ reports, hosts, target, inSync }: Fleet, log: Log): void {
   if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`)
   log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`)
 }
-
-const MAX_LOGGED_VERSIONS = 100
-const MAX_LOGGED_HOSTS = 20
 
 function listHosts(ids: readonly string[]): string {
   const more = ids.length - MAX_LOGGED_HOSTS

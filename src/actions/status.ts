@@ -28,6 +28,7 @@ export interface StatusInputs {
 
 /** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
 const MAX_OUTPUT_CHARS = 100_000
+const MAX_LOGGED_PARTS = 500
 
 /** What is not known is empty. */
 const UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' }
@@ -84,8 +85,6 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   if (parts.length === 0) log.info('Nothing is installed.')
   if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
 }
-
-const MAX_LOGGED_PARTS = 500
 
 /** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
 function failureOf(inspection: Inspection): DeployError | undefined {
