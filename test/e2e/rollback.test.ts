@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import { acceptedReports, commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
+import { planWith } from './harness/host-stage.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { installedRow, openRetainingHost, rollBack } from './harness/rolled-back.ts'
 import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
@@ -48,6 +49,10 @@ describe('a rollback', () => {
     assert.equal(existsSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')), false)
     const report = readLocalReport(result)
     assert.deepEqual([report.rollback_of, report.version_source], ['2.0.0', 'snapshot'])
+    assert.equal(
+      report.states.map(({ state }) => state).join(' '),
+      'pending finding_snapshots verifying_snapshots loading_plan resolving_sequence installing healthchecking succeeded',
+    )
     assert.equal(acceptedReports(stage).length, reports)
     assert.match(result.summary, /Restored: greeter 2.0.0 → 1.0.0/)
     assertNothingStrays(stage.root)
@@ -112,6 +117,24 @@ describe('a rollback', () => {
       ['true', 'print("hello from 2.0.0")'],
       repaired.log,
     )
+  })
+
+  it('first recovers what a dead deployment has left', async t => {
+    const stage = await openRetainingHost(t)
+    await stage.publish('3.0.0', pluginFiles('3.0.0'))
+    writeFiles(stage.workspace.path, {
+      'host.yaml': "version: 1\nprovision: {greeter: {command: [/bin/sh, -c, 'kill -KILL $PPID']}}\n",
+    })
+    stage.writePlan(planWith('action: provision, plugin: greeter'))
+    const dead = await stage.deploy({ version: '3.0.0', 'host-config': 'host.yaml' })
+    assert.equal(dead.signal, 'SIGKILL')
+    const result = await rollBack(stage)
+    assert.equal(summaryOf(result), 'success true 1.0.0 2.0.0 1.0.0 ', result.log)
+    assert.match(
+      result.log,
+      /The interrupted deployment of greeter 3\.0\.0 was recovered: it was rolled back to 2\.0\.0/,
+    )
+    assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
   })
 
   it('gives the host its present file and the snapshot the other, where both versions have one', async t => {
