@@ -14,7 +14,19 @@ export async function killAsTheRunnerDoes(pid: number): Promise<void> {
   await setTimeout(SIGTERM_AFTER_MS)
   if (!signal(pid, 'SIGTERM')) return
   await setTimeout(SIGKILL_AFTER_MS)
+  const tracer = readTracer(pid)
   signal(pid, 'SIGKILL')
+  // It may hold the process back in a system call, and would only then let it die.
+  if (tracer > 0) signal(tracer, 'SIGKILL')
+}
+
+/** The process that traces another; 0 where none does. */
+function readTracer(pid: number): number {
+  try {
+    return Number(/^TracerPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
+  } catch {
+    return 0
+  }
 }
 
 /** Returns false when the process has ended already. */

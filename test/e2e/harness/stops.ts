@@ -65,7 +65,9 @@ export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
   return {
     needsTracing: true,
     async prepare(_t, host, fleet) {
-      return { run: cancelAndBlock(host.root, join(host.root, 'plugins/greeter'), await findRecord(fleet, record)) }
+      const place = join(host.root, 'plugins/greeter')
+      const undo = (await countRenames(fleet)) + 1
+      return { run: cancelAndBlock(host.root, { place, undo, record: await findRecord(fleet, record) }) }
     },
   }
 }
@@ -120,12 +122,8 @@ async function findRecord(fleet: Fleet, record: RecordName, version?: string): P
 
 /** Which of its calls that is in an undisturbed run, counted among those that touch the file. */
 async function findReadAfterCommit(fleet: Fleet): Promise<SystemCall> {
-  const host = fleet.newHost('census-of-reads')
-  const log = join(host.workspace.temp, 'trace')
-  const paths = [INSTALLED, '.hub-deploy/journal.jsonl'].map(path => join(host.root, path))
-  const through = traceCommand({ log, paths, calls: ['openat', 'pwrite64'], textLimit: 200 })
-  await host.deploy({}, { through, env: ONE_WORKER })
-  const calls = readTrace(log).filter(({ name }) => name !== 'execve')
+  const paths = [INSTALLED, '.hub-deploy/journal.jsonl']
+  const calls = await traceUndisturbed(fleet, { paths, calls: ['openat', 'pwrite64'] })
   const commit = calls.findIndex(({ args }) => args.includes('\\"record\\":\\"commit\\"'))
   const reads = calls.filter(({ name, args }) => name === 'openat' && args.includes('/installed.json"'))
   const wanted = reads.findIndex(call => calls.indexOf(call) > commit)
@@ -133,6 +131,26 @@ async function findReadAfterCommit(fleet: Fleet): Promise<SystemCall> {
   if (commit === -1 || read === undefined)
     throw new Error('an undisturbed run reads no installed.json after its commit')
   return { ...read, nth: wanted + 1 }
+}
+
+let renames: Promise<number> | undefined
+
+/** How often an undisturbed run renames the place or into it, probes included. */
+function countRenames(fleet: Fleet): Promise<number> {
+  renames ??= traceUndisturbed(fleet, { paths: ['plugins/greeter'], calls: ['rename'] }).then(calls => calls.length)
+  return renames
+}
+
+/** The calls of an undisturbed run that touch these paths below its root. */
+async function traceUndisturbed(
+  fleet: Fleet,
+  { paths, calls }: { paths: readonly string[]; calls: readonly string[] },
+): Promise<SystemCall[]> {
+  const host = fleet.newHost(`census-of-${calls.join('-')}`)
+  const log = join(host.workspace.temp, 'trace')
+  const below = paths.map(path => join(host.root, path))
+  await host.deploy({}, { through: traceCommand({ log, paths: below, calls, textLimit: 200 }), env: ONE_WORKER })
+  return readTrace(log).filter(({ name }) => name !== 'execve')
 }
 
 const censuses = new Map<string, Promise<RecordName[]>>()

@@ -18,12 +18,19 @@ export function tamperWithRecord(root: string, nth: number, how: string): Partia
   return tamper(join(root, '.hub-deploy/journal.jsonl'), 'pwrite64', how, nth)
 }
 
-/** SIGINT before the nth record of a journal is written, and a pause of 30 s before the second rename of the place. */
-export function cancelAndBlock(root: string, place: string, nth: number): Partial<ActionRun> {
+/** Which record of a journal and which rename of a place, counted from 1. */
+interface CancelAndBlock {
+  readonly place: string
+  readonly record: number
+  readonly undo: number
+}
+
+/** SIGINT before a record of a journal is written, and a pause of two minutes before a rename of the place. */
+export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
   return through({
     paths: [join(root, '.hub-deploy/journal.jsonl'), place],
     calls: ['pwrite64', 'rename'],
-    inject: [`pwrite64:signal=INT:when=${nth}`, 'rename:delay_enter=30000000:when=2+'],
+    inject: [`pwrite64:signal=INT:when=${record}`, `rename:delay_enter=120000000:when=${undo}+`],
   })
 }
 
