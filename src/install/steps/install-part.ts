@@ -1,4 +1,5 @@
 import { dirname, relative } from 'node:path'
+import { awaitAll } from '../files/await-all.ts'
 import { syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
@@ -32,11 +33,11 @@ export async function installPart(context: StepContext, part: NewPart | Returnin
   const isThere = pathExistsSync(path)
   const keeper = isThere ? path : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const [modified, recorded] = await Promise.all([
+  const [modified, recorded] = await awaitAll(
     noteReplaced(context, part),
     recordTree(context, part),
     part.recorded ?? syncTree(part.staged, tools.signal),
-  ])
+  )
   tools.signal.throwIfAborted()
   if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
   const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined

@@ -1,0 +1,12 @@
+/**
+ * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
+ * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
+ */
+export async function awaitAll<const Works extends readonly unknown[]>(
+  ...works: Works
+): Promise<{ -readonly [K in keyof Works]: Awaited<Works[K]> }> {
+  const ends = await Promise.allSettled(works)
+  const failed = ends.find(end => end.status === 'rejected')
+  if (failed !== undefined) throw failed.reason
+  return (await Promise.all(works)) as { -readonly [K in keyof Works]: Awaited<Works[K]> }
+}
