@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
+import { byExtent } from '../extent.ts'
 import { waitUntil } from '../install/wait-until.ts'
 import { MOMENTS, type Moment } from './harness/cancel-moments.ts'
 import { type CancelScene, type Contract, hangingFile, openCancelScene } from './harness/cancel-scene.ts'
@@ -13,9 +14,9 @@ import { assertReported, listLive, readReports } from './harness/invariants.ts'
 import { readPid, waitForEnd } from './harness/processes.ts'
 import { randomFrom } from './harness/random.ts'
 
-const IS_FULL = process.env['SWEEP'] === 'full'
+const IS_FULL = byExtent({ sample: false, ci: false, full: true })
 const SEED = process.env['CANCEL_SEED'] ?? randomUUID()
-const SAMPLE = process.env['CI'] === 'true' ? 10 : 5
+const SAMPLE = byExtent({ sample: 3, ci: 10 })
 
 interface Row {
   readonly contract: Contract

@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
+import { byExtent } from '../extent.ts'
 import { type DamagedHosts, openDamagedHosts } from './harness/damaged-hosts.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 
-const IS_FULL = process.env['SWEEP'] === 'full'
-const IS_CI = process.env['CI'] === 'true'
 /** To repeat one case. */
 const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [
-  { by: 'calls', cases: IS_FULL ? 2000 : IS_CI ? 600 : 60, atOnce: 4 },
-  { by: 'processes', cases: IS_FULL || IS_CI ? 12 : 3, atOnce: 2 },
+  { by: 'calls', cases: byExtent({ sample: 30, ci: 600, full: 2000 }), atOnce: 4 },
+  { by: 'processes', cases: byExtent({ sample: 2, ci: 12 }), atOnce: 2 },
 ] as const
 
 describe('a host whose update was killed and whose records are then damaged', () => {

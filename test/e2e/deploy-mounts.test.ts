@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import type { ErrorCode } from '../../src/core/errors.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { openGate } from './harness/hub-gate.ts'
 import {
@@ -22,7 +23,7 @@ type Mount = (t: TestContext, path: string) => void
 
 const KINDS: Record<string, { mount: Mount; skip: string | false }> = {
   'a file system in memory': { mount: (t, path) => mountOver(t, path, 'size=8m'), skip: false },
-  'an ext4 file system': { mount: mountLoop, skip: whyNoExt4() },
+  'an ext4 file system': { mount: mountLoop, skip: whyNoExt4() || whyLeftToCi() },
   'a bind mount of the same file system': {
     mount: (t, path) => bindMount(t, `${path}-source`.replace('/plugins/', '/'), path),
     skip: false,

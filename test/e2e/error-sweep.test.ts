@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
+import { byExtent } from '../extent.ts'
 import {
   assertExactly,
   assertNoSecret,
@@ -15,7 +16,7 @@ import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 3 : 7
+const SAMPLED = byExtent({ sample: 29, ci: 3, full: 1 })
 
 const update: Act = (host, run) => host.update(run)
 

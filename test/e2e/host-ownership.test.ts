@@ -3,12 +3,13 @@ import { chmodSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { acceptedReports, commandsIn, readLocalReport } from './harness/evidence.ts'
 import { assertSucceeds } from './harness/prepared-host.ts'
 import { openTwoUsers, type TwoUsers, whyNoTwoUsers } from './harness/two-users.ts'
 
-const skip = whyNoTwoUsers()
+const skip = whyNoTwoUsers() || whyLeftToCi()
 const SHARED = { 'allow-shared-root': 'true' }
 const POST = { phase: 'post', state: { locked: 'true' } } as const
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
+import { byExtent } from '../extent.ts'
 import { assertNoSecret, type Listing, listLasting, readReports } from './harness/invariants.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 import { killBefore, whyNoStrace } from './harness/strace.ts'
@@ -9,7 +10,7 @@ import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 4 : 7
+const SAMPLED = byExtent({ sample: 31, ci: 4, full: 1 })
 
 interface Sweep {
   what: string

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { readOwnIdentity } from '../../src/install/host/process-identity.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
+import { byExtent } from '../extent.ts'
 import { forEver, openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
@@ -12,7 +13,7 @@ import { readHolder, readPid } from './harness/processes.ts'
 import { pluginFiles } from './harness/stage.ts'
 
 const RUNS_AT_ONCE = 8
-const ROUNDS = process.env['CI'] === 'true' ? 20 : 5
+const ROUNDS = byExtent({ sample: 3, ci: 20 })
 const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
 
 /** A command that runs another one with process ids of its own, as in a container. */

@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import { dirname, join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { byExtent } from '../extent.ts'
 import { acceptedReports } from './harness/evidence.ts'
 import { openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
@@ -14,8 +15,7 @@ import { whyNoStrace } from './harness/strace.ts'
 import { tamper } from './harness/tampering.ts'
 
 const MANY_FILES_VERSION = '3.0.0'
-const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
-const NIGHTS = IS_FULL ? 6 : 2
+const NIGHTS = byExtent({ sample: 2, ci: 6 })
 
 /** What has gone wrong on a host, and stays so for some nights. */
 interface Fault {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
+import { byExtent } from '../extent.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { assertSucceeds, type Fleet, openFleet } from './harness/prepared-host.ts'
 import { whyNoStrace } from './harness/strace.ts'
 import { tamperWithRecord } from './harness/tampering.ts'
 
 /** Every so many records of the journal. */
-const STEP = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full' ? 2 : 6
+const STEP = byExtent({ sample: 6, ci: 2 })
 const INSTALLED = { version: '1.0.0' }
 
 describe('a run that changes nothing and is killed as it writes a journal record', () => {

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { byExtent, whyLeftToCi } from '../extent.ts'
 import type { HostCopy } from './harness/host-copy.ts'
 import { openGate } from './harness/hub-gate.ts'
 import { assertExactly, assertNothingStrays, listLasting, readReports } from './harness/invariants.ts'
@@ -16,7 +17,7 @@ import { BEGINNING, cutAt, END, markIn, type Recording, readRecording, rebuildDi
 import { type Deployment, openPowerCutHosts, type PowerCutHosts } from './harness/power-cut-hosts.ts'
 import { traceCommand, whyNoStrace } from './harness/strace.ts'
 
-const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const IS_FULL = byExtent({ sample: false, ci: true })
 /** For each recording. */
 const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 7 : 1))
 const SEED = Number(process.env['POWER_SEED'] ?? randomInt(1_000_000))
@@ -69,7 +70,7 @@ for (const deployment of DEPLOYMENTS) {
 
 /** Shows that the tests above can fail: each of these calls is skipped, and called a success. */
 describe('a power cut during an update', {
-  skip: whyNoLoggedDisk() || whyNoStrace() || (!IS_FULL && 'only with SWEEP=full'),
+  skip: whyNoLoggedDisk() || whyNoStrace() || whyLeftToCi(),
 }, () => {
   let hosts: PowerCutHosts
   before(async () => {

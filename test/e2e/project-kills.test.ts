@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
+import { byExtent } from '../extent.ts'
 import { filesWith, type Parts } from './harness/changing-parts.ts'
 import { copyBuild, copyHost, type HostCopy } from './harness/host-copy.ts'
 import {
@@ -20,7 +21,7 @@ import { writeFiles } from './harness/stage.ts'
 import { killBefore, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
+const IS_FULL = byExtent({ sample: false, ci: true })
 const SAMPLED = 7
 const WITHOUT_MAILER: Parts = { included: ['cart', 'till'] }
 const SETTINGS: Parts = {

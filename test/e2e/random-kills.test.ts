@@ -5,13 +5,14 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import type { ActionResult } from '../../local/runner.ts'
+import { byExtent } from '../extent.ts'
 import { assertNoSecret, type Listing, listLasting, readReports } from './harness/invariants.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 import { signal } from './harness/processes.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
 import { assertTakenOver } from './harness/takeover.ts'
 
-const KILLS = Number(process.env['RANDOM_KILLS'] ?? (process.env['CI'] === 'true' ? 40 : 8))
+const KILLS = Number(process.env['RANDOM_KILLS'] ?? byExtent({ sample: 8, ci: 40 }))
 const SEED = Number(process.env['RANDOM_SEED'] ?? randomInt(1_000_000))
 
 describe('a deployment killed at any time', () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
+import { byExtent } from '../extent.ts'
 import {
   assertExactly,
   assertNothingStrays,
@@ -17,7 +18,7 @@ import { failWith, killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = process.env['SWEEP'] === 'full' ? 1 : process.env['CI'] === 'true' ? 41 : 89
+const SAMPLED = byExtent({ sample: 89, ci: 41, full: 1 })
 const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'the program for the boot'] as const
 /** With each record of the journal. */
 const CALLS = [...NAME_CALLS, 'pwrite64']

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { byExtent } from '../extent.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 import { ONE_WORKER, whyNoStrace } from './harness/strace.ts'
@@ -11,9 +12,7 @@ const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, fr
   - {id: work, action: provision, plugin: greeter, depends_on: [env]}
 `
 
-const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
-
-for (const errno of IS_FULL ? ['EPERM', 'EOPNOTSUPP', 'ENOSYS'] : ['EPERM'])
+for (const errno of byExtent({ sample: ['EPERM'], ci: ['EPERM', 'EOPNOTSUPP', 'ENOSYS'] }))
   describe(`on a file system without hard links (${errno})`, { skip: whyNoStrace() }, () => {
     let stage: Stage
     beforeEach(async () => {

@@ -5,12 +5,13 @@ import { delimiter, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { openProjectStage } from '../e2e/harness/project-stage.ts'
 import { pluginFiles, writeFiles } from '../e2e/harness/stage.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { outline, outputsOf, type WorkflowResult, whyNoEngine } from './engine.ts'
 import { assertNoneIn, type FleetStage, openFleetStage, runOn } from './fleet-stage.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../../examples')
 
-const ONLY_IN_CI = process.env['CI'] === 'true' ? false : 'runs with CI=true'
+const ONLY_IN_CI = whyLeftToCi()
 
 /** A pull request from a branch of this repository. */
 const PULL_REQUEST = { pull_request: { head: { repo: { full_name: 'example/operations' } } } }

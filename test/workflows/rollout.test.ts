@@ -5,6 +5,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
 import { yankVersion } from '../../hub/marketplace/catalogue.ts'
 import { pluginFiles } from '../e2e/harness/stage.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { serve } from '../net/loopback-server.ts'
 import { outline, outputsOf, type WorkflowResult, whyNoEngine } from './engine.ts'
 import { type FleetStage, openFleetStage } from './fleet-stage.ts'
@@ -12,7 +13,7 @@ import { type FleetStage, openFleetStage } from './fleet-stage.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const ROLLOUT = parse(read('.github/workflows/rollout.yml'))
 const CALLER = read('examples/workflows/rollout.yml')
-const ONLY_IN_CI = process.env['CI'] === 'true' ? false : 'runs with CI=true'
+const ONLY_IN_CI = whyLeftToCi()
 
 describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
   it('installs what the gate verified on the canary, then on the others, though a newer version appears', async t => {

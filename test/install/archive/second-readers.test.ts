@@ -19,12 +19,13 @@ import {
   V7,
 } from '../../archives/tar-builder.ts'
 import { buildZip, file, symlink, unicodePath, directory as zipDirectory } from '../../archives/zip-builder.ts'
+import { byExtent } from '../../extent.ts'
 import { openedTar } from './sealed-artifact.ts'
 import { type SecondReader, type Seen, seenIn, TAR_READERS, whyNot, ZIP_READERS } from './second-readers.ts'
 import { withVerifiedArtifact } from './verified-artifact.ts'
 
 const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }
-const MUTANTS = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full' ? 600 : 100
+const MUTANTS = byExtent({ sample: 60, ci: 600 })
 const SEED = 20260101
 
 /** It has something of everything that a header can say; two names at the top, so that nothing is flattened. */

@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { errnoOf } from '../../../src/core/errors.ts'
 import { removeTree } from '../../../src/install/files/remove-tree.ts'
+import { byExtent } from '../../extent.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { makeSwappable, startSwapper, whyNoSwapper } from './folder-swapper.ts'
 
-const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
-const REMOVALS = IS_FULL ? 1000 : 60
+const REMOVALS = byExtent({ sample: 60, ci: 1000 })
 
 describe('removeTree', () => {
   it('removes files, symlinks and directories, and nothing behind a symlink', async t => {

@@ -21,6 +21,7 @@ import {
   undoChange,
 } from '../../../src/install/transaction/change.ts'
 import { isAnyMade, undoChanges } from '../../../src/install/transaction/transaction.ts'
+import { byExtent } from '../../extent.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { collectLog } from '../collected-log.ts'
 import { makeSwappable, startSwapper, whyNoSwapper } from '../files/folder-swapper.ts'
@@ -32,9 +33,8 @@ const OUT: PlannedChange = { type: 'move', from: 'plugins/x', to: SNAPSHOT }
 const DATA: PlannedChange = { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` }
 const IN: PlannedChange = { type: 'move', from: `${STAGING}/tree`, to: 'plugins/x' }
 
-const IS_FULL = process.env['CI'] === 'true' || process.env['SWEEP'] === 'full'
 const MOVES_PER_ROUND = 100
-const ROUNDS = IS_FULL ? 10 : 1
+const ROUNDS = byExtent({ sample: 1, ci: 10 })
 
 /** A host whose plugin has data, and a new version that is staged. */
 function makeRoot(t: TestContext): string {
