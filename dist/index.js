@@ -27651,18 +27651,19 @@ function downgrade(finding) {
     return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`);
 }
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones: ArtifactError
- * `version_reused`. A published version must never change.
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones and says
+ * `redeploy`: ArtifactError `version_reused`. A published version must never change. A pin alone may come from a release
+ * gate, which has seen what the hub serves now, and not what it served before.
  */
-function refuseReusedVersion({ version, sha256 }, knownVersions, pinnedSha256) {
-    if (pinnedSha256 === sha256)
+function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
+    if (accepted.redeploy && accepted.artifactSha256 === sha256)
         return;
     const known = knownVersions.filter(row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null);
     const [first] = known;
     if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
         return;
     throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
-        'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest.');
+        'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
@@ -31287,7 +31288,7 @@ async function checkVersion(deployment, fetched, pluginYaml) {
 }
 function refuseReused(deployment, { served, target }, version) {
     const known = versionsFrom(target.previous, originOf(deployment));
-    refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request.artifactSha256);
+    refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request);
 }
 async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
     const { request, tools, layout } = deployment;
@@ -37629,7 +37630,7 @@ async function verifySealed(deployment, { pinned, version }, sealed) {
     const { artifactSha256 } = request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
-    refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), artifactSha256);
+    refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), request);
     sealed_refuseOldBytes(deployment, { version, sha256: verified.sha256 });
     await record.update({ signer_public_key: pinned.base64 });
     tools.log.info(`The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`);

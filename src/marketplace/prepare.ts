@@ -172,7 +172,7 @@ async function checkVersion(
 
 function refuseReused(deployment: ArtifactDeployment, { served, target }: FetchedVersion, version: string): void {
   const known = versionsFrom(target.previous, originOf(deployment))
-  refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request.artifactSha256)
+  refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request)
 }
 
 async function sign(

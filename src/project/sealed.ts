@@ -78,7 +78,7 @@ export async function verifySealed(
   const verified = await verifySealedSignature(sealed, pinned, check)
   const { artifactSha256 } = request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
-  refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), artifactSha256)
+  refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), request)
   refuseOldBytes(deployment, { version, sha256: verified.sha256 })
   await record.update({ signer_public_key: pinned.base64 })
   tools.log.info(

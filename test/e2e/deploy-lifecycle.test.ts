@@ -283,11 +283,15 @@ function serveYanked(t: Parameters<typeof serveUntrustedHub>[0]) {
 describe('a version with other bytes than before', () => {
   const files = pluginFiles('1.0.0', { 'src/more.py': '' })
 
-  it('is accepted when exactly these bytes are pinned', async () => {
+  it('is accepted when exactly these bytes are pinned and to be deployed again, not with a pin alone', async () => {
     await deployed()
     await stage.publish('1.0.0', files, { replace: true })
     await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' })
-    const outputs = await deployed({ 'artifact-sha256': servedSha256('1.0.0').toUpperCase() })
+    const pin = { 'artifact-sha256': servedSha256('1.0.0').toUpperCase() }
+    const refusal = { code: 'version_reused', during: 'verifying_signature' } as const
+    for (const inputs of [pin, { ...pin, version: '1.0.0' }, { redeploy: 'true' }])
+      await assertRefuses(stage, refusal, inputs)
+    const outputs = await deployed({ ...pin, redeploy: 'true' })
     assert.deepEqual([outputs['version'], outputs['changed']], ['1.0.0', 'true'])
     assert.ok(existsSync(join(stage.root, 'plugins/greeter/src/more.py')))
   })

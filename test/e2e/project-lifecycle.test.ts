@@ -170,14 +170,16 @@ describe('a project', () => {
     assert.equal((await refused('not_found')).outputs['version'], '')
   })
 
-  it('is refused with other bytes under the same version unless these bytes are pinned', async () => {
+  it('is refused with other bytes under the same version unless these bytes are pinned and to be deployed again', async () => {
     await publish('1.0.0')
     await deployed(stage)
     stage.store.db.prepare('DELETE FROM project_versions').run()
     const { bytes } = await publish('1.0.0', { 'extensions/mailer/run.sh': 'echo 1.0.0 again\n' })
     await refused('version_reused')
     await refused('version_reused', { version: '1.0.0' })
-    await deployed(stage, { 'artifact-sha256': hash('sha256', bytes) })
+    const pin = { 'artifact-sha256': hash('sha256', bytes) }
+    await refused('version_reused', pin)
+    await deployed(stage, { ...pin, redeploy: 'true' })
     assert.match(readFileSync(join(stage.root, 'extensions/mailer/run.sh'), 'utf8'), /again/)
   })
 

@@ -45,16 +45,23 @@ export interface ServedVersion {
   readonly sha256: string
 }
 
+/** Which bytes the operator has named, and whether what is installed is to be deployed once more. */
+export interface AcceptedBytes {
+  readonly artifactSha256: string | undefined
+  readonly redeploy: boolean
+}
+
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones: ArtifactError
- * `version_reused`. A published version must never change.
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones and says
+ * `redeploy`: ArtifactError `version_reused`. A published version must never change. A pin alone may come from a release
+ * gate, which has seen what the hub serves now, and not what it served before.
  */
 export function refuseReusedVersion(
   { version, sha256 }: ServedVersion,
   knownVersions: readonly KnownVersion[],
-  pinnedSha256: string | undefined,
+  accepted: AcceptedBytes,
 ): void {
-  if (pinnedSha256 === sha256) return
+  if (accepted.redeploy && accepted.artifactSha256 === sha256) return
   const known = knownVersions.filter(
     row => row.version !== null && isSameVersion(row.version, version) && row.artifact_sha256 !== null,
   )
@@ -63,6 +70,6 @@ export function refuseReusedVersion(
   throw new ArtifactError(
     'version_reused',
     `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
-      'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest.',
+      'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.',
   )
 }

@@ -41,6 +41,8 @@ describe('refuseDowngrade over something that we did not install', () => {
   })
 })
 
+const UNPINNED = { artifactSha256: undefined, redeploy: false }
+
 describe('refuseReusedVersion', () => {
   const known = [
     { version: '2.0.0', artifact_sha256: THESE },
@@ -49,28 +51,40 @@ describe('refuseReusedVersion', () => {
   ]
   it('refuses an installed or retained version with other bytes', () => {
     assert.throws(
-      () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, undefined),
+      () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, UNPINNED),
       refusedWith('version_reused'),
     )
     assert.throws(
-      () => refuseReusedVersion({ version: 'v2.0.0', sha256: OTHER }, known, undefined),
+      () => refuseReusedVersion({ version: 'v2.0.0', sha256: OTHER }, known, UNPINNED),
       refusedWith('version_reused'),
     )
     assert.throws(
-      () => refuseReusedVersion({ version: '1.0.0', sha256: THESE }, known, undefined),
+      () => refuseReusedVersion({ version: '1.0.0', sha256: THESE }, known, UNPINNED),
       refusedWith('version_reused'),
     )
     assert.throws(
-      () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, THESE),
+      () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, { artifactSha256: THESE, redeploy: true }),
       refusedWith('version_reused'),
     )
   })
 
-  it('accepts the same bytes, a new version, pinned bytes, and a version that we did not install', () => {
-    refuseReusedVersion({ version: '2.0.0', sha256: THESE }, known, undefined)
-    refuseReusedVersion({ version: '2.0.1', sha256: OTHER }, known, undefined)
-    refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, OTHER)
-    refuseReusedVersion({ version: '0.9', sha256: OTHER }, known, undefined)
-    refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, [], undefined)
+  it('refuses pinned bytes that nobody asks to deploy again, and unpinned ones that somebody does', () => {
+    for (const accepted of [
+      { artifactSha256: OTHER, redeploy: false },
+      { artifactSha256: undefined, redeploy: true },
+    ]) {
+      assert.throws(
+        () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, accepted),
+        refusedWith('version_reused'),
+      )
+    }
+  })
+
+  it('accepts the same bytes, a new version, bytes pinned together with redeploy, and a version that we did not install', () => {
+    refuseReusedVersion({ version: '2.0.0', sha256: THESE }, known, UNPINNED)
+    refuseReusedVersion({ version: '2.0.1', sha256: OTHER }, known, UNPINNED)
+    refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, { artifactSha256: OTHER, redeploy: true })
+    refuseReusedVersion({ version: '0.9', sha256: OTHER }, known, UNPINNED)
+    refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, [], UNPINNED)
   })
 })
