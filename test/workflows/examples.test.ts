@@ -7,7 +7,7 @@ import { openProjectStage } from '../e2e/harness/project-stage.ts'
 import { pluginFiles, writeFiles } from '../e2e/harness/stage.ts'
 import { whyLeftToCi } from '../extent.ts'
 import { outline, outputsOf, type WorkflowResult, whyNoEngine } from './engine.ts'
-import { assertNoneIn, type FleetStage, openFleetStage, runOn } from './fleet-stage.ts'
+import { assertNoneIn, type FleetStage, HOSTS, openFleetStage, runOn } from './fleet-stage.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../../examples')
 
@@ -108,6 +108,11 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     await fleet.release('2.0.0')
+    fleet.write('deploy/install-and-restart.yaml', readExample('install-and-restart.yaml'))
+    const command = ['/bin/true']
+    const rest = { provision: { greeter: { command } }, notify: { deployed: { command } } }
+    const config = { version: 1, supervisor: 'none', plugins: { greeter: { healthcheck: { command } } }, ...rest }
+    for (const host of HOSTS) fleet.write(`deploy/hosts/${host}.yaml`, JSON.stringify(config))
     const result = await fleet.run(readExample('workflows/nightly-latest.yml'), { event: 'schedule' })
     assert.equal(result.exitCode, 0, result.log)
     const digests = ['gate', 'canary', 'hosts'].map(job => outputsOf(result, job)['artifact-sha256'])

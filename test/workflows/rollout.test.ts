@@ -22,7 +22,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     await onCheckOfCanary(t, fleet, async nth => {
       if (nth === 0) await fleet.release('3.0.0')
     })
-    const result = await rollOut(fleet)
+    const result = await rollOut(fleet, { version: '2.0.0' })
     assert.deepEqual(outline(result), [
       'gate: success',
       'canary: success',
@@ -135,6 +135,46 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.files('app-2'), other)
   })
 
+  it('stops at the next host when a newer version appears during a rollout of latest', {
+    skip: ONLY_IN_CI,
+  }, async t => {
+    const fleet = await openOldFleet(t)
+    await fleet.release('2.0.0')
+    const other = fleet.installedFiles('app-2')
+    await onCheckOfCanary(t, fleet, async nth => {
+      if (nth === 1) await fleet.release('3.0.0')
+    })
+    const result = await rollOut(fleet)
+    assert.deepEqual(outline(result).slice(2), ['health: success', 'hosts (app-2): failure', 'fleet: failure'])
+    assert.equal(outputsOf(result, 'hosts')['error-code'], 'digest_mismatch')
+    assert.deepEqual(fleet.versions(), ['2.0.0', '1.0.0'])
+    assert.deepEqual(fleet.installedFiles('app-2'), other)
+  })
+
+  it('leaves a host as it is that runs a newer version than the latest', async t => {
+    const fleet = await openOldFleet(t)
+    await fleet.release('3.0.0')
+    await fleet.deploy({ version: '3.0.0', 'project-root': fleet.rootOf('app-2'), 'host-id': 'app-2' })
+    yankVersion(fleet.store, { kind: 'plugin', slug: 'greeter', version: '3.0.0' })
+    await fleet.release('2.0.0')
+    const result = await rollOut(fleet)
+    assert.deepEqual(outline(result).slice(2), ['health: success', 'hosts (app-2): failure', 'fleet: failure'])
+    assert.equal(outputsOf(result, 'hosts')['error-code'], 'downgrade_refused')
+    assert.deepEqual(fleet.versions(), ['2.0.0', '3.0.0'])
+  })
+
+  for (const version of ['latest', '1.0.0']) {
+    it(`stops at the canary when the hub has swapped the bytes of the installed version (${version})`, async t => {
+      const fleet = await openOldFleet(t)
+      await fleet.publish('1.0.0', pluginFiles('1.0.0', { swapped: '' }), { replace: true })
+      const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
+      const result = await rollOut(fleet, { version })
+      assert.deepEqual(outline(result), ['gate: success', 'canary: failure', 'fleet: failure'])
+      assert.equal(outputsOf(result, 'canary')['error-code'], 'version_reused')
+      assert.deepEqual([fleet.installedFiles('app-1'), fleet.files('app-2')], [canary, other])
+    })
+  }
+
   it('installs nothing else under the version that the gate verified', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
@@ -153,9 +193,18 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const other = fleet.files('app-2')
-    const result = await rollOut(fleet, CALLER.replace(/hosts: '.*'/, "hosts: '[]'"))
+    const result = await rollOut(fleet, { caller: CALLER.replace(/hosts: '.*'/, "hosts: '[ ]'") })
     assert.deepEqual(outline(result), ['gate: success', 'canary: success', 'health: success', 'fleet: success'])
     assert.deepEqual(fleet.files('app-2'), other)
+  })
+
+  it('lets the fleet check wait for the reports of a canary without other hosts', { skip: ONLY_IN_CI }, async t => {
+    const fleet = await openOldFleet(t)
+    // Only a wait that is passed on can be refused.
+    const caller = CALLER.replace(/hosts: '.*'/, "hosts: '[]'\n      wait-seconds: -1")
+    const result = await rollOut(fleet, { caller })
+    assert.deepEqual(outline(result), ['gate: success', 'canary: success', 'health: success', 'fleet: failure'])
+    assert.equal(outputsOf(result, 'fleet')['error-code'], 'invalid_input')
   })
 })
 
@@ -186,6 +235,15 @@ describe('the file rollout.yml', () => {
     assert.ok(shown.includes('rollout.yml') && CALLER.endsWith(shown))
   })
 
+  it('rolls the canary back by the plan of the rollout', () => {
+    const steps = Object.values<{ steps: { uses?: string; with?: object }[] }>(ROLLOUT.jobs).flatMap(job => job.steps)
+    const [rollback = {}] = steps.flatMap(({ uses, with: inputs }) =>
+      uses?.includes('/rollback@') ? [{ ...inputs }] : [],
+    )
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of the workflow
+    assert.equal(Object.entries(rollback).find(([name]) => name === 'install-plan')?.[1], '${{ inputs.install-plan }}')
+  })
+
   it('pins every action that is not of this repository to a commit', () => {
     const jobs = Object.values<{ steps: { uses?: string }[] }>(ROLLOUT.jobs)
     const used = jobs.flatMap(job => job.steps).flatMap(({ uses }) => uses ?? [])
@@ -202,9 +260,16 @@ async function openOldFleet(t: TestContext): Promise<FleetStage> {
   return fleet
 }
 
-/** Rolls the latest version out. */
-async function rollOut(fleet: FleetStage, caller = CALLER): Promise<WorkflowResult> {
-  const result = await fleet.run(caller, { payload: { inputs: { version: 'latest' } } })
+interface Rollout {
+  caller?: string
+  version?: string
+}
+
+async function rollOut(
+  fleet: FleetStage,
+  { caller = CALLER, version = 'latest' }: Rollout = {},
+): Promise<WorkflowResult> {
+  const result = await fleet.run(caller, { payload: { inputs: { version } } })
   fleet.assertNoSecret(result)
   return result
 }
