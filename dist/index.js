@@ -35107,12 +35107,20 @@ function describeStanding({ standing, report }) {
         case 'failed':
             return `${version}, but its last deployment of it ended as ${report?.status}`;
         case 'unknown':
-            return `unknown, its last report says ${report?.status}`;
+            return describeUnknown(report);
         case 'never':
             return 'never reported';
         case 'silent':
             return `${version}, but silent since ${report?.completedAt ?? 'an unknown time'}`;
     }
+}
+function describeUnknown(report) {
+    if (report?.isContradicted)
+        return 'unknown, its reports contradict each other';
+    const known = report?.version ?? null;
+    if (known === null)
+        return `unknown, its last report says ${report?.status}`;
+    return `perhaps ${known}, its last report says ${report?.status} of an unreadable version`;
 }
 function nameHosts(hosts) {
     const named = hosts
@@ -35125,10 +35133,139 @@ function outOfSyncError(message) {
     return new DeploymentError('fleet_out_of_sync', message);
 }
 
-;// CONCATENATED MODULE: ./build/fleet/fleet.js
+;// CONCATENATED MODULE: ./build/fleet/host-report.js
+
+
+
+
 
 /** How far a host's clock may be ahead of ours. */
 const CLOCK_TOLERANCE_MS = 300_000;
+const host_report_MAX_NAMED_HOSTS = 5;
+const host_report_MAX_NAME_CHARS = 64;
+const MAX_REPORTS = 100_000;
+const MAX_ERROR_CHARS = 300;
+const rowSchema = schemas_lazy(() => object({
+    host_id: hostIdSchema,
+    kind: schemas_string(),
+    slug: schemas_string(),
+    status: schemas_catch(schemas_enum(['success', 'failed', 'rolled_back', 'unknown']), 'unknown'),
+    version: schemas_catch(nullable(versionSchema), null),
+    running_version: schemas_catch(nullable(versionSchema), null),
+    completed_at: schemas_catch(nullable(host_report_timeSchema), null),
+    error_message: schemas_catch(nullable(schemas_string()), null),
+}));
+/** ISO 8601; without an offset it counts as UTC, as which every report is sent. */
+const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
+    .check(refine(time => !Number.isNaN(time)));
+/** When a host has reported; undefined for no time, and for one that has not come yet: neither says when that was. */
+function timeOf({ completedAt }, now) {
+    return credibleTime(Date.parse(completedAt ?? ''), now);
+}
+/**
+ * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and all but the
+ * newest of a host that is listed twice; counts what does not name a host. Where it cannot be known which report of a
+ * host is the last, and they do not agree, nothing is known of it. Throws ArtifactError `bad_response` for anything but
+ * a list, and for one of over 100,000 reports.
+ */
+function parseHostReports(body, subject, reading) {
+    if (!Array.isArray(body))
+        throw host_report_unusableAnswer('a JSON list of reports, one for each host');
+    if (body.length > MAX_REPORTS)
+        throw host_report_unusableAnswer(`at most ${MAX_REPORTS} reports`);
+    const rows = body.map(row => rowSchema.safeParse(row).data);
+    const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug));
+    const usable = own.filter(row => row !== undefined);
+    const reports = [...Map.groupBy(usable, row => row.host_id).values()].map(rows => lastOf(rows, reading));
+    const counts = {
+        foreign: rows.length - own.length,
+        repeated: usable.length - reports.length,
+        unusable: own.length - usable.length,
+    };
+    const named = {
+        contradicted: reports.filter(({ isContradicted }) => isContradicted).map(({ hostId }) => hostId),
+        early: [...new Set(usable.filter(row => isEarly(row, reading.now)).map(row => reading.redact(row.host_id)))],
+    };
+    return { reports, notes: [...notesOn(counts, subject), ...notesOnHosts(named)], unusable: counts.unusable };
+}
+function credibleTime(time, now) {
+    return Number.isNaN(time) || time > now + CLOCK_TOLERANCE_MS ? undefined : time;
+}
+function isEarly({ completed_at: time }, now) {
+    return time !== null && credibleTime(time, now) === undefined;
+}
+/** The newest of one host's reports. One of no credible time may be newer than any. */
+function lastOf(rows, { redact, now }) {
+    const timed = rows.map(row => ({ row, time: credibleTime(row.completed_at ?? Number.NaN, now) }));
+    const newest = timed.reduce((max, { time = max }) => Math.max(max, time), Number.NEGATIVE_INFINITY);
+    const last = timed.find(({ time }) => time === newest)?.row ?? rows[0];
+    const rivals = timed.filter(({ time = newest }) => time === newest);
+    const report = reportOf(last, redact);
+    if (new Set(rivals.map(({ row }) => statementOf(row))).size <= 1)
+        return report;
+    return { ...report, version: null, attempted: null, status: 'unknown', error: null, isContradicted: true };
+}
+/** What a report says, apart from words and time. */
+function statementOf({ status, version, running_version: running }) {
+    const versions = status === 'success' ? [version] : [version, running];
+    return JSON.stringify([status, ...versions.map(text => text && withoutLeadingV(text))]);
+}
+/** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
+function reportOf(row, redact) {
+    const { status, completed_at: time, error_message: error } = row;
+    // A hub may send a secret back as anything.
+    const [attempted, running] = [row.version, row.running_version].map(version => version === null || redact(version) !== version ? null : version);
+    return {
+        hostId: redact(row.host_id),
+        version: status === 'success' ? attempted : running,
+        attempted,
+        status,
+        completedAt: time === null ? null : new Date(time).toISOString(),
+        error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),
+        isContradicted: false,
+    };
+}
+function notesOn({ foreign, repeated, unusable }, { kind, slug }) {
+    return [
+        ...(foreign === 0
+            ? []
+            : [
+                `The hub also listed ${foreign} reports of other plugins or services than ${kind} ${slug}, which were ignored.`,
+            ]),
+        ...(repeated === 0
+            ? []
+            : [
+                `The hub listed hosts more than once; the newest report of each counts, and ${repeated} others were ignored.`,
+            ]),
+        ...(unusable === 0 ? [] : [`The hub listed ${unusable} reports without a usable kind, slug and host_id.`]),
+    ];
+}
+function notesOnHosts({ contradicted, early }) {
+    return [
+        ...(contradicted.length === 0
+            ? []
+            : [
+                `The hub's reports of a host contradict each other, and which is the last cannot be known, so nobody knows what it runs: ${host_report_nameHosts(contradicted)}.`,
+            ]),
+        ...(early.length === 0
+            ? []
+            : [
+                `Reports are of a time that has not come yet, which counts as no time; check the clocks of these hosts, and of this one: ${host_report_nameHosts(early)}.`,
+            ]),
+    ];
+}
+function host_report_nameHosts(ids) {
+    const names = ids.slice(0, host_report_MAX_NAMED_HOSTS).map(id => cleanForeignText(id, host_report_MAX_NAME_CHARS));
+    const more = ids.length - names.length;
+    return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+function host_report_unusableAnswer(expected) {
+    return new ArtifactError('bad_response', `The hub's list of hosts is not ${expected}: check hub-url and deployments-url, or report this to the hub's operator.`);
+}
+
+;// CONCATENATED MODULE: ./build/fleet/fleet.js
+
+
 /** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
 const natural = new Intl.Collator('en', { numeric: true });
@@ -35143,7 +35280,7 @@ function buildFleet(found, question, now) {
     const byId = new Map(reports.map(report => [report.hostId, report]));
     const ids = expectHosts?.toSorted(compareHosts) ?? [...byId.keys()];
     const asked = ids.flatMap(id => byId.get(id) ?? []);
-    const target = expectVersion ?? newestVersion(asked);
+    const target = expectVersion ?? newestVersion(asked, now);
     const hosts = ids.map(id => {
         const report = byId.get(id);
         return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) };
@@ -35186,123 +35323,34 @@ function standingOf(report, { target, maxAgeMs, now }) {
         return 'unknown';
     if (!isSameVersion(version, target))
         return 'other';
-    if (status !== 'success' && attempted !== null && isSameVersion(attempted, target))
-        return 'failed';
+    if (status !== 'success') {
+        if (attempted === null)
+            return 'unknown';
+        if (isSameVersion(attempted, target))
+            return 'failed';
+    }
     return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current';
 }
-/** A time in the future says nothing either. */
-function isSilent({ completedAt }, since, now) {
-    const time = Date.parse(completedAt ?? '');
-    return Number.isNaN(time) || time < since || time > now + CLOCK_TOLERANCE_MS;
+function isSilent(report, since, now) {
+    const time = timeOf(report, now);
+    return time === undefined || time < since;
 }
 function needsDeployment(standing) {
     return standing !== 'current' && standing !== 'silent';
 }
 /** Where the order of two cannot be known, the one that was reported later. */
-function newestVersion(reports) {
+function newestVersion(reports, now) {
     let newest;
     for (const report of reports)
-        if (report.version !== null && isAhead(report, newest))
+        if (report.version !== null && isAhead(report, newest, now))
             newest = report;
     return newest?.version ?? undefined;
 }
-function isAhead(report, newest) {
+function isAhead(report, newest, now) {
     if (report.version === null || newest === undefined || newest.version === null)
         return newest === undefined;
     const isOlder = isOlderVersion(newest.version, report.version);
-    return isOlder ?? (report.completedAt ?? '') > (newest.completedAt ?? '');
-}
-
-;// CONCATENATED MODULE: ./build/fleet/host-report.js
-
-
-
-
-const MAX_REPORTS = 100_000;
-const MAX_ERROR_CHARS = 300;
-const rowSchema = schemas_lazy(() => object({
-    host_id: hostIdSchema,
-    kind: schemas_string(),
-    slug: schemas_string(),
-    status: schemas_catch(schemas_enum(['success', 'failed', 'rolled_back', 'unknown']), 'unknown'),
-    version: schemas_catch(nullable(versionSchema), null),
-    running_version: schemas_catch(nullable(versionSchema), null),
-    completed_at: schemas_catch(nullable(host_report_timeSchema), null),
-    error_message: schemas_catch(nullable(schemas_string()), null),
-}));
-/** ISO 8601; without an offset it counts as UTC, as which every report is sent. */
-const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
-    .check(refine(time => !Number.isNaN(time)));
-/**
- * Reads the newest report of each host from a hub's answer. Ignores reports of other plugins and services, and all but
- * the newest of a host that is listed twice; counts what does not name a host. Throws ArtifactError `bad_response` for
- * anything but a list, and for one of over 100,000 reports. `redact` removes secrets from a text.
- */
-function parseHostReports(body, subject, redact) {
-    if (!Array.isArray(body))
-        throw host_report_unusableAnswer('a JSON list of reports, one for each host');
-    if (body.length > MAX_REPORTS)
-        throw host_report_unusableAnswer(`at most ${MAX_REPORTS} reports`);
-    const rows = body.map(row => rowSchema.safeParse(row).data);
-    const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug));
-    const usable = own.filter(row => row !== undefined);
-    const newest = newestOfEach(usable);
-    const counts = {
-        foreign: rows.length - own.length,
-        repeated: usable.length - newest.length,
-        unusable: own.length - usable.length,
-    };
-    return {
-        reports: newest.map(row => reportOf(row, redact)),
-        notes: notesOn(counts, subject),
-        unusable: counts.unusable,
-    };
-}
-/** Where two are of the same time, the one that is no success. */
-function newestOfEach(rows) {
-    const newest = new Map();
-    for (const row of rows) {
-        const known = newest.get(row.host_id);
-        if (known === undefined || isNewer(row, known))
-            newest.set(row.host_id, row);
-    }
-    return [...newest.values()];
-}
-function isNewer(row, known) {
-    const [time, before] = [row.completed_at ?? Number.NEGATIVE_INFINITY, known.completed_at ?? Number.NEGATIVE_INFINITY];
-    return time === before ? row.status !== 'success' : time > before;
-}
-/** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
-function reportOf(row, redact) {
-    const { status, completed_at: time, error_message: error } = row;
-    // A hub may send a secret back as anything.
-    const [attempted, running] = [row.version, row.running_version].map(version => version === null || redact(version) !== version ? null : version);
-    return {
-        hostId: redact(row.host_id),
-        version: status === 'success' ? attempted : running,
-        attempted,
-        status,
-        completedAt: time === null ? null : new Date(time).toISOString(),
-        error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),
-    };
-}
-function notesOn({ foreign, repeated, unusable }, { kind, slug }) {
-    return [
-        ...(foreign === 0
-            ? []
-            : [
-                `The hub also listed ${foreign} reports of other plugins or services than ${kind} ${slug}, which were ignored.`,
-            ]),
-        ...(repeated === 0
-            ? []
-            : [
-                `The hub listed hosts more than once; the newest report of each counts, and ${repeated} others were ignored.`,
-            ]),
-        ...(unusable === 0 ? [] : [`The hub listed ${unusable} reports without a usable kind, slug and host_id.`]),
-    ];
-}
-function host_report_unusableAnswer(expected) {
-    return new ArtifactError('bad_response', `The hub's list of hosts is not ${expected}: check hub-url and deployments-url, or report this to the hub's operator.`);
+    return isOlder ?? (timeOf(report, now) ?? 0) > (timeOf(newest, now) ?? 0);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/hosts.js
@@ -35314,7 +35362,7 @@ const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
  * The newest report of each host of the key's owner (docs/contracts.md, "Hosts answer"). Throws AuthenticationError
  * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
  */
-async function readHosts(wire, access, redact) {
+async function readHosts(wire, access, reading) {
     const { deployments, kind, slug, apiKey, accessToken } = access;
     const answer = await wire.requestJson({
         method: 'GET',
@@ -35329,7 +35377,7 @@ async function readHosts(wire, access, redact) {
     });
     if (answer.status !== 200)
         throw refusal(answer, access, 'the hosts');
-    return parseHostReports(answer.body, access, redact);
+    return parseHostReports(answer.body, access, reading);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/watch-fleet.js
@@ -35364,7 +35412,7 @@ async function watchFleet(request, tools) {
 }
 async function look({ access, ...question }, { wire, redact, now }) {
     try {
-        const found = await readHosts(wire, access, redact);
+        const found = await readHosts(wire, access, { redact, now: now() });
         return { fleet: buildFleet(found, question, now()), error: undefined };
     }
     catch (error) {

@@ -1,7 +1,7 @@
 import { DeploymentError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Fleet, FleetHost } from './fleet.ts'
-import type { ReportSubject } from './host-report.ts'
+import type { HostReport, ReportSubject } from './host-report.ts'
 
 const MAX_NAMED_HOSTS = 20
 const MAX_NAME_CHARS = 64
@@ -42,12 +42,19 @@ export function describeStanding({ standing, report }: FleetHost): string {
     case 'failed':
       return `${version}, but its last deployment of it ended as ${report?.status}`
     case 'unknown':
-      return `unknown, its last report says ${report?.status}`
+      return describeUnknown(report)
     case 'never':
       return 'never reported'
     case 'silent':
       return `${version}, but silent since ${report?.completedAt ?? 'an unknown time'}`
   }
+}
+
+function describeUnknown(report: HostReport | undefined): string {
+  if (report?.isContradicted) return 'unknown, its reports contradict each other'
+  const known = report?.version ?? null
+  if (known === null) return `unknown, its last report says ${report?.status}`
+  return `perhaps ${known}, its last report says ${report?.status} of an unreadable version`
 }
 
 function nameHosts(hosts: readonly FleetHost[]): string {

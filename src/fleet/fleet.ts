@@ -1,5 +1,5 @@
 import { isOlderVersion, isSameVersion, withoutLeadingV } from '../core/trust/versions.ts'
-import type { HostReport, HostReports } from './host-report.ts'
+import { type HostReport, type HostReports, timeOf } from './host-report.ts'
 
 /** What an operator wants to know of a fleet. */
 export interface FleetQuestion {
@@ -43,8 +43,6 @@ export interface Fleet {
   readonly notes: readonly string[]
 }
 
-/** How far a host's clock may be ahead of ours. */
-const CLOCK_TOLERANCE_MS = 300_000
 /** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
@@ -62,7 +60,7 @@ export function buildFleet(found: HostReports, question: FleetQuestion, now: num
   const byId = new Map(reports.map(report => [report.hostId, report]))
   const ids = expectHosts?.toSorted(compareHosts) ?? [...byId.keys()]
   const asked = ids.flatMap(id => byId.get(id) ?? [])
-  const target = expectVersion ?? newestVersion(asked)
+  const target = expectVersion ?? newestVersion(asked, now)
   const hosts = ids.map(id => {
     const report = byId.get(id)
     return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) }
@@ -104,14 +102,16 @@ function standingOf(
   const { version, attempted, status } = report
   if (version === null || target === undefined) return 'unknown'
   if (!isSameVersion(version, target)) return 'other'
-  if (status !== 'success' && attempted !== null && isSameVersion(attempted, target)) return 'failed'
+  if (status !== 'success') {
+    if (attempted === null) return 'unknown'
+    if (isSameVersion(attempted, target)) return 'failed'
+  }
   return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current'
 }
 
-/** A time in the future says nothing either. */
-function isSilent({ completedAt }: HostReport, since: number, now: number): boolean {
-  const time = Date.parse(completedAt ?? '')
-  return Number.isNaN(time) || time < since || time > now + CLOCK_TOLERANCE_MS
+function isSilent(report: HostReport, since: number, now: number): boolean {
+  const time = timeOf(report, now)
+  return time === undefined || time < since
 }
 
 function needsDeployment(standing: Standing): boolean {
@@ -119,14 +119,14 @@ function needsDeployment(standing: Standing): boolean {
 }
 
 /** Where the order of two cannot be known, the one that was reported later. */
-function newestVersion(reports: readonly HostReport[]): string | undefined {
+function newestVersion(reports: readonly HostReport[], now: number): string | undefined {
   let newest: HostReport | undefined
-  for (const report of reports) if (report.version !== null && isAhead(report, newest)) newest = report
+  for (const report of reports) if (report.version !== null && isAhead(report, newest, now)) newest = report
   return newest?.version ?? undefined
 }
 
-function isAhead(report: HostReport, newest: HostReport | undefined): boolean {
+function isAhead(report: HostReport, newest: HostReport | undefined, now: number): boolean {
   if (report.version === null || newest === undefined || newest.version === null) return newest === undefined
   const isOlder = isOlderVersion(newest.version, report.version)
-  return isOlder ?? (report.completedAt ?? '') > (newest.completedAt ?? '')
+  return isOlder ?? (timeOf(report, now) ?? 0) > (timeOf(newest, now) ?? 0)
 }

@@ -2,6 +2,7 @@ import { z } from 'zod/mini'
 import { ArtifactError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { hostIdSchema, type Kind, versionSchema } from '../core/identifiers.ts'
+import { withoutLeadingV } from '../core/trust/versions.ts'
 
 /** What a hub says of one host. Every text in it is harmless, and none is long. */
 export interface HostReport {
@@ -14,6 +15,8 @@ export interface HostReport {
   /** ISO 8601 in UTC, by the host's own clock; null where the hub names no time. */
   readonly completedAt: string | null
   readonly error: string | null
+  /** Several reports may be the host's last one and do not agree, so that nothing else is known of it. */
+  readonly isContradicted: boolean
 }
 
 /** The reports in a hub's answer. */
@@ -30,6 +33,19 @@ export interface ReportSubject {
   readonly kind: Kind
   readonly slug: string
 }
+
+/** How an answer is read. */
+export interface Reading {
+  /** Removes secrets from a text. */
+  readonly redact: (text: string) => string
+  /** In milliseconds since 1970. */
+  readonly now: number
+}
+
+/** How far a host's clock may be ahead of ours. */
+const CLOCK_TOLERANCE_MS = 300_000
+const MAX_NAMED_HOSTS = 5
+const MAX_NAME_CHARS = 64
 
 const MAX_REPORTS = 100_000
 const MAX_ERROR_CHARS = 300
@@ -56,43 +72,59 @@ const timeSchema = z
   )
   .check(z.refine(time => !Number.isNaN(time)))
 
+/** When a host has reported; undefined for no time, and for one that has not come yet: neither says when that was. */
+export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
+  return credibleTime(Date.parse(completedAt ?? ''), now)
+}
+
 /**
- * Reads the newest report of each host from a hub's answer. Ignores reports of other plugins and services, and all but
- * the newest of a host that is listed twice; counts what does not name a host. Throws ArtifactError `bad_response` for
- * anything but a list, and for one of over 100,000 reports. `redact` removes secrets from a text.
+ * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and all but the
+ * newest of a host that is listed twice; counts what does not name a host. Where it cannot be known which report of a
+ * host is the last, and they do not agree, nothing is known of it. Throws ArtifactError `bad_response` for anything but
+ * a list, and for one of over 100,000 reports.
  */
-export function parseHostReports(body: unknown, subject: ReportSubject, redact: (text: string) => string): HostReports {
+export function parseHostReports(body: unknown, subject: ReportSubject, reading: Reading): HostReports {
   if (!Array.isArray(body)) throw unusableAnswer('a JSON list of reports, one for each host')
   if (body.length > MAX_REPORTS) throw unusableAnswer(`at most ${MAX_REPORTS} reports`)
   const rows = body.map(row => rowSchema.safeParse(row).data)
   const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug))
   const usable = own.filter(row => row !== undefined)
-  const newest = newestOfEach(usable)
+  const reports = [...Map.groupBy(usable, row => row.host_id).values()].map(rows => lastOf(rows, reading))
   const counts = {
     foreign: rows.length - own.length,
-    repeated: usable.length - newest.length,
+    repeated: usable.length - reports.length,
     unusable: own.length - usable.length,
   }
-  return {
-    reports: newest.map(row => reportOf(row, redact)),
-    notes: notesOn(counts, subject),
-    unusable: counts.unusable,
+  const named = {
+    contradicted: reports.filter(({ isContradicted }) => isContradicted).map(({ hostId }) => hostId),
+    early: [...new Set(usable.filter(row => isEarly(row, reading.now)).map(row => reading.redact(row.host_id)))],
   }
+  return { reports, notes: [...notesOn(counts, subject), ...notesOnHosts(named)], unusable: counts.unusable }
 }
 
-/** Where two are of the same time, the one that is no success. */
-function newestOfEach(rows: readonly Row[]): Row[] {
-  const newest = new Map<string, Row>()
-  for (const row of rows) {
-    const known = newest.get(row.host_id)
-    if (known === undefined || isNewer(row, known)) newest.set(row.host_id, row)
-  }
-  return [...newest.values()]
+function credibleTime(time: number, now: number): number | undefined {
+  return Number.isNaN(time) || time > now + CLOCK_TOLERANCE_MS ? undefined : time
 }
 
-function isNewer(row: Row, known: Row): boolean {
-  const [time, before] = [row.completed_at ?? Number.NEGATIVE_INFINITY, known.completed_at ?? Number.NEGATIVE_INFINITY]
-  return time === before ? row.status !== 'success' : time > before
+function isEarly({ completed_at: time }: Row, now: number): boolean {
+  return time !== null && credibleTime(time, now) === undefined
+}
+
+/** The newest of one host's reports. One of no credible time may be newer than any. */
+function lastOf(rows: readonly Row[], { redact, now }: Reading): HostReport {
+  const timed = rows.map(row => ({ row, time: credibleTime(row.completed_at ?? Number.NaN, now) }))
+  const newest = timed.reduce((max, { time = max }) => Math.max(max, time), Number.NEGATIVE_INFINITY)
+  const last = timed.find(({ time }) => time === newest)?.row ?? (rows[0] as Row)
+  const rivals = timed.filter(({ time = newest }) => time === newest)
+  const report = reportOf(last, redact)
+  if (new Set(rivals.map(({ row }) => statementOf(row))).size <= 1) return report
+  return { ...report, version: null, attempted: null, status: 'unknown', error: null, isContradicted: true }
+}
+
+/** What a report says, apart from words and time. */
+function statementOf({ status, version, running_version: running }: Row): string {
+  const versions = status === 'success' ? [version] : [version, running]
+  return JSON.stringify([status, ...versions.map(text => text && withoutLeadingV(text))])
 }
 
 /** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
@@ -109,6 +141,7 @@ function reportOf(row: Row, redact: (text: string) => string): HostReport {
     status,
     completedAt: time === null ? null : new Date(time).toISOString(),
     error: error === null || error === '' ? null : cleanForeignText(redact(error), MAX_ERROR_CHARS),
+    isContradicted: false,
   }
 }
 
@@ -129,6 +162,27 @@ function notesOn(
         ]),
     ...(unusable === 0 ? [] : [`The hub listed ${unusable} reports without a usable kind, slug and host_id.`]),
   ]
+}
+
+function notesOnHosts({ contradicted, early }: Record<'contradicted' | 'early', readonly string[]>): string[] {
+  return [
+    ...(contradicted.length === 0
+      ? []
+      : [
+          `The hub's reports of a host contradict each other, and which is the last cannot be known, so nobody knows what it runs: ${nameHosts(contradicted)}.`,
+        ]),
+    ...(early.length === 0
+      ? []
+      : [
+          `Reports are of a time that has not come yet, which counts as no time; check the clocks of these hosts, and of this one: ${nameHosts(early)}.`,
+        ]),
+  ]
+}
+
+function nameHosts(ids: readonly string[]): string {
+  const names = ids.slice(0, MAX_NAMED_HOSTS).map(id => cleanForeignText(id, MAX_NAME_CHARS))
+  const more = ids.length - names.length
+  return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
 
 function unusableAnswer(expected: string): ArtifactError {

@@ -1,4 +1,4 @@
-import { type HostReports, parseHostReports } from '../fleet/host-report.ts'
+import { type HostReports, parseHostReports, type Reading } from '../fleet/host-report.ts'
 import type { Wire } from '../net/wire.ts'
 import { type MarketplaceSubject, refusal, routeOf } from './client.ts'
 
@@ -17,11 +17,7 @@ export interface HostsAccess extends MarketplaceSubject {
  * The newest report of each host of the key's owner (docs/contracts.md, "Hosts answer"). Throws AuthenticationError
  * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
  */
-export async function readHosts(
-  wire: Wire,
-  access: HostsAccess,
-  redact: (text: string) => string,
-): Promise<HostReports> {
+export async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Promise<HostReports> {
   const { deployments, kind, slug, apiKey, accessToken } = access
   const answer = await wire.requestJson({
     method: 'GET',
@@ -35,5 +31,5 @@ export async function readHosts(
     maxBytes: MAX_HOSTS_BYTES,
   })
   if (answer.status !== 200) throw refusal(answer, access, 'the hosts')
-  return parseHostReports(answer.body, access, redact)
+  return parseHostReports(answer.body, access, reading)
 }

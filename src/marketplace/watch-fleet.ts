@@ -56,7 +56,7 @@ export async function watchFleet(request: FleetRequest, tools: FleetTools): Prom
 
 async function look({ access, ...question }: FleetRequest, { wire, redact, now }: FleetTools): Promise<WatchedFleet> {
   try {
-    const found = await readHosts(wire, access, redact)
+    const found = await readHosts(wire, access, { redact, now: now() })
     return { fleet: buildFleet(found, question, now()), error: undefined }
   } catch (error) {
     return { fleet: undefined, error: toDeployError(error) }

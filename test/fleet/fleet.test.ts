@@ -31,6 +31,7 @@ describe('buildFleet', () => {
     assert.deepEqual([...hostsByVersion(fleetOf(rows).reports)], [['1.0.0', ['app-1', 'app-2']]])
   })
 
+  const IN_PROGRESS = { status: 'in_progress', version: 7, running_version: '2.0.0' }
   const failed = (version: string, running: string | null) => ({ status: 'failed', version, running_version: running })
   for (const [name, row, standing] of [
     ['on it', rowOf('app-1', { version: '2.0.0' }), 'current'],
@@ -39,6 +40,9 @@ describe('buildFleet', () => {
     ['on it, where it failed when it was deployed again', rowOf('app-1', failed('2.0.0', '2.0.0')), 'failed'],
     ['on another, where it failed', rowOf('app-1', failed('2.0.0', '1.0.0')), 'other'],
     ['on nobody knows what', rowOf('app-1', failed('2.0.0', null)), 'unknown'],
+    ['on it, where an unreadable version failed', rowOf('app-1', failed('x y', '2.0.0')), 'unknown'],
+    ['on it, where a number is under way', rowOf('app-1', IN_PROGRESS), 'unknown'],
+    ['on another, where an unreadable version failed', rowOf('app-1', failed('x y', '1.0.0')), 'other'],
   ] as const)
     it(`judges a host ${name}`, () => {
       const fleet = fleetOf([row], { expectVersion: '2.0.0' })
@@ -46,6 +50,24 @@ describe('buildFleet', () => {
       assert.equal(fleet.inSync, standing === 'current')
       assert.deepEqual(fleet.outdated, standing === 'current' ? [] : ['app-1'])
     })
+
+  it('is not in sync with a host whose reports contradict each other, and says so', () => {
+    const rows = [rowOf('app-1', { version: '2.0.0' }), rowOf('app-1')]
+    for (const order of [rows, rows.toReversed()]) {
+      const fleet = fleetOf([...order, rowOf('app-2', { version: '2.0.0' })], { expectVersion: '2.0.0' })
+      assert.deepEqual(standings(fleet), ['app-1 unknown', 'app-2 current'])
+      assert.deepEqual([fleet.inSync, fleet.outdated], [false, ['app-1']])
+      assert.match(outOfSync(fleet, SUBJECT).message, /app-1 \(unknown, its reports contradict each other\)/)
+    }
+  })
+
+  it('says of what version a host perhaps is where nobody knows what was deployed last', () => {
+    const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
+    assert.match(
+      outOfSync(fleet, SUBJECT).message,
+      /app-1 \(perhaps 2\.0\.0, its last report says unknown of an unreadable version\)/,
+    )
+  })
 
   it('names expected hosts that never reported, and leaves out hosts that are not expected', () => {
     const rows = [rowOf('app-1'), rowOf('app-2'), rowOf('old-1', { version: '0.1.0' })]
@@ -97,6 +119,8 @@ describe('buildFleet', () => {
     assert.deepEqual([fleet.target, fleet.outdated], ['1.10.0', ['app-0', 'app-2']])
     const later = rowOf('app-9', { version: 'nightly', completed_at: '2026-01-02T11:00:00Z' })
     assert.equal(fleetOf([...rows.slice(0, 3), later]).target, 'nightly')
+    const early = rowOf('app-9', { version: 'nightly', completed_at: '2999-01-01T00:00:00Z' })
+    assert.equal(fleetOf([...rows.slice(0, 3), early]).target, '1.10.0')
   })
 
   it('gives a matrix only names that are safe there, unless the operator has chosen them', () => {

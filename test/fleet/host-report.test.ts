@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
 import { parseHostReports } from '../../src/fleet/host-report.ts'
-import { parsed, rowOf, SUBJECT } from './host-reports.ts'
+import { NOW, parsed, rowOf, SUBJECT } from './host-reports.ts'
 
 const TIME = '2026-01-02T03:04:06.789Z'
 
@@ -11,7 +11,15 @@ describe('parseHostReports', () => {
     const failed = { status: 'failed', version: '1.1.0', running_version: '1.0.0', error_message: 'unhealthy' }
     const { reports, notes, unusable } = parsed([rowOf('app-1'), rowOf('app-2', failed)])
     assert.deepEqual(reports, [
-      { hostId: 'app-1', version: '1.0.0', attempted: '1.0.0', status: 'success', completedAt: TIME, error: null },
+      {
+        hostId: 'app-1',
+        version: '1.0.0',
+        attempted: '1.0.0',
+        status: 'success',
+        completedAt: TIME,
+        error: null,
+        isContradicted: false,
+      },
       {
         hostId: 'app-2',
         version: '1.0.0',
@@ -19,6 +27,7 @@ describe('parseHostReports', () => {
         status: 'failed',
         completedAt: TIME,
         error: 'unhealthy',
+        isContradicted: false,
       },
     ])
     assert.deepEqual([notes, unusable], [[], 0])
@@ -60,25 +69,58 @@ describe('parseHostReports', () => {
     assert.match(notes.join(), /2 reports of other plugins or services than plugin greeter/)
   })
 
-  it('takes the newest report of a host that is listed more than once, and of two of one time no success', () => {
+  it('takes the newest report of a host that is listed more than once', () => {
     const { reports, notes } = parsed([
       rowOf('app-1', { version: '2.0.0' }),
       rowOf('app-1', { version: '1.0.0', completed_at: '2026-01-01T00:00:00Z' }),
-      rowOf('app-1', { version: '3.0.0', completed_at: 'never' }),
-      rowOf('app-2', { status: 'failed' }),
       rowOf('app-2'),
-      rowOf('app-3'),
-      rowOf('app-3', { status: 'failed' }),
+      rowOf('app-2', { version: 'v1.0.0', completed_at: 'never' }),
     ])
     assert.deepEqual(
       reports.map(({ hostId, version }) => [hostId, version]),
       [
         ['app-1', '2.0.0'],
-        ['app-2', null],
-        ['app-3', null],
+        ['app-2', '1.0.0'],
       ],
     )
-    assert.match(notes.join(), /4 others were ignored/)
+    assert.equal(notes.length, 1)
+    assert.match(notes.join(), /2 others were ignored/)
+  })
+
+  const old = '2026-01-01T00:00:00Z'
+  for (const [name, first, second] of [
+    ['of one time', {}, { version: '2.0.0' }],
+    ['of no time', { completed_at: null }, { completed_at: null, version: '2.0.0' }],
+    ['of a time and of none', {}, { completed_at: 'soon', version: '2.0.0' }],
+    ['of a time and of one that has not come yet', {}, { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' }],
+    [
+      'of times that have not come yet',
+      { completed_at: '2998-01-01T00:00:00Z' },
+      { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' },
+    ],
+    ['of one time, of which one failed', {}, { status: 'failed', running_version: '1.0.0' }],
+    ['of one time and two running versions', { status: 'failed', running_version: '1.0.0' }, { status: 'failed' }],
+  ] as const)
+    it(`knows nothing of a host with contradicting reports ${name}, in any order`, () => {
+      const rows = [rowOf('app-1', first), rowOf('app-1', second)]
+      for (const order of [rows, rows.toReversed()]) {
+        const { reports, notes } = parsed([...order, rowOf('app-1', { completed_at: old, version: '3.0.0' })])
+        const { version, attempted, status, isContradicted } = reports[0] ?? {}
+        assert.deepEqual([reports.length, version, attempted, status, isContradicted], [1, null, null, 'unknown', true])
+        assert.match(notes.join(), /contradict each other.*: app-1\./)
+      }
+    })
+
+  it('names the hosts with a time that has not come yet, and no host whose clock is a little ahead', () => {
+    const { reports, notes } = parsed([
+      rowOf('app-1', { completed_at: '2026-01-02T12:04:00Z' }),
+      rowOf('app-2', { completed_at: '2999-01-01T00:00:00Z' }),
+    ])
+    assert.deepEqual(
+      reports.map(({ version }) => version),
+      ['1.0.0', '1.0.0'],
+    )
+    assert.match(notes.join(), /a time that has not come yet.*: app-2\.$/)
   })
 
   for (const [name, row] of [
@@ -101,9 +143,8 @@ describe('parseHostReports', () => {
 
   it('cleans and cuts an error message, and removes secrets from it', () => {
     const message = `::error::\u001b[31mkey-of-us\n${'x'.repeat(10_000)}`
-    const { reports } = parseHostReports([rowOf('app-1', { error_message: message })], SUBJECT, text =>
-      text.replaceAll('key-of-us', '***'),
-    )
+    const redact = (text: string): string => text.replaceAll('key-of-us', '***')
+    const { reports } = parseHostReports([rowOf('app-1', { error_message: message })], SUBJECT, { redact, now: NOW })
     const error = reports[0]?.error ?? ''
     assert.ok(error.length < 320 && error.endsWith('(cut)'), error)
     for (const text of ['::', '\u001b', '\n', 'key-of-us']) assert.ok(!error.includes(text), error)

@@ -10,5 +10,5 @@ export function rowOf(host: unknown, more: Readonly<Record<string, unknown>> = {
 }
 
 export function parsed(rows: unknown): HostReports {
-  return parseHostReports(rows, SUBJECT, text => text)
+  return parseHostReports(rows, SUBJECT, { redact: text => text, now: NOW })
 }
