@@ -34713,6 +34713,10 @@ class InputReader {
     isGiven(name) {
         return getInput(name) !== '';
     }
+    /** Whether one that was not read yet has any other text than this default of action.yml. */
+    isChosen(name, fallback) {
+        return this.isGiven(name) && getInput(name).toLowerCase() !== fallback;
+    }
     required(name, schema) {
         const text = this.#present(name, take(name));
         return text === undefined ? undefined : this.#parse(name, text, schema);
@@ -40187,12 +40191,24 @@ function buildVerifyOutputs({ mode }, { facts, error }) {
 }
 /** Each of these asks for an artifact: without the rest, the gate must fail and not check less. */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
+/** So does each of these if it is not its default, with which the runner fills in one that is left out. */
+const ARTIFACT_SETTINGS = {
+    version: 'latest',
+    'timeout-minutes': '15',
+    'max-artifact-bytes': String(DEFAULT_MAX_ARTIFACT_BYTES),
+    'max-extracted-bytes': String(DEFAULT_MAX_EXTRACTED_BYTES),
+    'max-entries': String(DEFAULT_MAX_ENTRIES),
+    'ca-file': '',
+    'allow-http': 'false',
+};
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
         return 'file';
     if (ARTIFACT_INPUTS.some(name => read.isGiven(name)))
+        return 'hub';
+    if (Object.entries(ARTIFACT_SETTINGS).some(([name, fallback]) => read.isChosen(name, fallback)))
         return 'hub';
     return read.isGiven('install-plan') || read.isGiven('host-config') ? 'none' : 'hub';
 }

@@ -1,7 +1,12 @@
 import { z } from 'zod/mini'
 import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import { kindSchema, sha256Schema, slugSchema, versionSchema } from '../core/identifiers.ts'
-import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
+import {
+  DEFAULT_MAX_ARTIFACT_BYTES,
+  DEFAULT_MAX_ENTRIES,
+  DEFAULT_MAX_EXTRACTED_BYTES,
+  OPERATOR_YAML_LIMITS,
+} from '../core/limits.ts'
 import { removePrivateFolder } from '../install/files/private-folder.ts'
 import { toHostError } from '../install/files/system-errors.ts'
 import {
@@ -87,12 +92,23 @@ export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: G
 
 /** Each of these asks for an artifact: without the rest, the gate must fail and not check less. */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
+/** So does each of these if it is not its default, with which the runner fills in one that is left out. */
+const ARTIFACT_SETTINGS = {
+  version: 'latest',
+  'timeout-minutes': '15',
+  'max-artifact-bytes': String(DEFAULT_MAX_ARTIFACT_BYTES),
+  'max-extracted-bytes': String(DEFAULT_MAX_EXTRACTED_BYTES),
+  'max-entries': String(DEFAULT_MAX_ENTRIES),
+  'ca-file': '',
+  'allow-http': 'false',
+}
 const FILE_INPUTS = ['artifact-path', 'signature']
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
 
 function modeOf(read: InputReader): Mode {
   if (FILE_INPUTS.some(name => read.isGiven(name))) return 'file'
   if (ARTIFACT_INPUTS.some(name => read.isGiven(name))) return 'hub'
+  if (Object.entries(ARTIFACT_SETTINGS).some(([name, fallback]) => read.isChosen(name, fallback))) return 'hub'
   return read.isGiven('install-plan') || read.isGiven('host-config') ? 'none' : 'hub'
 }
 

@@ -43,6 +43,11 @@ export class InputReader {
     return core.getInput(name) !== ''
   }
 
+  /** Whether one that was not read yet has any other text than this default of action.yml. */
+  isChosen(name: string, fallback: string): boolean {
+    return this.isGiven(name) && core.getInput(name).toLowerCase() !== fallback
+  }
+
   required<T>(name: string, schema: TextSchema<T>): T | undefined {
     const text = this.#present(name, take(name))
     return text === undefined ? undefined : this.#parse(name, text, schema)

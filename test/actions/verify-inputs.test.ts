@@ -41,7 +41,8 @@ describe('readVerifyInputs', () => {
     'a plan alone': [PLAN, 'none'],
     'a plan and a host config': [{ ...PLAN, 'host-config': 'install.yaml' }, 'none'],
     'a host config alone': [{ 'host-config': 'install.yaml' }, 'none'],
-    'a plan, and a version that nothing needs': [{ ...PLAN, version: '1.0.0' }, 'none'],
+    'a plan, and defaults that the workflow repeats': [{ ...PLAN, version: 'latest', 'allow-http': 'False' }, 'none'],
+    'a plan of a service, and its keep-paths': [{ ...PLAN, kind: 'service', 'keep-paths': 'data' }, 'none'],
   }
   for (const [name, [given, mode]] of Object.entries(complete)) {
     it(`accepts ${name}`, () => {
@@ -74,6 +75,23 @@ describe('readVerifyInputs', () => {
     it(`checks no plan alone when ${name} asks for more`, () => {
       const given = { ...HUB, ...FILE, 'services-url': 'https://hub.example', 'artifact-sha256': 'ab'.repeat(32) }
       assert.ok(problemsOf({ ...PLAN, [name]: given[name as keyof typeof given] }).length > 0)
+    })
+  }
+
+  const chosen = {
+    version: '1.0.0',
+    'timeout-minutes': '5',
+    'max-artifact-bytes': '1000',
+    'max-extracted-bytes': '1000',
+    'max-entries': '10',
+    'ca-file': 'install.yaml',
+    'allow-http': 'true',
+  }
+  for (const [name, value] of Object.entries(chosen)) {
+    it(`misses the hub when ${name} is not its default, although there is a plan`, () => {
+      const missing = ['missing hub-url', 'missing api-key', 'missing signing-secret']
+      const problems = problemsOf({ ...PLAN, [name]: value })
+      assert.deepEqual(problems.slice(0, 3), missing)
     })
   }
 
