@@ -18199,11 +18199,13 @@ const UNREADABLE = '\ufffd';
  * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
  * `root`: where that is no directory, there is none. An undefined item is a pause.
  */
-function* scanTree(root, isLeftOut) {
+function* scanTree(root, { isLeftOut, onDirectory }) {
     if (!lstatIfPresentSync(root)?.isDirectory())
         return;
     const top = yield* tree_scan_listDirectory(root, '');
     const open = top === undefined ? [] : [top];
+    if (top !== undefined)
+        onDirectory?.('');
     for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
         const name = listing.names[listing.next++];
         if (name === undefined) {
@@ -18214,10 +18216,12 @@ function* scanTree(root, isLeftOut) {
         if (isLeftOut(path))
             continue;
         const below = listing.directories.has(name) ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
-        if (below === undefined)
+        if (below === undefined) {
             yield describeItemSync(root, path);
-        else
-            open.push(below);
+            continue;
+        }
+        onDirectory?.(path);
+        open.push(below);
     }
 }
 /** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
@@ -18666,11 +18670,11 @@ async function compareTree(tree, record, signal) {
     return difference;
 }
 /** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
-async function* findDifferences({ root, keepPaths }, record, signal) {
+async function* findDifferences({ root, keepPaths, onDirectory }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
     const isKept = isBelow(keepPaths);
-    for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded === undefined) {
@@ -22613,7 +22617,7 @@ const MAX_LINKS = 40;
 async function describeTree({ root, keepPaths }, record, signal) {
     let room = modified_tree_MAX_BYTES;
     const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
         if (slice.isOver())
             await slice.giveBack();
         if (found === undefined || (recorded === undefined && isCache(found.path)))
@@ -39373,6 +39377,8 @@ function stampOf(path) {
 
 
 
+
+
 /** Those of the action where nobody has recorded any. */
 const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
@@ -39398,18 +39404,31 @@ async function part_check_compare(setting, row) {
     if (record === undefined)
         return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false };
     const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths];
-    const tree = { root: installPath(layout, placeOf(row)), keepPaths, digester: new FileDigester(signal) };
+    const root = installPath(layout, placeOf(row));
     const paths = [];
     let count = 0;
-    for await (const difference of findDifferences(tree, record, signal)) {
+    const hasRoom = () => {
         count += 1;
-        if (setting.room <= 0)
+        return setting.room-- > 0;
+    };
+    const onDirectory = (path) => {
+        if (isExposed(root, path) && hasRoom())
+            paths.push({ path: path === '' ? '.' : path, how: 'writable' });
+    };
+    const tree = { root, keepPaths, digester: new FileDigester(signal), onDirectory };
+    for await (const difference of findDifferences(tree, record, signal)) {
+        if (!hasRoom())
             continue;
-        setting.room -= 1;
         const { path } = difference.recorded ?? difference.found;
         paths.push({ path, how: await howOf(difference, tree) });
     }
+    paths.sort((a, b) => comparePaths(a.path, b.path));
     return count === 0 ? undefined : { kind: 'differs', paths, count };
+}
+/** Whether another account can change what is in a directory. Python makes its caches as the service's umask wants. */
+function isExposed(root, path) {
+    const mode = lstatIfPresentSync(`${root}/${path}`)?.mode ?? 0;
+    return (mode & (/(?:^|\/)__pycache__$/.test(path) ? 0o002 : 0o022)) !== 0;
 }
 async function howOf({ recorded, found }, tree) {
     if (recorded === undefined)
@@ -39547,6 +39566,7 @@ const HOW_WORDS = {
     changed: 'changed',
     mode: 'mode changed',
     replaced: 'replaced by something else',
+    writable: 'a directory that group or others can write',
 };
 /** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
 function buildStatusSummary(inspection, { host, error, cut }) {
@@ -39656,7 +39676,8 @@ function status_summary_namesIn({ drift, ...part }) {
         return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`];
     if (drift?.kind !== 'differs')
         return [];
-    return drift.paths.map(({ path, how }) => `${placeName(part)}/${path} (${HOW_WORDS[how]})`);
+    const nameOf = (path) => (path === '.' ? placeName(part) : `${placeName(part)}/${path}`);
+    return drift.paths.map(({ path, how }) => `${nameOf(path)} (${HOW_WORDS[how]})`);
 }
 function countOf(drift) {
     if (drift?.kind === 'differs')
@@ -39776,8 +39797,18 @@ function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
     return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]));
 }
+/** Where the output lists a path. */
+const LIST_OF = {
+    added: 'added',
+    removed: 'removed',
+    changed: 'changed',
+    replaced: 'changed',
+    mode: 'mode',
+    writable: 'mode',
+};
 function driftEntry({ shelf, id, row, drift }, room) {
-    const { replaced, ...listed } = { added: [], removed: [], changed: [], mode: [], replaced: [] };
+    const listed = { added: [], removed: [], changed: [], mode: [] };
+    const replaced = [];
     const entry = { shelf, id, version: row.version ?? row.project_version, ...listed };
     if (drift?.kind === 'no directory')
         return { ...entry, instead: drift.instead };
@@ -39788,11 +39819,11 @@ function driftEntry({ shelf, id, row, drift }, room) {
         room.chars -= JSON.stringify(path).length + 1;
         if (room.chars < 0)
             omitted += 1;
-        else if (how !== 'replaced')
-            listed[how].push(path);
-        else
-            for (const list of [listed.changed, replaced])
-                list.push(path);
+        else {
+            listed[LIST_OF[how]].push(path);
+            if (how === 'replaced')
+                replaced.push(path);
+        }
     }
     return { ...entry, ...(replaced.length > 0 ? { replaced } : {}), ...(omitted > 0 ? { omitted } : {}) };
 }

@@ -135,8 +135,19 @@ function driftEntries(parts: readonly InspectedPart[]): object[] {
   return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]))
 }
 
+/** Where the output lists a path. */
+const LIST_OF = {
+  added: 'added',
+  removed: 'removed',
+  changed: 'changed',
+  replaced: 'changed',
+  mode: 'mode',
+  writable: 'mode',
+} as const satisfies Record<How, string>
+
 function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): object {
-  const { replaced, ...listed }: Record<How, string[]> = { added: [], removed: [], changed: [], mode: [], replaced: [] }
+  const listed = { added: [] as string[], removed: [] as string[], changed: [] as string[], mode: [] as string[] }
+  const replaced: string[] = []
   const entry = { shelf, id, version: row.version ?? row.project_version, ...listed }
   if (drift?.kind === 'no directory') return { ...entry, instead: drift.instead }
   if (drift?.kind !== 'differs') return { ...entry, compared: false, reason: drift?.why }
@@ -144,8 +155,10 @@ function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: num
   for (const { path, how } of drift.paths) {
     room.chars -= JSON.stringify(path).length + 1
     if (room.chars < 0) omitted += 1
-    else if (how !== 'replaced') listed[how].push(path)
-    else for (const list of [listed.changed, replaced]) list.push(path)
+    else {
+      listed[LIST_OF[how]].push(path)
+      if (how === 'replaced') replaced.push(path)
+    }
   }
   return { ...entry, ...(replaced.length > 0 ? { replaced } : {}), ...(omitted > 0 ? { omitted } : {}) }
 }

@@ -31,6 +31,7 @@ const HOW_WORDS: Record<How, string> = {
   changed: 'changed',
   mode: 'mode changed',
   replaced: 'replaced by something else',
+  writable: 'a directory that group or others can write',
 }
 
 /** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
@@ -149,7 +150,8 @@ function dateOf(time: string | null): string {
 function namesIn({ drift, ...part }: Place & { readonly drift: PartDrift | undefined }): string[] {
   if (drift?.kind === 'no directory') return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`]
   if (drift?.kind !== 'differs') return []
-  return drift.paths.map(({ path, how }) => `${placeName(part)}/${path} (${HOW_WORDS[how]})`)
+  const nameOf = (path: string): string => (path === '.' ? placeName(part) : `${placeName(part)}/${path}`)
+  return drift.paths.map(({ path, how }) => `${nameOf(path)} (${HOW_WORDS[how]})`)
 }
 
 function countOf(drift: PartDrift | undefined): number {

@@ -120,6 +120,8 @@ describe('the status of a host whose files were changed', () => {
     rmSync(at(`${GREETER}/c.txt`))
     mkdirSync(at(`${GREETER}/c.txt`))
     utimesSync(at(`${GREETER}/d.txt`), 0, 0)
+    chmodSync(at(`${GREETER}/src`), 0o777)
+    chmodSync(at(GREETER), 0o775)
     writeFiles(stage.root, { [`${GREETER}/data/rows`]: '1', [`${GREETER}/.env`]: 'A=1' })
     writeFiles(stage.root, { [`${GREETER}/src/__pycache__/main.cpython-313.pyc`]: 'x' })
   }
@@ -136,16 +138,17 @@ describe('the status of a host whose files were changed', () => {
         added: ['src/extra.py'],
         removed: ['src/old.py'],
         changed: ['b.txt', 'c.txt', 'src/main.py'],
-        mode: ['a.txt'],
+        mode: ['.', 'a.txt', 'src'],
         replaced: ['b.txt', 'c.txt'],
       },
     ])
     const [warning, ...others] = commandsIn(result.log, 'warning')
-    for (const text of ['a.txt (mode changed)', 'b.txt (replaced by something else)', 'src/main.py (changed)'])
+    const named = `${GREETER} (a directory that group or others can write)`
+    for (const text of [named, 'a.txt (mode changed)', 'b.txt (replaced by something else)', 'src/main.py (changed)'])
       assert.ok(warning?.includes(text), warning)
     assert.deepEqual(others, [])
     assert.match(result.summary, /^### ⚠️ 1 of 1 part is not as installed on /)
-    assert.match(result.summary, /\| ⚠️ 6 differ \|/)
+    assert.match(result.summary, /\| ⚠️ 8 differ \|/)
   })
 
   it('fails with drift_found where that is asked, with the same outputs and one annotation', async () => {

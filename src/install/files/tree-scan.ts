@@ -26,6 +26,13 @@ const LISTED_AT_ONCE = 2000
 /** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd'
 
+/** What of a tree is scanned. */
+export interface ScanRules {
+  readonly isLeftOut: (path: string) => boolean
+  /** Hears of every directory that is listed, `root` included, whose path is empty. */
+  readonly onDirectory?: ((path: string) => void) | undefined
+}
+
 /**
  * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
  * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
@@ -33,11 +40,12 @@ const UNREADABLE = '\ufffd'
  */
 export function* scanTree(
   root: string,
-  isLeftOut: (path: string) => boolean,
+  { isLeftOut, onDirectory }: ScanRules,
 ): Generator<FoundItem | undefined, undefined> {
   if (!lstatIfPresentSync(root)?.isDirectory()) return
   const top = yield* listDirectory(root, '')
   const open = top === undefined ? [] : [top]
+  if (top !== undefined) onDirectory?.('')
   for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
     const name = listing.names[listing.next++]
     if (name === undefined) {
@@ -47,8 +55,12 @@ export function* scanTree(
     const path = listing.path === '' ? name : `${listing.path}/${name}`
     if (isLeftOut(path)) continue
     const below = listing.directories.has(name) ? yield* listDirectory(`${root}/${path}`, path) : undefined
-    if (below === undefined) yield describeItemSync(root, path)
-    else open.push(below)
+    if (below === undefined) {
+      yield describeItemSync(root, path)
+      continue
+    }
+    onDirectory?.(path)
+    open.push(below)
   }
 }
 

@@ -25,7 +25,7 @@ export async function describeTree(
 ): Promise<RecordedItem[] | undefined> {
   let room = MAX_BYTES
   const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), [] as RecordedItem[]]
-  for (const { recorded, found } of pairUp(record, scanTree(root, isBelow(keepPaths)))) {
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
     if (slice.isOver()) await slice.giveBack()
     if (found === undefined || (recorded === undefined && isCache(found.path))) continue
     const known = knownDigest(recorded, found)

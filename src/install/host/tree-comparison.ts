@@ -1,7 +1,7 @@
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { TimeSlice } from '../files/time-slice.ts'
-import { type FoundItem, isBarred, scanTree } from '../files/tree-scan.ts'
+import { type FoundItem, isBarred, type ScanRules, scanTree } from '../files/tree-scan.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
 import type { HostTree } from './keep-paths.ts'
 import { isBelow, type RecordedItem } from './tree-record.ts'
@@ -54,14 +54,14 @@ export type Difference =
 
 /** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
 export async function* findDifferences(
-  { root, keepPaths }: HostTree,
+  { root, keepPaths, onDirectory }: HostTree & Pick<ScanRules, 'onDirectory'>,
   record: Iterable<RecordedItem>,
   signal?: AbortSignal,
 ): AsyncGenerator<Difference, undefined> {
   signal?.throwIfAborted()
   const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
   const isKept = isBelow(keepPaths)
-  for (const { recorded, found } of pairUp(record, scanTree(root, isKept))) {
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
     if (slice.isOver()) await slice.giveBack()
     if (recorded === undefined) {
       if (found !== undefined && !isCache(found.path)) yield { recorded, found }

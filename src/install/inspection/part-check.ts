@@ -1,5 +1,7 @@
+import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { describeItemSync } from '../files/tree-scan.ts'
+import { lstatIfPresentSync } from '../files/tree-walk.ts'
 import { reasonOf } from '../host/drift.ts'
 import { type InstalledRow, placeOf } from '../host/installed.ts'
 import { installPath, type Layout } from '../host/layout.ts'
@@ -13,10 +15,13 @@ import {
 } from '../host/tree-comparison.ts'
 import { readTreeRecord, recordPath } from '../host/tree-record.ts'
 
-/** How one path differs. `mode`: the same bytes with another mode. `replaced`: by something else than it was. */
-export type How = 'added' | 'removed' | 'changed' | 'mode' | 'replaced'
+/**
+ * How one path differs. `mode`: the same bytes with another mode. `replaced`: by something else than it was. `writable`: a
+ * directory that group or others can write, as no deployment makes one.
+ */
+export type How = 'added' | 'removed' | 'changed' | 'mode' | 'replaced' | 'writable'
 
-/** One path of a part, relative to it. */
+/** One path of a part, relative to it; `.` is its directory. */
 export interface PathDrift {
   readonly path: string
   readonly how: How
@@ -64,17 +69,30 @@ async function compare(setting: CheckSetting, row: InstalledRow): Promise<PartDr
   const record = readTreeRecord(layout, row)
   if (record === undefined) return { kind: 'not compared', why: withoutRecord(layout, row), isPassing: false }
   const keepPaths = [...(row.keep_paths ?? EARLIER_KEEP_PATHS), ...setting.keepPaths]
-  const tree = { root: installPath(layout, placeOf(row)), keepPaths, digester: new FileDigester(signal) }
+  const root = installPath(layout, placeOf(row))
   const paths: PathDrift[] = []
   let count = 0
-  for await (const difference of findDifferences(tree, record, signal)) {
+  const hasRoom = (): boolean => {
     count += 1
-    if (setting.room <= 0) continue
-    setting.room -= 1
+    return setting.room-- > 0
+  }
+  const onDirectory = (path: string): void => {
+    if (isExposed(root, path) && hasRoom()) paths.push({ path: path === '' ? '.' : path, how: 'writable' })
+  }
+  const tree = { root, keepPaths, digester: new FileDigester(signal), onDirectory }
+  for await (const difference of findDifferences(tree, record, signal)) {
+    if (!hasRoom()) continue
     const { path } = difference.recorded ?? difference.found
     paths.push({ path, how: await howOf(difference, tree) })
   }
+  paths.sort((a, b) => comparePaths(a.path, b.path))
   return count === 0 ? undefined : { kind: 'differs', paths, count }
+}
+
+/** Whether another account can change what is in a directory. Python makes its caches as the service's umask wants. */
+function isExposed(root: string, path: string): boolean {
+  const mode = lstatIfPresentSync(`${root}/${path}`)?.mode ?? 0
+  return (mode & (/(?:^|\/)__pycache__$/.test(path) ? 0o002 : 0o022)) !== 0
 }
 
 async function howOf({ recorded, found }: Difference, tree: { root: string; digester: FileDigester }): Promise<How> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { utimesSync } from 'node:fs'
+import { chmodSync, mkdirSync, utimesSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { toDeployError } from '../../../src/core/errors.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
@@ -31,6 +32,26 @@ describe('inspectHost', () => {
     assert.deepEqual([findings(inspection), isDrifted(inspection)], [['greeter 2.0.0: as installed'], false])
     assert.equal(inspection.activity.kind, 'quiet')
   })
+
+  for (const [path, mode, isDrift] of [
+    ['.', 0o777, true],
+    ['src/deep', 0o775, true],
+    ['src/deep', 0o757, true],
+    ['src/deep', 0o700, false],
+    ['data', 0o777, false],
+    ['src/__pycache__', 0o775, false],
+    ['src/__pycache__', 0o777, true],
+  ] as const)
+    it(`${isDrift ? 'names' : 'does not name'} ${path} of mode ${mode.toString(8)} as one that others can write`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      const { root } = await installRecorded(layout, { 'src/deep/main.py': 'x' })
+      for (const made of ['data', 'src/__pycache__']) mkdirSync(join(root, made))
+      for (const made of ['.', 'src', 'src/deep', 'src/__pycache__']) chmodSync(join(root, made), 0o755)
+      chmodSync(join(root, path), mode)
+      const { parts } = await inspect(layout)
+      const paths = [{ path, how: 'writable' }]
+      assert.deepEqual(parts[0]?.drift, isDrift ? { kind: 'differs', paths, count: 1 } : undefined)
+    })
 
   it('ends at once with the reason of a cancel', async t => {
     const layout = await prepareTemporaryHost(t)
