@@ -35740,8 +35740,11 @@ function endOf({ access, expectVersion }, { fleet, error: failure }, { log, now 
     return { outputs: { ...fleet_UNKNOWN, ...lists?.outputs, 'in-sync': inSync }, error, summary: buildFleetSummary(facts) };
 }
 function logFleet({ reports, hosts, target, inSync }, log) {
-    for (const [version, ids] of [...hostsByVersion(reports)].slice(0, MAX_LOGGED_VERSIONS))
+    const versions = [...hostsByVersion(reports)];
+    for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
         log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`);
+    if (versions.length > MAX_LOGGED_VERSIONS)
+        log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`);
     const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId);
     if (unknown.length > 0)
         log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`);

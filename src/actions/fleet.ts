@@ -123,8 +123,10 @@ function endOf(
 }
 
 function logFleet({ reports, hosts, target, inSync }: Fleet, log: Log): void {
-  for (const [version, ids] of [...hostsByVersion(reports)].slice(0, MAX_LOGGED_VERSIONS))
+  const versions = [...hostsByVersion(reports)]
+  for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
     log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`)
+  if (versions.length > MAX_LOGGED_VERSIONS) log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`)
   const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId)
   if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`)
   log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`)
