@@ -39732,7 +39732,7 @@ async function showStatus({ request, failOnDrift, problems }, tools) {
         const inspection = await inspectHost(request, tools);
         const error = failOnDrift ? failureOf(inspection) : undefined;
         const lists = status_buildLists(inspection);
-        const cut = cutIn(lists);
+        const cut = [...cutIn(lists), ...omittedIn(inspection)];
         logStatus(inspection, tools.log);
         if (error === undefined)
             for (const finding of findingsOf(inspection))
@@ -39778,6 +39778,11 @@ function status_buildLists({ parts, snapshots }) {
 }
 function cutIn(lists) {
     return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`]);
+}
+/** Paths that drift-details has no room for, in a sentence. */
+function omittedIn({ parts }) {
+    const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    return omitted === 0 ? [] : [`The output drift-details is cut: ${omitted} more paths have no room in it.`];
 }
 function buildOutputs(inspection, lists) {
     const drifted = isDrifted(inspection);

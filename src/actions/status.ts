@@ -62,7 +62,7 @@ async function showStatus({ request, failOnDrift, problems }: StatusInputs, tool
     const inspection = await inspectHost(request, tools)
     const error = failOnDrift ? failureOf(inspection) : undefined
     const lists = buildLists(inspection)
-    const cut = cutIn(lists)
+    const cut = [...cutIn(lists), ...omittedIn(inspection)]
     logStatus(inspection, tools.log)
     if (error === undefined) for (const finding of findingsOf(inspection)) tools.log.warning(finding)
     for (const sentence of cut) tools.log.notice(sentence)
@@ -110,6 +110,12 @@ function cutIn(lists: Lists): string[] {
   )
 }
 
+/** Paths that drift-details has no room for, in a sentence. */
+function omittedIn({ parts }: Inspection): string[] {
+  const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
+  return omitted === 0 ? [] : [`The output drift-details is cut: ${omitted} more paths have no room in it.`]
+}
+
 function buildOutputs(inspection: Inspection, lists: Lists): Record<string, string> {
   const drifted = isDrifted(inspection)
   return {
@@ -129,8 +135,11 @@ function snapshotEntry({ shelf, id, row, path }: Inspection['snapshots'][number]
   return { shelf, id, version, when: row.installed_at, modified: row.modified === true, path }
 }
 
+/** An entry of the output drift-details. */
+type DriftEntry = Readonly<Record<string, unknown>> & { readonly omitted?: number }
+
 /** Every part that differs, with as many paths as have room in the output. */
-function driftEntries(parts: readonly InspectedPart[]): object[] {
+function driftEntries(parts: readonly InspectedPart[]): DriftEntry[] {
   const room = { chars: MAX_OUTPUT_CHARS / 2 }
   return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]))
 }
@@ -145,7 +154,7 @@ const LIST_OF = {
   writable: 'mode',
 } as const satisfies Record<How, string>
 
-function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): object {
+function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): DriftEntry {
   const listed = { added: [] as string[], removed: [] as string[], changed: [] as string[], mode: [] as string[] }
   const replaced: string[] = []
   const entry = { shelf, id, version: row.version ?? row.project_version, ...listed }

@@ -258,4 +258,11 @@ describe('the fleet action', () => {
     assert.doesNotMatch(result.summary, /<b>|::error/)
     assert.equal(commandsIn(result.log, 'error').length, 1)
   })
+
+  it('says of how many versions the log does not name the hosts', async t => {
+    const rows = Array.from({ length: 150 }, (_, index) => rowOf(`app-${index}`, { version: `1.0.${index}` }))
+    const { result } = await ask(t, answering(rows))
+    assert.equal(result.exitCode, 0, result.log)
+    assert.match(result.log, /^and 50 more versions$/m)
+  })
 })

@@ -208,6 +208,8 @@ describe('the status of a host whose files were changed', () => {
     const [{ added = [], omitted } = {}] = list(result, 'drift-details') as { added: string[]; omitted: number }[]
     assert.equal(added.length + (omitted ?? 0), 3000)
     assert.ok(added.length > 100)
+    const cut = `is cut: ${omitted} more paths have no room in it.`
+    for (const text of [result.log, result.summary]) assert.ok(text.includes(cut), text)
     assert.ok(result.summary.length < 20_000)
     assert.match(commandsIn(result.log, 'warning')[0] ?? '', / and 2980 more\./)
   })
