@@ -16823,6 +16823,7 @@ const ERROR_CODES = [
     'drift_found',
     'no_snapshot',
     'snapshot_modified',
+    'not_installed',
     'internal_error',
 ];
 /**
@@ -18069,1056 +18070,88 @@ function nameOf(row) {
     return placeName(placeOf(row));
 }
 
-;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
-
-
-
-
+// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
+var compare = __nccwpck_require__(8469);
+// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
+var functions_parse = __nccwpck_require__(6353);
+;// CONCATENATED MODULE: ./build/core/trust/python-version.js
+const FORM = new RegExp([
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+].join(''), 'i');
+const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
+const CANDIDATE = '2';
+const FINAL = '3';
 /**
- * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
- * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
+ * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
  */
-function findKeptPaths(tree, staged) {
-    const kept = findMovablePaths(tree);
-    for (const path of kept)
-        requireRealParents(staged, path);
-    return kept;
-}
-/** The same for the tree alone, without a replacement. */
-function findMovablePaths({ root, keepPaths }) {
-    const kept = presentPaths(root, keepPaths);
-    for (const path of kept)
-        requireRealParents(root, path);
-    return kept;
-}
-/** Which of these paths exist in a directory, without those inside another. */
-function presentPaths(root, paths) {
-    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
-}
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
-    return shipped;
-}
-function outermost(paths) {
-    const unique = [...new Set(paths)];
-    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
-}
-function requireRealParents(root, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = lstatIfPresentSync(parent);
-        if (stat === undefined)
-            return;
-        if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
-        }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/snapshots.js
-
-
-
-
-
-
-/**
- * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
- * the version.
- */
-function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
-    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
-function existingSnapshots(folder, rows) {
-    return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
-        if (!pathExistsSync(path))
-            return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
-    });
-}
-/** A snapshot's row that lists the kept paths in it, if there are any. */
-function withKeptPaths(row, keptPaths) {
-    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
-}
-/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
-function isIrreplaceable(row) {
-    return row.artifact_sha256 === null || row.kept_paths !== undefined;
-}
-/**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
- * install ourselves, and what contains kept paths.
- */
-function chooseRetained(rows, limit) {
-    const newestOf = (some) => some.slice(-Math.max(limit, 1));
-    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
-    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
-}
-/** Whether a snapshot is what was once installed, without later changes on this host. */
-function isGenuine({ modified }) {
-    return modified === undefined;
-}
-function snapshots_listNames(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: external "node:string_decoder"
-const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
-;// CONCATENATED MODULE: ./build/install/files/tree-scan.js
-
-
-
-
-/** How many entries of a directory are listed between two pauses. */
-const LISTED_AT_ONCE = 2000;
-/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
-const UNREADABLE = '\ufffd';
-/**
- * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
- * `root`: where that is no directory, there is none. An undefined item is a pause.
- */
-function* scanTree(root, { isLeftOut, onDirectory }) {
-    if (!lstatIfPresentSync(root)?.isDirectory())
-        return;
-    const top = yield* tree_scan_listDirectory(root, '');
-    const open = top === undefined ? [] : [top];
-    if (top !== undefined)
-        onDirectory?.('');
-    for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
-        const name = listing.names[listing.next++];
-        if (name === undefined) {
-            open.pop();
-            continue;
-        }
-        const path = listing.path === '' ? name : `${listing.path}/${name}`;
-        if (isLeftOut(path))
-            continue;
-        const below = listing.directories.has(name) ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
-        if (below === undefined) {
-            yield describeItemSync(root, path);
-            continue;
-        }
-        onDirectory?.(path);
-        open.push(below);
-    }
-}
-/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
-function isBarred(error) {
-    return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
-}
-/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
-function describeItemSync(root, path) {
-    try {
-        const at = `${root}/${path}`;
-        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        const stamp = stat.isDirectory() ? '' : `${stat.ino}\t${stat.mtimeNs}\t${stat.ctimeNs}`;
-        if (stat.isSymbolicLink())
-            return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp };
-        if (!stat.isFile())
-            return { path, kind: 'other', content: '', stamp };
-        return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp };
-    }
-    catch (error) {
-        const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE));
-        if (isHidden)
-            return { path, kind: 'other', content: '', stamp: '' };
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Undefined where no directory is, or none that can be listed. */
-function* tree_scan_listDirectory(at, path) {
-    const directory = openIfPresentSync(at);
-    if (directory === undefined)
+function comparePythonVersions(a, b) {
+    const [first, second] = [python_version_parse(a), python_version_parse(b)];
+    if (first === undefined || second === undefined)
         return undefined;
-    const [names, directories] = [[], new Set()];
-    let hasSurrogates = false;
-    try {
-        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
-            names.push(entry.name);
-            hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
-            if (entry.isDirectory())
-                directories.add(entry.name);
-            if (names.length % LISTED_AT_ONCE === 0)
-                yield;
-        }
-    }
-    finally {
-        directory.closeSync();
-    }
-    yield;
-    // Without surrogates, code units have the order of code points, and sort ten times as fast.
-    names.sort(hasSurrogates ? comparePaths : undefined);
-    return { path, names, directories, next: 0 };
+    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
 }
-function openIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.opendirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error) || isBarred(error))
-            return undefined;
-        throw error;
-    }
+/** The order of two lists of decimal numbers of any length; missing ones are 0. */
+function compareNumbers(a, b) {
+    const length = Math.max(a.length, b.length);
+    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
+    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
+    return first < second ? -1 : Number(first > second);
 }
-
-;// CONCATENATED MODULE: ./build/install/host/tree-record-damage.js
-/** A tree record that is not what this action has written; the message says what is wrong with it. */
-class TreeRecordDamage extends Error {
-    name = 'TreeRecordDamage';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/earlier-tree-record.js
-
-
-
-
-
-
-const treeSchema = schemas_lazy(() => object({
-    files: array(object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: schemas_int().check(_nonnegative()),
-        mode: literal([0o644, 0o755]),
-    })),
-    symlinks: array(object({
-        path: innerPathSchema,
-        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
-        sha256: exactOptional(digestSchema),
-    })),
-}));
-/**
- * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
- * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
- * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
- */
-function readEarlierRecord(path, digest) {
-    const text = readStateFileSync(path);
-    if (text === undefined)
+function python_version_parse(version) {
+    const found = FORM.exec(version)?.groups;
+    if (found === undefined)
         return undefined;
-    const { files, symlinks } = parseTree(text, digest);
-    return inTreeOrder([
-        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
-        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
-    ]);
+    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
+    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
+    // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
+    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
+    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
 }
-function parseTree(text, digest) {
-    try {
-        const tree = completed(treeSchema.parse(JSON.parse(text)));
-        if (digestOf(tree) === digest)
-            return tree;
-    }
-    catch (error) {
-        throw new TreeRecordDamage(describeDamage(error), { cause: error });
-    }
-    throw new TreeRecordDamage('its files do not have the digest of its name');
-}
-function digestOf({ files, symlinks }) {
-    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
-    return tree_digest_treeDigest([...files, ...throughLinks]);
-}
-/** In the oldest records, only its target says which file a symlink leads to. */
-function completed({ files, symlinks }) {
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const known = symlinks.map(symlink => {
-        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
-        return sha256 === undefined ? symlink : { ...symlink, sha256 };
-    });
-    return { files, symlinks: known };
+function phaseRank(phase) {
+    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/tree-record.js
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
 
 
 
-
-
-
-
-
-
-
-
-
-/** The identity in a row, without the rest of it. */
-function identityOf({ tree_digest, tree_record }) {
-    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
-}
-const WINDOW_BYTES = 256 * 1024;
-/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
-const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and without stamps. */
-function* itemsOf(tree, keepPaths) {
-    const isKept = isBelow(keepPaths);
-    const files = inTreeOrder(tree.files);
-    const symlinks = inTreeOrder(tree.symlinks);
-    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
-    let next = 0;
-    for (const symlink of [...symlinks, undefined]) {
-        for (let file = files[next]; file !== undefined; file = files[++next]) {
-            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
-                break;
-            const { path, sha256 } = file;
-            if (!isKept(path))
-                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: undefined };
-        }
-        if (symlink === undefined || isKept(symlink.path))
-            continue;
-        const { path, target, file } = symlink;
-        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: undefined };
-    }
-}
-/** The same items with the stamps that they have in the folder to which the tree was extracted. */
-function* stagedItems({ tree, staged }, keepPaths) {
-    for (const item of itemsOf(tree, keepPaths))
-        yield { ...item, stamp: describeItemSync(staged, item.path)?.stamp };
-}
-/** Whether a path is one of these, or below one. */
-function isBelow(paths) {
-    return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
-}
-/** The tree digest of these items: a symlink to a file counts with the bytes of that file. */
-function digestOfItems(items) {
-    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
+/** Whether two version strings name the same version, ignoring a leading `v`. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
 }
 /**
- * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
- * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
+ * PEP 440.
  */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
-}
-function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
-    return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`;
-}
-/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
-function quote(text) {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
-}
-function unquote(text) {
-    if (!text.startsWith('"'))
-        return text;
-    const value = JSON.parse(text);
-    if (typeof value !== 'string')
-        throw new TreeRecordDamage('it quotes something else than a text');
-    return value;
-}
-/**
- * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
- * once all items are read without an error, they are certainly those that were recorded.
- * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
- */
-function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
-    if (record !== undefined) {
-        const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
-        return fd === undefined ? undefined : readItems(fd, record);
-    }
-    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
-}
-/**
- * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
- * record. Throws as `readTreeRecord` does, before anything is looked up.
- */
-function openTreeRecord(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        const found = items && new Map([...items].map(item => [item.path, item]));
-        return found && (path => found.get(path));
-    }
-    const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
-}
-function findIn({ text, recordedAt }) {
-    return path => {
-        const end = text.indexOf(`\t${quote(path)}\n`);
-        if (end === -1)
-            return undefined;
-        const start = text.lastIndexOf('\n', end) + 1;
-        return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
-    };
-}
-/** Closes the descriptor. */
-function readWholeRecord(fd, name) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is no regular file');
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
-        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
-            throw new TreeRecordDamage('its content does not have the digest of its name');
-        return { text, recordedAt: stat.mtimeNs };
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** Where the record of a version is. */
-function recordPath(layout, { tree_digest, tree_record }) {
-    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
-}
-/** Closes the descriptor. */
-function* readItems(fd, name) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is no regular file');
-        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        let before = '';
-        for (const line of linesOf(fd, found)) {
-            const item = parseLine(line, stat.mtimeNs);
-            if (before !== '' && comparePaths(before, item.path) >= 0)
-                throw new TreeRecordDamage(`${item.path} is not in its place`);
-            before = item.path;
-            yield item;
-        }
-        if (found.digest('hex') !== name)
-            throw new TreeRecordDamage('its content does not have the digest of its name');
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/**
- * What was changed no earlier than the record was written might have been changed again in the same tick of the file
- * system's clock.
- */
-function parseLine(line, recordedAt) {
-    const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];
-    if (path === '')
-        throw new TreeRecordDamage('it has a line that this action does not write');
-    const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt;
-    const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined };
-    if (LEAVES_TREE.test(item.path))
-        throw new TreeRecordDamage('it has a path that leaves the tree');
-    return { ...item, sha256: sha256 === '-' ? undefined : sha256 };
-}
-function* linesOf(fd, digest) {
-    const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
-    let rest = '';
-    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
-        const bytes = window.subarray(0, count);
-        digest.update(bytes);
-        const lines = (rest + decoder.write(bytes)).split('\n');
-        rest = lines.pop() ?? '';
-        yield* lines;
-    }
-    if (rest !== '')
-        throw new TreeRecordDamage('its last line is cut');
-}
-/** Follows no symlink and waits for no pipe. */
-function tree_record_openIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-/** Removes the records that no installed or retained version names, and nothing else. */
-function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-        if (record !== undefined)
-            return [`${record}.tree`];
-        return digest === null ? [] : [`${digest}.json`];
-    }));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
-    const errors = [];
-    for (const name of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
-}
-
-;// CONCATENATED MODULE: ./build/install/files/file-digester.js
-
-
-
-const file_digester_WINDOW_BYTES = 1024 * 1024;
-/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
-const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
-/** Hashes many files one after another through one window, in slices between which signals are handled. */
-class FileDigester {
-    #window = Buffer.allocUnsafeSlow(file_digester_WINDOW_BYTES);
-    #slice;
-    constructor(signal) {
-        this.#slice = new TimeSlice(signal);
-    }
-    /**
-     * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
-     * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
-     */
-    async sha256(path, size) {
-        if (this.#slice.isOver())
-            await this.#slice.giveBack();
-        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
-        try {
-            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
-                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
-                digest.update(this.#window.subarray(0, count));
-                if (this.#slice.isOver())
-                    await this.#slice.giveBack();
-            }
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return digest.digest('hex');
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/tree-comparison.js
-
-
-
-
-
-
-/** A service may have written millions. */
-const MAX_ADDED = 10_000;
-/**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
- * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
- * the record throws, the system's error, and the signal's reason once it is aborted.
- */
-async function compareTree(tree, record, signal) {
-    const instead = findNoDirectory(tree.root);
-    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
-    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
-        if (recorded !== undefined)
-            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
-        else if (difference.added.length < MAX_ADDED)
-            difference.added.push(found.path);
-    }
-    return difference;
-}
-/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
-async function* findDifferences({ root, keepPaths, onDirectory }, record, signal) {
-    signal?.throwIfAborted();
-    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
-    const isKept = isBelow(keepPaths);
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded === undefined) {
-            if (found !== undefined && !isCache(found.path))
-                yield { recorded, found };
-        }
-        else if (isKept(recorded.path))
-            continue;
-        else if (found === undefined || !(await isSame(recorded, found, { root, digester })))
-            yield { recorded, found };
-    }
-}
-/** What is in place of a directory; undefined where one is there. */
-function findNoDirectory(root) {
-    const stat = lstatIfPresentSync(root);
-    if (stat === undefined)
-        return 'nothing';
-    if (stat.isDirectory())
-        return undefined;
-    if (stat.isSymbolicLink())
-        return 'symlink';
-    return stat.isFile() ? 'file' : 'other';
-}
-/** Where Python writes by itself: what is there and was not recorded is no difference. */
-function isCache(path) {
-    return /(?:^|\/)__pycache__\//.test(path);
-}
-async function isSame(recorded, found, tree) {
-    if (!isSameKind(recorded, found))
+function isOlderVersion(candidate, installed) {
+    const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)];
+    if (a === b)
         return false;
-    const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp;
-    if (!isFile(found) || isStamped)
-        return recorded.content === found.content;
-    return await hasSameBytes(recorded, found, tree);
+    const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b);
+    return order === undefined ? undefined : order < 0;
 }
-/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
-async function hasSameBytes(recorded, found, { root, digester }) {
-    if (recorded.content !== found.content)
-        return false;
-    try {
-        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
-    }
-    catch (error) {
-        // Another process has just removed or replaced it, or made it unreadable.
-        if (isAbsent(error) || isBarred(error))
-            return false;
-        throw error;
-    }
+const DOTTED = /^\d+(?:\.\d+)*$/;
+function compareDotted(a, b) {
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
 }
-/** Whether an item of a tree or of its record is a regular file. */
-function isFile({ kind }) {
-    return kind !== 'link' && kind !== 'other';
+function compareSemantic(a, b) {
+    const [first, second] = [functions_parse(completed(a)), functions_parse(completed(b))];
+    return first === null || second === null ? undefined : compare(first, second);
 }
-/** Some records do not know the mode of a file. */
-function isSameKind({ kind }, found) {
-    return kind === found.kind || (kind === 'file' && isFile(found));
+/** A short form such as `1.4` counts as `1.4.0`. */
+function completed(version) {
+    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
-/** Merges two lists in tree order. An empty pair is a pause. */
-function* pairUp(record, tree) {
-    let found = tree.next();
-    for (const recorded of record) {
-        for (; !found.done; found = tree.next()) {
-            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
-                break;
-            yield { found: found.value };
-        }
-        if (found.done || found.value?.path !== recorded.path) {
-            yield { recorded };
-            continue;
-        }
-        yield { recorded, found: found.value };
-        found = tree.next();
-    }
-    for (; !found.done; found = tree.next())
-        yield { found: found.value };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/drift.js
-
-
-
-
-
-
-/**
- * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
- * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
- * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
- * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
- * Reads only the files whose inode or times have changed.
- */
-async function findDrift(folder, tree, signal) {
-    return await compareInstalled(folder, tree, { signal });
-}
-/** The same, as thorough as asked. */
-async function compareInstalled(folder, tree, { signal, byContent = false }) {
-    const { layout, log } = folder;
-    let identity;
-    try {
-        identity = findInstalled(readInstalled(layout), tree);
-        if (identity === undefined)
-            return undefined;
-        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity };
-        return await compareRecorded(layout, hostTree, { signal, byContent });
-    }
-    catch (error) {
-        signal?.throwIfAborted();
-        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
-        return undefined;
-    }
-}
-/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
-function findRecordedIn(layout, tree) {
-    let find;
-    return path => {
-        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
-        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
-        return find(path);
-    };
-}
-/**
- * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
- * system's error, and the signal's reason once it is aborted.
- */
-async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
-    const record = readTreeRecord(layout, identity);
-    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
-}
-function* withoutStamps(record) {
-    for (const item of record)
-        yield { ...item, stamp: undefined };
-}
-/** Why a tree could not be compared with what was installed, and what to do. */
-function reasonOf(error, layout, identity) {
-    if (!(error instanceof TreeRecordDamage) || identity === undefined)
-        return toDeployError(error).message;
-    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/drift-check.js
-
-
-/** Compares installed trees with their records; see `findDrift`. */
-class DriftCheck {
-    #setting;
-    #isDisregarded = false;
-    #found = new Map();
-    constructor(setting) {
-        this.#setting = setting;
-    }
-    /** From now on, nothing is known: what is in the places is not what the records are of. */
-    disregard() {
-        this.#isDisregarded = true;
-    }
-    /** As `findDrift` has found it last; compares only what was not compared. */
-    async of({ shelf, id }) {
-        if (this.#isDisregarded)
-            return undefined;
-        const { keepPaths, signal } = this.#setting;
-        const name = placeName({ shelf, id });
-        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
-        this.#found.set(name, found);
-        return await found;
-    }
-    /** As it is now; what could not be compared is not compared again. */
-    async again({ shelf, id }) {
-        const { keepPaths, signal } = this.#setting;
-        const name = placeName({ shelf, id });
-        if (this.#isDisregarded)
-            return undefined;
-        const before = this.#found.has(name) ? await this.of({ shelf, id }) : null;
-        if (before === undefined)
-            return undefined;
-        const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal);
-        this.#found.set(name, Promise.resolve(now));
-        return now;
-    }
-}
-/** Whether nothing but added files is different. */
-function isOnlyAdded({ removed, changed, instead }) {
-    return instead === undefined && removed.length + changed.length === 0;
-}
-/** So many added files, in words. */
-function addedInWords(count) {
-    return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`;
-}
-/** Whether there is any difference. */
-function isModified(drift) {
-    if (drift === undefined)
-        return false;
-    const { added, removed, changed, instead } = drift;
-    return instead !== undefined || added.length + removed.length + changed.length > 0;
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
-
-const MAX_NAMES = 20;
-/** What is in place of a directory, in words. */
-const INSTEAD_WORDS = {
-    nothing: 'missing',
-    symlink: 'a symlink instead of a directory',
-    file: 'a file instead of a directory',
-    other: 'not a directory',
-};
-/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
-function listDrift(entries) {
-    const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
-        if (entry.instead !== undefined)
-            return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
-    });
-    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    const names = all.slice(0, MAX_NAMES);
-    return { names, more: all.length - names.length + omitted };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-const MAX_REPORTED_BYTES = 64 * 1024;
-/**
- * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
- * only when that happens, because others may change it until then.
- */
-async function recordDriftOfKept(deployment, parts) {
-    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
-}
-/**
- * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
- * what it said of these parts before. Throws only the reason of a cancel.
- */
-async function recordDrift(deployment, places) {
-    const { record } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places)
-        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
-    const names = new Set(places.map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
-    if (drift.length + known.length > 0)
-        await record.update({ drift: bounded(drift) });
-}
-/** Warns of all that the report says is not as it was installed, in one line. */
-function warnOfDrift({ record, tools }) {
-    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
-    if (differing.length > 0)
-        tools.log.warning(describeDrift(differing));
-}
-function entryOf({ layout }, { shelf, id }, difference) {
-    const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const version = installed?.version ?? null;
-    if (difference === undefined)
-        return installed && { shelf, id, version, added: [], removed: [], changed: [], compared: false };
-    if (!isModified(difference))
-        return undefined;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-/** Adds to the report which snapshots have the modified trees that were replaced. */
-async function noteModifiedSnapshots({ deployment, results }) {
-    const { record } = deployment;
-    const drift = record.facts.drift?.map(entry => {
-        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
-        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
-        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
-    });
-    if (drift?.some(({ snapshot }) => snapshot !== undefined))
-        await record.update({ drift });
-}
-function bounded(entries) {
-    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.filter(path => {
-                if (room <= 0)
-                    return false;
-                const size = Buffer.byteLength(JSON.stringify(path));
-                if (size > bytes)
-                    return false;
-                room -= 1;
-                bytes -= size;
-                return true;
-            });
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/installation.js
-
-
-
-
-
-
-
-/**
- * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
- * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
- */
-async function buildInstallation(context) {
-    await noteModifiedSnapshots(context);
-    const { parts, removals } = context.order;
-    const installed = parts.map(part => buildRow(context, part));
-    const removed = removals.map(part => buildRemovedRow(context, part));
-    return {
-        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
-        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
-        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
-        ...versionOfProject(context, installed.map(({ row }) => row)),
-    };
-}
-/** All that a project has on this host, also what its plan has left as it was. */
-function versionOfProject({ order, deployment }, rows) {
-    const { contract, slug, project_version: version } = order.origin;
-    if (contract !== 'project' || version === null)
-        return {};
-    const known = new Set([...order.parts, ...order.removals].map(placeName));
-    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
-    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
-}
-/** A part's row changes when anything that the host runs was changed, by whichever part. */
-function buildRow(context, part) {
-    const { order, transaction } = context;
-    const { installed, removed, version } = part.previous;
-    const moved = findReplaced(context, part, { installed, version });
-    // A snapshot that returns may have had files of the host.
-    const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved;
-    const before = installed ?? removed;
-    const recorded = before === undefined ? [] : handOver(before, order.origin);
-    const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
-    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
-    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const row = isUnchanged ? installed : versionOf(context, part);
-    return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard };
-}
-/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
-function isInstalledAlready({ order }, { intact, artifactSha256, previous: { installed } }) {
-    return intact !== undefined && installed?.artifact_sha256 === artifactSha256 && isFrom(installed, order.origin);
-}
-/** What was removed always stays as a snapshot: nothing newer replaced it. */
-function buildRemovedRow(context, part) {
-    const { id, installed } = part;
-    const moved = findReplaced(context, part, { installed, version: installed.version });
-    const replaced = moved && withHostFiles(context.deployment, part, moved);
-    const recorded = installed.snapshots;
-    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
-    const { contract, kind, slug } = installed;
-    return { row: { contract, kind, slug, id, snapshots }, discard };
-}
-/** No newer version takes over the host's own files, so they stay in the snapshot. */
-function withHostFiles({ layout, request, tools }, part, snapshot) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const kept = presentPaths(path, request.keepPaths);
-    if (kept.length > 0) {
-        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
-        tools.log.notice(message);
-    }
-    return withKeptPaths(snapshot, kept);
-}
-/** Which snapshots of a place stay; those that go are removed only after the commit. */
-function retain({ deployment }, place, { recorded, replaced, isRetained }) {
-    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
-    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
-    logRetention(deployment, place, retention);
-    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
-    return {
-        snapshots: retention.keep,
-        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
-    };
-}
-/** Why each snapshot stays or goes. */
-function logRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const lastGood = keep.findLast(isGenuine);
-    for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
-        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
-}
-function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
-    if (kept !== undefined)
-        return `it contains ${kept.join(', ')} of this host`;
-    if (modified)
-        return 'it contains changes that were made on this host';
-    return sha256 === null ? 'no hub can supply it again' : undefined;
-}
-/** The row of the snapshot to which the part's old tree was moved, if it was. */
-function findReplaced({ results, order }, part, { installed, version }) {
-    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
-    if (name === undefined)
-        return undefined;
-    return {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...identityOf(modified ?? installed ?? { tree_digest: null }),
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-        ...(installed && !isFrom(installed, order.origin)
-            ? { origin: { contract: installed.contract, slug: installed.slug } }
-            : {}),
-        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-    };
-}
-/** A version that returns is what it was, whenever that was installed. */
-function versionOf(context, part) {
-    const { contract, slug } = context.order.origin;
-    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
-    return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) };
-}
-function newVersion({ deployment, order, results }, part) {
-    const { tools, record } = deployment;
-    return {
-        project_version: order.origin.project_version,
-        version: part.version,
-        artifact_sha256: part.artifactSha256,
-        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
-        installed_at: tools.now().toISOString(),
-        deployment_id: record.facts.deployment_id,
-        run_url: tools.runner.workflow.url,
-    };
+/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/permissions.js
@@ -19138,7 +18171,7 @@ function nameUser(uid) {
     return nameAccount('/etc/passwd', 'user', uid);
 }
 /** A path as an argument of a command that the operator copies. */
-function permissions_quote(path) {
+function quote(path) {
     const text = cleanForeignText(path, 4096);
     return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -19202,7 +18235,7 @@ function requireOwnFolder(folder) {
     requireRealFiles(folder, reports);
 }
 function requirePrivateDirectory({ layout, us }, found) {
-    const own = permissions_quote(layout.own);
+    const own = quote(layout.own);
     if (!found.isDirectory())
         throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
     if (found.uid !== us)
@@ -19217,7 +18250,7 @@ function requireOwnEntries(folder, path) {
         if (problem === undefined)
             return;
         if (listing === MAX_LISTINGS)
-            throw unsafe(`${problem} Only what this runner wrote itself may be below ${permissions_quote(folder.layout.own)}.`);
+            throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`);
     }
 }
 function findForeignEntry(folder, path) {
@@ -19226,7 +18259,7 @@ function findForeignEntry(folder, path) {
     for (const { path, stat } of entries) {
         const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
         if (problem !== undefined)
-            return `${permissions_quote(path)} ${problem}`;
+            return `${quote(path)} ${problem}`;
     }
     return undefined;
 }
@@ -19242,7 +18275,7 @@ function problemOf({ layout, us }, stat) {
     const writers = otherWriters(stat);
     if (writers.length === 0)
         return undefined;
-    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${permissions_quote(layout.own)}.`;
+    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`;
 }
 /** Our own second names, which last for an instant or until the next run, are in the same folder. */
 function linkProblem(stat, namesHere = 1) {
@@ -19255,7 +18288,7 @@ function requireRealFiles({ layout }, path) {
     const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
     if (strange === undefined)
         return;
-    throw unsafe(`${permissions_quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${permissions_quote(layout.own)}.`);
+    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
 }
 /** What other processes left where an old version was restored is set aside for the operator. */
 function shelvesIn(snapshots) {
@@ -19391,8 +18424,8 @@ function exposureOf({ path, stat, isEnd }, us) {
     if (!isForeign && writers.length === 0)
         return undefined;
     const fixes = [
-        isForeign ? `chown -h ${us} ${permissions_quote(path)}` : [],
-        writers.length > 0 ? `chmod go-w ${permissions_quote(path)}` : [],
+        isForeign ? `chown -h ${us} ${quote(path)}` : [],
+        writers.length > 0 ? `chmod go-w ${quote(path)}` : [],
     ];
     return {
         path,
@@ -19401,7 +18434,7 @@ function exposureOf({ path, stat, isEnd }, us) {
     };
 }
 function inWords({ path, who }) {
-    return `${permissions_quote(path)} can be written or replaced by ${who}`;
+    return `${quote(path)} can be written or replaced by ${who}`;
 }
 function sharedRoot(exposures, { us, sharedRootOption }) {
     const found = exposures.map(inWords).join(', and ');
@@ -20312,7 +19345,7 @@ function isOurs(root, file, shelf) {
     const staged = lstatIfPresentSync(path);
     if (staged === undefined)
         return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
-    return created_file_isSame(staged, there) || (isClaim(there) && !hasLinks(path));
+    return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
 }
 /** Whether there are hard links here; if not, an empty file of ours can be a claim. */
 function hasLinks(path) {
@@ -20325,7 +19358,7 @@ function hasLinks(path) {
         return !isWithoutLinks(error);
     }
 }
-function created_file_isSame(a, b) {
+function isSame(a, b) {
     return a.ino === b.ino && a.dev === b.dev;
 }
 function isClaim(found) {
@@ -20491,7 +19524,7 @@ const moveSchema = object({
 async function identify(root, move) {
     requireFree(root, move);
     for (let attempt = 1;; attempt++) {
-        const identity = withEnds(root, move, ({ from }) => move_identityOf(from));
+        const identity = withEnds(root, move, ({ from }) => identityOf(from));
         if (identity !== null)
             return identity;
         if (attempt === MAX_ATTEMPTS)
@@ -20572,7 +19605,7 @@ function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     if (after === ino || isOwnPath(target))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
-    return isNewTree && move_identityOf(to)?.times === times ? 'moved' : 'gone';
+    return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }
 /** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
 function withoutItsTree({ from, to }) {
@@ -20605,7 +19638,7 @@ function putAsideSync(root, { path, at }) {
 function isInTheWay(error) {
     return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
 }
-function move_identityOf({ at }) {
+function identityOf({ at }) {
     try {
         const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
         return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
@@ -20781,7 +19814,7 @@ function findWholeRecords(tail) {
         const text = Buffer.from(line, 'latin1').toString('utf8');
         const seq = Number(/^\{"seq":(\d{1,9}),/.exec(text)?.[1]);
         try {
-            return [journal_line_parseLine(seq, text)];
+            return [parseLine(seq, text)];
         }
         catch {
             return [];
@@ -20804,7 +19837,7 @@ function startOfPadding(bytes) {
 /** Never undefined for the first record, which is durable before there is any other. */
 function parseLineUnlessTorn(bytes, line) {
     try {
-        return { record: journal_line_parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
+        return { record: parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
     }
     catch (error) {
         if (line.seq > 1 && hasUnwrittenSector(bytes, line))
@@ -20822,7 +19855,7 @@ function hasUnwrittenSector(bytes, { start, end }) {
     }
     return false;
 }
-function journal_line_parseLine(seq, line) {
+function parseLine(seq, line) {
     const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
     if (found === null)
         throw new JournalDamage(`its line ${seq} is not a record of this version of the action`);
@@ -21280,6 +20313,747 @@ function orNone(read) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/unreported.js
+
+
+
+
+
+
+
+/**
+ * Runs what only reads the host: writes nothing below the project root, neither a lock nor a report, and reports nothing
+ * to a hub. Never throws for what happens on the way: it is in the result.
+ */
+async function runUnreported(deployment, { name, run, end }) {
+    try {
+        for (const accepted of requireSafeHost(deployment.host))
+            deployment.tools.log.warning(accepted);
+        deployment.noteRunning();
+        await run();
+        return conclude(deployment, name);
+    }
+    catch (error) {
+        if (deployment.state !== 'pending')
+            await end('failed');
+        return conclude(deployment, name, { thrown: causeOf(deployment, error) });
+    }
+}
+function causeOf({ tools, layout }, thrown) {
+    if (tools.signal.aborted)
+        return tools.signal.reason;
+    return isSystemError(thrown) ? toHostError(thrown, `examining ${layout.root}`) : thrown;
+}
+function conclude(deployment, name, failure) {
+    const { record, tools, layout } = deployment;
+    const error = failure && toDeployError(failure.thrown);
+    const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts);
+    const reported = notSent(`${name} reports nothing`);
+    const report = buildLocalReport(record, endOf(deployment, error), { reported, running_version });
+    return {
+        report: redactReport(report, tools.secrets.redact),
+        reportPath: undefined,
+        plannedSteps: record.plannedSteps,
+        error,
+    };
+}
+function endOf({ record, tools }, error) {
+    if (error === undefined)
+        return buildEnd(tools.now(), { outcome: 'success' });
+    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
+    const message = step === null ? error.message : `${step}: ${error.message}`;
+    return buildEnd(tools.now(), { outcome: 'failed', error: { code: error.code, message, step } });
+}
+
+;// CONCATENATED MODULE: ./build/install/files/file-digester.js
+
+
+
+const WINDOW_BYTES = 1024 * 1024;
+/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
+const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
+/** Hashes many files one after another through one window, in slices between which signals are handled. */
+class FileDigester {
+    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #slice;
+    constructor(signal) {
+        this.#slice = new TimeSlice(signal);
+    }
+    /**
+     * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
+     * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
+     */
+    async sha256(path, size) {
+        if (this.#slice.isOver())
+            await this.#slice.giveBack();
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, FLAGS);
+        try {
+            for (let [count, read] = [-1, 0]; count !== 0 && read <= size; read += count) {
+                count = (0,external_node_fs_namespaceObject.readSync)(fd, this.#window);
+                digest.update(this.#window.subarray(0, count));
+                if (this.#slice.isOver())
+                    await this.#slice.giveBack();
+            }
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return digest.digest('hex');
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/tree-scan.js
+
+
+
+
+/** How many entries of a directory are listed between two pauses. */
+const LISTED_AT_ONCE = 2000;
+/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+const UNREADABLE = '\ufffd';
+/**
+ * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
+ * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
+ * `root`: where that is no directory, there is none. An undefined item is a pause.
+ */
+function* scanTree(root, { isLeftOut, onDirectory }) {
+    if (!lstatIfPresentSync(root)?.isDirectory())
+        return;
+    const top = yield* tree_scan_listDirectory(root, '');
+    const open = top === undefined ? [] : [top];
+    if (top !== undefined)
+        onDirectory?.('');
+    for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
+        const name = listing.names[listing.next++];
+        if (name === undefined) {
+            open.pop();
+            continue;
+        }
+        const path = listing.path === '' ? name : `${listing.path}/${name}`;
+        if (isLeftOut(path))
+            continue;
+        const below = listing.directories.has(name) ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
+        if (below === undefined) {
+            yield describeItemSync(root, path);
+            continue;
+        }
+        onDirectory?.(path);
+        open.push(below);
+    }
+}
+/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
+function isBarred(error) {
+    return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
+}
+/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
+function describeItemSync(root, path) {
+    try {
+        const at = `${root}/${path}`;
+        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        const stamp = stat.isDirectory() ? '' : `${stat.ino}\t${stat.mtimeNs}\t${stat.ctimeNs}`;
+        if (stat.isSymbolicLink())
+            return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp };
+        if (!stat.isFile())
+            return { path, kind: 'other', content: '', stamp };
+        return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp };
+    }
+    catch (error) {
+        const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE));
+        if (isHidden)
+            return { path, kind: 'other', content: '', stamp: '' };
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Undefined where no directory is, or none that can be listed. */
+function* tree_scan_listDirectory(at, path) {
+    const directory = openIfPresentSync(at);
+    if (directory === undefined)
+        return undefined;
+    const [names, directories] = [[], new Set()];
+    let hasSurrogates = false;
+    try {
+        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
+            names.push(entry.name);
+            hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
+            if (entry.isDirectory())
+                directories.add(entry.name);
+            if (names.length % LISTED_AT_ONCE === 0)
+                yield;
+        }
+    }
+    finally {
+        directory.closeSync();
+    }
+    yield;
+    // Without surrogates, code units have the order of code points, and sort ten times as fast.
+    names.sort(hasSurrogates ? comparePaths : undefined);
+    return { path, names, directories, next: 0 };
+}
+function openIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.opendirSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error) || isBarred(error))
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: external "node:string_decoder"
+const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
+;// CONCATENATED MODULE: ./build/install/host/tree-record-damage.js
+/** A tree record that is not what this action has written; the message says what is wrong with it. */
+class TreeRecordDamage extends Error {
+    name = 'TreeRecordDamage';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/earlier-tree-record.js
+
+
+
+
+
+
+const treeSchema = schemas_lazy(() => object({
+    files: array(object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: schemas_int().check(_nonnegative()),
+        mode: literal([0o644, 0o755]),
+    })),
+    symlinks: array(object({
+        path: innerPathSchema,
+        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
+        sha256: exactOptional(digestSchema),
+    })),
+}));
+/**
+ * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
+ * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
+ * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
+ */
+function readEarlierRecord(path, digest) {
+    const text = readStateFileSync(path);
+    if (text === undefined)
+        return undefined;
+    const { files, symlinks } = parseTree(text, digest);
+    return inTreeOrder([
+        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
+        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
+    ]);
+}
+function parseTree(text, digest) {
+    try {
+        const tree = earlier_tree_record_completed(treeSchema.parse(JSON.parse(text)));
+        if (digestOf(tree) === digest)
+            return tree;
+    }
+    catch (error) {
+        throw new TreeRecordDamage(describeDamage(error), { cause: error });
+    }
+    throw new TreeRecordDamage('its files do not have the digest of its name');
+}
+function digestOf({ files, symlinks }) {
+    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
+    return tree_digest_treeDigest([...files, ...throughLinks]);
+}
+/** In the oldest records, only its target says which file a symlink leads to. */
+function earlier_tree_record_completed({ files, symlinks }) {
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const known = symlinks.map(symlink => {
+        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
+        return sha256 === undefined ? symlink : { ...symlink, sha256 };
+    });
+    return { files, symlinks: known };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/tree-record.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** The identity in a row, without the rest of it. */
+function tree_record_identityOf({ tree_digest, tree_record }) {
+    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
+}
+const tree_record_WINDOW_BYTES = 256 * 1024;
+/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and without stamps. */
+function* itemsOf(tree, keepPaths) {
+    const isKept = isBelow(keepPaths);
+    const files = inTreeOrder(tree.files);
+    const symlinks = inTreeOrder(tree.symlinks);
+    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
+    let next = 0;
+    for (const symlink of [...symlinks, undefined]) {
+        for (let file = files[next]; file !== undefined; file = files[++next]) {
+            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
+                break;
+            const { path, sha256 } = file;
+            if (!isKept(path))
+                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: undefined };
+        }
+        if (symlink === undefined || isKept(symlink.path))
+            continue;
+        const { path, target, file } = symlink;
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: undefined };
+    }
+}
+/** The same items with the stamps that they have in the folder to which the tree was extracted. */
+function* stagedItems({ tree, staged }, keepPaths) {
+    for (const item of itemsOf(tree, keepPaths))
+        yield { ...item, stamp: describeItemSync(staged, item.path)?.stamp };
+}
+/** Whether a path is one of these, or below one. */
+function isBelow(paths) {
+    return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
+}
+/** The tree digest of these items: a symlink to a file counts with the bytes of that file. */
+function digestOfItems(items) {
+    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
+}
+/**
+ * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
+ * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= tree_record_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
+    return `${sha256}\t${kind}\t${tree_record_quote(content)}\t${stamp}\t${tree_record_quote(path)}\n`;
+}
+/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+function tree_record_quote(text) {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
+}
+function unquote(text) {
+    if (!text.startsWith('"'))
+        return text;
+    const value = JSON.parse(text);
+    if (typeof value !== 'string')
+        throw new TreeRecordDamage('it quotes something else than a text');
+    return value;
+}
+/**
+ * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
+ * once all items are read without an error, they are certainly those that were recorded.
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ */
+function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
+    if (record !== undefined) {
+        const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
+        return fd === undefined ? undefined : readItems(fd, record);
+    }
+    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
+}
+/**
+ * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
+ * record. Throws as `readTreeRecord` does, before anything is looked up.
+ */
+function openTreeRecord(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        const found = items && new Map([...items].map(item => [item.path, item]));
+        return found && (path => found.get(path));
+    }
+    const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
+}
+function findIn({ text, recordedAt }) {
+    return path => {
+        const end = text.indexOf(`\t${tree_record_quote(path)}\n`);
+        if (end === -1)
+            return undefined;
+        const start = text.lastIndexOf('\n', end) + 1;
+        return tree_record_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
+    };
+}
+/** Closes the descriptor. */
+function readWholeRecord(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is no regular file');
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
+            throw new TreeRecordDamage('its content does not have the digest of its name');
+        return { text, recordedAt: stat.mtimeNs };
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Where the record of a version is. */
+function recordPath(layout, { tree_digest, tree_record }) {
+    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
+}
+/** Closes the descriptor. */
+function* readItems(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is no regular file');
+        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        let before = '';
+        for (const line of linesOf(fd, found)) {
+            const item = tree_record_parseLine(line, stat.mtimeNs);
+            if (before !== '' && comparePaths(before, item.path) >= 0)
+                throw new TreeRecordDamage(`${item.path} is not in its place`);
+            before = item.path;
+            yield item;
+        }
+        if (found.digest('hex') !== name)
+            throw new TreeRecordDamage('its content does not have the digest of its name');
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/**
+ * What was changed no earlier than the record was written might have been changed again in the same tick of the file
+ * system's clock.
+ */
+function tree_record_parseLine(line, recordedAt) {
+    const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];
+    if (path === '')
+        throw new TreeRecordDamage('it has a line that this action does not write');
+    const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt;
+    const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined };
+    if (LEAVES_TREE.test(item.path))
+        throw new TreeRecordDamage('it has a path that leaves the tree');
+    return { ...item, sha256: sha256 === '-' ? undefined : sha256 };
+}
+function* linesOf(fd, digest) {
+    const [window, decoder] = [Buffer.allocUnsafe(tree_record_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
+    let rest = '';
+    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
+        const bytes = window.subarray(0, count);
+        digest.update(bytes);
+        const lines = (rest + decoder.write(bytes)).split('\n');
+        rest = lines.pop() ?? '';
+        yield* lines;
+    }
+    if (rest !== '')
+        throw new TreeRecordDamage('its last line is cut');
+}
+/** Follows no symlink and waits for no pipe. */
+function tree_record_openIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+/** Removes the records that no installed or retained version names, and nothing else. */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+        if (record !== undefined)
+            return [`${record}.tree`];
+        return digest === null ? [] : [`${digest}.json`];
+    }));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
+}
+
+;// CONCATENATED MODULE: ./build/install/host/tree-comparison.js
+
+
+
+
+
+
+/** A service may have written millions. */
+const MAX_ADDED = 10_000;
+/**
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
+ * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
+ * the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+async function compareTree(tree, record, signal) {
+    const instead = findNoDirectory(tree.root);
+    const difference = { added: [], removed: [], changed: [], ...(instead && { instead }) };
+    for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+        if (recorded !== undefined)
+            difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
+        else if (difference.added.length < MAX_ADDED)
+            difference.added.push(found.path);
+    }
+    return difference;
+}
+/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+async function* findDifferences({ root, keepPaths, onDirectory }, record, signal) {
+    signal?.throwIfAborted();
+    const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
+    const isKept = isBelow(keepPaths);
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded === undefined) {
+            if (found !== undefined && !isCache(found.path))
+                yield { recorded, found };
+        }
+        else if (isKept(recorded.path))
+            continue;
+        else if (found === undefined || !(await tree_comparison_isSame(recorded, found, { root, digester })))
+            yield { recorded, found };
+    }
+}
+/** What is in place of a directory; undefined where one is there. */
+function findNoDirectory(root) {
+    const stat = lstatIfPresentSync(root);
+    if (stat === undefined)
+        return 'nothing';
+    if (stat.isDirectory())
+        return undefined;
+    if (stat.isSymbolicLink())
+        return 'symlink';
+    return stat.isFile() ? 'file' : 'other';
+}
+/** Where Python writes by itself: what is there and was not recorded is no difference. */
+function isCache(path) {
+    return /(?:^|\/)__pycache__\//.test(path);
+}
+async function tree_comparison_isSame(recorded, found, tree) {
+    if (!isSameKind(recorded, found))
+        return false;
+    const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp;
+    if (!isFile(found) || isStamped)
+        return recorded.content === found.content;
+    return await hasSameBytes(recorded, found, tree);
+}
+/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+async function hasSameBytes(recorded, found, { root, digester }) {
+    if (recorded.content !== found.content)
+        return false;
+    try {
+        return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
+    }
+    catch (error) {
+        // Another process has just removed or replaced it, or made it unreadable.
+        if (isAbsent(error) || isBarred(error))
+            return false;
+        throw error;
+    }
+}
+/** Whether an item of a tree or of its record is a regular file. */
+function isFile({ kind }) {
+    return kind !== 'link' && kind !== 'other';
+}
+/** Some records do not know the mode of a file. */
+function isSameKind({ kind }, found) {
+    return kind === found.kind || (kind === 'file' && isFile(found));
+}
+/** Merges two lists in tree order. An empty pair is a pause. */
+function* pairUp(record, tree) {
+    let found = tree.next();
+    for (const recorded of record) {
+        for (; !found.done; found = tree.next()) {
+            if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0)
+                break;
+            yield { found: found.value };
+        }
+        if (found.done || found.value?.path !== recorded.path) {
+            yield { recorded };
+            continue;
+        }
+        yield { recorded, found: found.value };
+        found = tree.next();
+    }
+    for (; !found.done; found = tree.next())
+        yield { found: found.value };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift.js
+
+
+
+
+
+
+/**
+ * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
+ * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
+ * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
+ * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
+ * Reads only the files whose inode or times have changed.
+ */
+async function findDrift(folder, tree, signal) {
+    return await compareInstalled(folder, tree, { signal });
+}
+/** The same, as thorough as asked. */
+async function compareInstalled(folder, tree, { signal, byContent = false }) {
+    const { layout, log } = folder;
+    let identity;
+    try {
+        identity = findInstalled(readInstalled(layout), tree);
+        if (identity === undefined)
+            return undefined;
+        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity };
+        return await compareRecorded(layout, hostTree, { signal, byContent });
+    }
+    catch (error) {
+        signal?.throwIfAborted();
+        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
+        return undefined;
+    }
+}
+/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
+function findRecordedIn(layout, tree) {
+    let find;
+    return path => {
+        const identity = find ? undefined : findInstalled(readInstalled(layout), tree);
+        find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined);
+        return find(path);
+    };
+}
+/**
+ * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
+ * system's error, and the signal's reason once it is aborted.
+ */
+async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
+    const record = readTreeRecord(layout, identity);
+    return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal));
+}
+function* withoutStamps(record) {
+    for (const item of record)
+        yield { ...item, stamp: undefined };
+}
+/** Why a tree could not be compared with what was installed, and what to do. */
+function reasonOf(error, layout, identity) {
+    if (!(error instanceof TreeRecordDamage) || identity === undefined)
+        return toDeployError(error).message;
+    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/drift-check.js
+
+
+/** Compares installed trees with their records; see `findDrift`. */
+class DriftCheck {
+    #setting;
+    #isDisregarded = false;
+    #found = new Map();
+    constructor(setting) {
+        this.#setting = setting;
+    }
+    /** From now on, nothing is known: what is in the places is not what the records are of. */
+    disregard() {
+        this.#isDisregarded = true;
+    }
+    /** As `findDrift` has found it last; compares only what was not compared. */
+    async of({ shelf, id }) {
+        if (this.#isDisregarded)
+            return undefined;
+        const { keepPaths, signal } = this.#setting;
+        const name = placeName({ shelf, id });
+        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        this.#found.set(name, found);
+        return await found;
+    }
+    /** As it is now; what could not be compared is not compared again. */
+    async again({ shelf, id }) {
+        const { keepPaths, signal } = this.#setting;
+        const name = placeName({ shelf, id });
+        if (this.#isDisregarded)
+            return undefined;
+        const before = this.#found.has(name) ? await this.of({ shelf, id }) : null;
+        if (before === undefined)
+            return undefined;
+        const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        this.#found.set(name, Promise.resolve(now));
+        return now;
+    }
+}
+/** Whether nothing but added files is different. */
+function isOnlyAdded({ removed, changed, instead }) {
+    return instead === undefined && removed.length + changed.length === 0;
+}
+/** So many added files, in words. */
+function addedInWords(count) {
+    return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`;
+}
+/** Whether there is any difference. */
+function isModified(drift) {
+    if (drift === undefined)
+        return false;
+    const { added, removed, changed, instead } = drift;
+    return instead !== undefined || added.length + removed.length + changed.length > 0;
+}
+
+;// CONCATENATED MODULE: external "node:perf_hooks"
+const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
 ;// CONCATENATED MODULE: ./build/core/document/source-problem.js
 
 
@@ -21519,234 +21293,115 @@ function namesOf(steps) {
     return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
-
-
-
-
-
-
-
-
-
-
-
+;// CONCATENATED MODULE: ./build/install/steps/host-command.js
 
 
 
 
 
 /**
- * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
- * from those that are installed. Writes nothing below the project root and reports nothing.
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
+ * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
+ * `step_timed_out`.
  */
-async function rehearseDeployment(deployment, flow) {
-    try {
-        for (const accepted of requireSafeHost(deployment.host))
-            deployment.tools.log.warning(accepted);
-        deployment.noteRunning();
-        const checked = await flow.check();
-        await rehearse(deployment, folder => flow.prepare(checked, folder));
-        return conclude(deployment, undefined);
+async function runHostCommand({ tools, record }, request) {
+    const { command, env, timeoutSeconds } = request.command;
+    const [program, ...args] = command;
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    const end = await runChild({
+        command: [program, ...args, ...request.args],
+        env: allowedEnvironment({
+            ...factVariables(record.facts),
+            ...changedVariable(request),
+            ...env,
+            ...request.variables,
+        }),
+        timeoutMs: timeoutSeconds * 1000,
+        signal: tools.signal,
+    });
+    if (end.kind === 'exited' && end.code === 0) {
+        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
     }
-    catch (error) {
-        if (deployment.state !== 'pending')
-            await flow.end('failed');
-        return conclude(deployment, causeOf(deployment, error));
-    }
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
 }
-async function rehearse(deployment, prepare) {
-    const { tools, layout, record } = deployment;
-    const folder = await makeFolder(tools.runner.temporaryFolder);
-    try {
-        if (pathExistsSync(layout.journal)) {
-            deployment.drift.disregard();
-            tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
+function factVariables(facts) {
+    return {
+        DEPLOYMENT_ID: facts.deployment_id,
+        DEPLOYMENT_KIND: facts.kind ?? '',
+        DEPLOYMENT_SLUG: facts.slug ?? '',
+        DEPLOYMENT_VERSION: facts.version ?? '',
+        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+        DEPLOYMENT_HOST_ID: facts.host_id,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/await-all.js
+/**
+ * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
+ * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
+ */
+async function awaitAll(...works) {
+    const ends = await Promise.allSettled(works);
+    const failed = ends.find(end => end.status === 'rejected');
+    if (failed !== undefined)
+        throw failed.reason;
+    return (await Promise.all(works));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
+
+
+
+
+/**
+ * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
+ * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ */
+function findKeptPaths(tree, staged) {
+    const kept = findMovablePaths(tree);
+    for (const path of kept)
+        requireRealParents(staged, path);
+    return kept;
+}
+/** The same for the tree alone, without a replacement. */
+function findMovablePaths({ root, keepPaths }) {
+    const kept = presentPaths(root, keepPaths);
+    for (const path of kept)
+        requireRealParents(root, path);
+    return kept;
+}
+/** Which of these paths exist in a directory, without those inside another. */
+function presentPaths(root, paths) {
+    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+}
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
+async function dropShipped(staged, kept) {
+    const shipped = [];
+    for (const path of kept) {
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
+            continue;
+        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
+        shipped.push(path);
+    }
+    return shipped;
+}
+function outermost(paths) {
+    const unique = [...new Set(paths)];
+    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
+}
+function requireRealParents(root, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 0; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
+        const stat = lstatIfPresentSync(parent);
+        if (stat === undefined)
+            return;
+        if (!stat.isDirectory()) {
+            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
         }
-        const order = await prepare(folder);
-        const { steps, parts, removals } = order;
-        await recordDrift(deployment, [...parts, ...removals]);
-        warnOfDrift(deployment);
-        tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
-        for (const [index, step] of steps.entries())
-            tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
-        announceIdleSteps(deployment, findIdleSteps(deployment, order));
-        for (const part of parts)
-            await logDifferences(deployment, part);
     }
-    finally {
-        await removeTree(folder);
-    }
-}
-function changeOf(before, after) {
-    return before === null ? `first install of ${after}` : `${before} → ${after}`;
-}
-async function makeFolder(parent) {
-    try {
-        return await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-dry-run-'));
-    }
-    catch (error) {
-        throw toHostError(error, `making a folder in ${parent}`);
-    }
-}
-async function logDifferences({ tools, layout, request }, part) {
-    const { log, signal } = tools;
-    if (part.intact !== undefined)
-        return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
-    const path = installPath(layout, part);
-    const tree = { root: path, keepPaths: request.keepPaths };
-    const items = itemsIn(layout, part, request.keepPaths);
-    const { added, removed, changed } = await compareTree(tree, items, signal);
-    const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
-    const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
-    const newSize = (file) => sizeInWords(newSizes.get(file));
-    // What the host lacks would be added, and what only the host has would be removed.
-    for (const file of removed)
-        log.info(`added    ${file} (${newSize(file)})`);
-    for (const file of added)
-        log.info(`removed  ${file} (${sizeOnHost(file)})`);
-    for (const file of changed)
-        log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
-    log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
-}
-/** The new tree: staged, or the record of a snapshot. */
-function itemsIn(layout, part, keepPaths) {
-    return [
-        ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
-    ];
-}
-function sizeInWords(size) {
-    return size === undefined ? 'symlink' : `${size} bytes`;
-}
-function causeOf({ tools, layout }, thrown) {
-    if (tools.signal.aborted)
-        return tools.signal.reason;
-    return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown;
-}
-function conclude({ record, tools, layout }, thrown) {
-    const error = thrown === undefined ? undefined : toDeployError(thrown);
-    const end = buildEnd(tools.now(), error === undefined
-        ? { outcome: 'success' }
-        : { outcome: 'failed', error: { code: error.code, message: error.message, step: null } });
-    const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts);
-    const reported = notSent('a dry run reports nothing');
-    const report = buildLocalReport(record, end, { reported, running_version });
-    return {
-        report: redactReport(report, tools.secrets.redact),
-        reportPath: undefined,
-        plannedSteps: record.plannedSteps,
-        error,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/core/byte-shortage.js
-const KIBIBYTE = 1024;
-const UNITS = [
-    ['GiB', KIBIBYTE ** 3],
-    ['MiB', KIBIBYTE ** 2],
-    ['KiB', KIBIBYTE],
-];
-/**
- * The free and the needed bytes as text for people, both in the unit of the need, with at most one decimal. The free
- * bytes are rounded down and the needed ones up, so that the two never read the same.
- */
-function byteShortage(freeBytes, neededBytes) {
-    const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
-    const tenths = size / 10;
-    return {
-        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
-        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/files/space.js
-
-
-
-/** Enough for the journal, the reports and our other records of a deployment. */
-const OWN_INODES = 16;
-/** File systems with larger blocks (on a network, or that compress) do not use a whole one for each small file. */
-const MAX_BLOCK_BYTES = 4096;
-/**
- * Throws DeploymentError `disk_full`, with what is needed, what is there and what to do, unless the file system of the
- * directory has room for all of it: whole blocks, and inodes where it has a fixed number of them. Blocks that are
- * reserved for root count as used.
- */
-function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
-    const { bavail, bsize, files, ffree } = readFree(path);
-    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
-    if (bavail * bsize < bytes)
-        throw outOfSpace(path, bavail * bsize, bytes);
-    // A file system that makes inodes as they are needed reports none.
-    if (files > 0 && ffree < inodes)
-        throw outOfInodes(path, ffree, inodes);
-}
-function bytesOnDisk(sizes, blockBytes) {
-    let blocks = 0;
-    for (const size of sizes)
-        blocks += Math.ceil(size / blockBytes);
-    return blocks * blockBytes;
-}
-function outOfSpace(path, freeBytes, neededBytes) {
-    const { free, needed } = byteShortage(freeBytes, neededBytes);
-    return new DeploymentError('disk_full', `This deployment needs ${needed} in ${path}, but its file system has ${free} free. Nothing was changed: free some space there (df shows it) and run again.`);
-}
-function outOfInodes(path, free, needed) {
-    return new DeploymentError('disk_full', `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/own-kinds.js
-
-
-
-
-/**
- * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
- * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
- */
-function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, snapshots, trees, reports, outbox])
-        requireOwnDirectory(path);
-    for (const shelf of ['plugins', 'extensions', 'set-aside'])
-        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
-    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
-        if (lstatIfPresentSync(path)?.isFile() === false)
-            throw inTheWay(path, 'a file');
-    }
-}
-/** The same for one directory. */
-function requireOwnDirectory(path) {
-    if (lstatIfPresentSync(path)?.isDirectory() === false)
-        throw inTheWay(path, 'a directory');
-}
-function inTheWay(path, expected) {
-    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/reserve.js
-
-
-
-
-
-/** Enough for a lock, the records of a recovery and a report. */
-const RESERVE_BYTES = 64 * 1024;
-/** Reserves some disk space, so that a host whose disk has filled up can still be locked and recovered. */
-function keepReserve(layout) {
-    if (pathExistsSync(reservePath(layout)))
-        return;
-    try {
-        // Random, because a file system may compress anything else to nothing.
-        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
-    }
-    catch {
-        tryUnlinkSync(reservePath(layout));
-    }
-}
-/** Gives the reserve up; returns whether there was one. */
-function spendReserve(layout) {
-    return tryUnlinkSync(reservePath(layout));
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/mounts.js
@@ -21914,7 +21569,7 @@ function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 
-;// CONCATENATED MODULE: ./build/install/host/readiness.js
+;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
 
 
 
@@ -21922,582 +21577,118 @@ function nearestDirectory(path) {
 
 
 
-
-
-
-
-
-/** For our own records; the artifact's need is checked when its listing is known. */
-const MIN_FREE_BYTES = 1024 * 1024;
 /**
- * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and warns of what it accepts.
- * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
+ * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
+ * dropped; what a snapshot contains there was moved away, and is never removed.
  */
-async function prepareHost(access, log) {
-    const { layout } = access;
-    for (const accepted of requireSafeHost(access))
-        log.warning(accepted);
-    try {
-        requireRoot(layout.root, log);
-        await makePrivateDirectories(layout.own);
-        // Another user may have made what we had not made yet.
-        requireSafeHost(access);
-        requireOwnKinds(layout);
-        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
-        keepReserve(layout);
-    }
-    catch (error) {
-        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+async function prepareKeptPaths({ deployment }, part, keeper) {
+    const { layout, request } = deployment;
+    const tree = { root: keeper, keepPaths: request.keepPaths };
+    if (keeper === part.leftBehind)
+        requireMovableTree(layout, tree);
+    const kept = findKeptPaths(tree, part.staged);
+    if (part.recorded === undefined)
+        await drop(deployment, part.staged, kept);
+    else
+        requireAbsent(part, kept);
+    for (const path of kept)
+        await makeParents(part.staged, path);
+    return kept;
+}
+async function drop({ tools }, staged, kept) {
+    for (const path of await dropShipped(staged, kept)) {
+        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
     }
 }
-/**
- * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
- * that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
- */
-function checkHost(host, place) {
-    const { layout } = host;
-    checkShelf(layout, place.shelf);
-    const path = installPath(layout, place);
-    try {
-        requireOwnDirectory(snapshotsPath(layout, place));
-        readiness_requireMovable(path);
-        requireSwitchable(host, place);
-    }
-    catch (error) {
-        throw toHostError(error, `checking ${path}`);
+/** The installed version may have made one only after the snapshot's was moved away. */
+function requireAbsent(part, kept) {
+    const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
+    if (late !== undefined)
+        throw justAppeared(`${placeName(part)}/${late}`);
+}
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
+        if (pathExistsSync(parent))
+            continue;
+        makeOpenDirectorySync(parent);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
     }
 }
-/**
- * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
- * switch is one rename, and that some space is free.
- * Throws DeploymentError `host_not_writable` or `disk_full`.
- */
-function checkShelf(layout, shelf) {
-    try {
-        requireWritableShelf(layout, shelf);
-        requireOneMount(layout, shelf);
+/** Moves the kept paths from the old tree into the new one. */
+async function carryOver({ deployment, transaction }, part, { from, kept }) {
+    if (from === undefined)
+        return;
+    const { root } = deployment.layout;
+    for (const path of kept) {
+        await transaction.apply({
+            type: 'move',
+            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
+            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
+        });
     }
-    catch (error) {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
-    }
-    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
 }
-/** When our folder cannot be made, it is always the root that the operator has to fix. */
-function unusableRoot(error) {
-    if (error.code !== 'step_failed')
-        return error;
-    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
-        cause: error,
+
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
+
+
+
+
+
+/**
+ * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
+ * the version.
+ */
+function nextSnapshotName(folder, version, recorded = []) {
+    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
+    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+function existingSnapshots(folder, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
+        if (!pathExistsSync(path))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
     });
 }
-function requireRoot(root, log) {
-    const found = statIfPresentSync(root);
-    if (found?.isDirectory())
-        return;
-    if (found !== undefined) {
-        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
-    }
-    makeRoot(root);
-    log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+/** A snapshot's row that lists the kept paths in it, if there are any. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
 }
-function makeRoot(root) {
+/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
+}
+/**
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
+ * install ourselves, and what contains kept paths.
+ */
+function chooseRetained(rows, limit) {
+    const newestOf = (some) => some.slice(-Math.max(limit, 1));
+    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
+    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+/** Whether a snapshot is what was once installed, without later changes on this host. */
+function isGenuine({ modified }) {
+    return modified === undefined;
+}
+function snapshots_listNames(path) {
     try {
-        makeOpenDirectorySync(root);
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
     }
     catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return;
-        if (errnoOf(error) !== 'ENOENT')
-            throw error;
-        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`);
-    }
-}
-/** Moving a directory to another parent needs write access to the directory itself. */
-function readiness_requireMovable(place) {
-    const found = lstatIfPresentSync(place);
-    if (found?.isDirectory())
-        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-function requireWritableShelf(layout, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = statIfPresentSync(path);
-    if (found === undefined && !pathExistsSync(path)) {
-        (0,external_node_fs_namespaceObject.accessSync)(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-        return;
-    }
-    if (found === undefined || !found.isDirectory())
-        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
-    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-}
-function statIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.statSync)(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
+        if (isAbsent(error))
+            return [];
         throw error;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/audit.js
-
-
-
-
-
-
-
-/** Follows no symlink and waits for no pipe. */
-const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
-/** How far back to look for a line that a dead run has already written. */
-const TAIL_BYTES = 64 * 1024;
-const MAX_BYTES = 16 * 1024 * 1024;
-/** The file that is written, and those before it. */
-const MAX_FILES = 4;
-/**
- * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment that is already there,
- * because the run died just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name
- * with the time, by one rename, and a new one begins; four files stay.
- */
-async function appendAudit({ layout, redact }, report) {
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } = redactReport(report, redact);
-    const line = {
-        at: report.completed_at,
-        deployment_id,
-        contract,
-        kind,
-        slug,
-        id,
-        version,
-        previous_version,
-        artifact_sha256,
-        outcome,
-        error_code: report.error?.code ?? null,
-        host_id,
-        actor: run.actor,
-        run_url: run.url,
-    };
-    const [path, text] = [auditPath(layout), JSON.stringify(line)];
-    if ((await appendLine(path, text)) === 'written')
-        return;
-    await rotate(layout);
-    await appendLine(path, text);
-}
-/** Writes nothing into a full file, unless it has the line already. */
-async function appendLine(path, text) {
-    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
-    try {
-        const lines = readTail(fd).split('\n');
-        if (lines.some(known => audit_keyOf(known) === audit_keyOf(text)))
-            return 'written';
-        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= MAX_BYTES)
-            return 'full';
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
-        await syncFile(fd);
-        return 'written';
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** No name is used twice, so runs that rotate at once, or are killed, replace nothing. */
-async function rotate(layout) {
-    const time = new Date().toISOString().replaceAll(':', '-');
-    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
-    await syncDirectory(layout.own);
-    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
-    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
-        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
-}
-const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
-/** A recovery may find the same outcome at another time. */
-function audit_keyOf(line) {
-    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
-}
-function readTail(fd) {
-    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
-    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
-    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
-}
-
-;// CONCATENATED MODULE: external "node:perf_hooks"
-const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
-;// CONCATENATED MODULE: ./build/install/reports/outbox.js
-
-
-
-
-
-
-
-
-
-
-const MAX_WAITING = 200;
-/** In all, where only runs work that are refused before they could send anything. */
-const MAX_UNSENT = 400;
-const MAX_WAITING_DAYS = 30;
-const DAY_MS = 86_400_000;
-const OUTBOX_TIMEOUT_MS = 10_000;
-const MAX_UNANSWERED = 2;
-/** In one warning. */
-const MAX_NAMED = 5;
-const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
- * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
- */
-async function keepInOutbox({ layout, log, redact }, address, report) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
-    await replaceFile(entryPath(layout, report), `${text}\n`);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
-        return;
-    const silent = { layout, log: { ...log, warning: () => { } } };
-    dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at));
-}
-/** A report of this deployment that waits is not sent again. Never throws. */
-function removeFromOutbox(layout, report) {
-    tryUnlinkSync(entryPath(layout, report));
-}
-/**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
- * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
- * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
- * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the disk refuses
- * is a warning.
- */
-async function sendOutbox(outbox, signal, now = new Date()) {
-    try {
-        const waiting = readOutbox(outbox);
-        await sendWaiting(outbox, waiting.filter(({ address }) => address === outbox.sender.address), signal);
-        dropOld(outbox, waiting, now);
-    }
-    catch (error) {
-        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
-        outbox.log.warning(`Later runs try again: ${message}`);
-    }
-}
-async function sendWaiting(outbox, waiting, signal) {
-    const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
-    let unanswered = 0;
-    for (const { path, report } of waiting) {
-        if (findAccepted(outbox.layout, report) !== undefined) {
-            tryUnlinkSync(path);
-            continue;
-        }
-        const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
-        if (signal.aborted || timeoutMs < 1)
-            return;
-        const delivery = await outbox.sender.send(report, { retry: false, timeoutMs, signal });
-        if (signal.aborted && !delivery.accepted)
-            return;
-        await settle(outbox, { path, report }, delivery);
-        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
-        if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery))
-            return;
-    }
-}
-async function settle(outbox, { path, report }, delivery) {
-    logDelivery(outbox.log, report, delivery);
-    if (delivery.accepted)
-        await noteAccepted(outbox, report, delivery.attempts);
-    if (!delivery.accepted && !delivery.final)
-        return;
-    if (!tryUnlinkSync(path))
-        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
-}
-function isUnanswered(delivery) {
-    return !delivery.accepted && delivery.status === null;
-}
-function isAskedToWait(delivery) {
-    return !delivery.accepted && delivery.status === 429;
-}
-function logDelivery(log, { started_at }, delivery) {
-    if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${started_at}.`);
-    else
-        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
-}
-/** Oldest first. What is not a report of ours stays where it is. */
-function readOutbox({ layout, log }) {
-    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).filter(name => name.endsWith('.json'));
-    const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
-    const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
-    if (foreign.length > 0)
-        log.warning(`Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`);
-    return entries.filter(entry => typeof entry !== 'string');
-}
-/** The path alone when it is no waiting report. */
-function readWaiting(path) {
-    try {
-        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
-    }
-    catch {
-        return path;
-    }
-}
-function dropOld({ layout, log }, waiting, now) {
-    const left = waiting.filter(({ path }) => pathExistsSync(path));
-    const byAddress = Map.groupBy(left, ({ address }) => address);
-    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
-    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
-    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
-    const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
-    if (gone.length > 0)
-        log.warning(`Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`);
-}
-function entryPath(layout, { started_at, deployment_id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/prune-reports.js
-
-
-
-
-const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
-/**
- * Removes the oldest local reports of the plugin, service or project with this slug (null: of runs that did not know what
- * they were to deploy), until `keep` are left: never this one, even if the clock was set back, and no file that has another
- * name than reports have. Never throws.
- */
-function pruneReports(report, slug, keep) {
-    const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
-    const isOfThis = slug === null ? isNamelessIn(folder) : (name) => slugOf(name) === slug;
-    const others = namesIn(folder).filter(name => name !== newest && isOfThis(name));
-    const excess = others.length + 1 - Math.max(keep, 1);
-    if (excess <= 0)
-        return;
-    for (const name of others.toSorted().slice(0, excess))
-        tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
-}
-function slugOf(name) {
-    return NAME.exec(name)?.[1];
-}
-/** Such a report has the deployment's id in its name, which looks like a slug. */
-function isNamelessIn(folder) {
-    return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
-}
-function readSlug(path) {
-    try {
-        return JSON.parse(readStateFileSync(path) ?? '').slug;
-    }
-    catch {
-        return undefined;
-    }
-}
-function namesIn(folder) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(folder);
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/close.js
-
-
-
-
-
-
-
-const LOCAL_REPORT = 'the local report';
-const REPORT_TIMEOUT_MS = 10_000;
-/**
- * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
- * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
- * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
- * result and changes no outcome.
- */
-async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
-    const { record, end, address } = conclusion;
-    const { plannedSteps } = record;
-    const failures = new Map();
-    const running_version = runningAfter(host.layout, record.facts, end.outcome);
-    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
-    const fresh = redactReport(known, host.redact);
-    // The hub has it from an earlier run, whose journal stayed.
-    const accepted = findAccepted(host.layout, fresh);
-    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
-    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
-    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
-    const attempts = conclusion.accepted ?? accepted?.attempts;
-    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
-    if (reported.accepted)
-        removeFromOutbox(host.layout, unsent);
-    if (address !== null && !reported.accepted)
-        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
-    const report = { ...unsent, reported };
-    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
-    if (reportPath !== undefined && host.keepReports !== undefined)
-        pruneReports(reportPath, report.slug, host.keepReports);
-    await orNote(failures, 'the audit line', () => appendAudit(host, report));
-    return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
-}
-/**
- * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
- * root. Calls `onKnown` before it sends anything. Never throws.
- */
-async function closeUntouched({ sender, log, redact, grace }, { record, end }, onKnown = () => { }) {
-    const { previous_version: running_version } = record.facts;
-    const circumstances = { reported: notSent('not sent'), running_version };
-    const unsent = redactReport(buildLocalReport(record, end, circumstances), redact);
-    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
-    onKnown(known);
-    if (sender === undefined)
-        return known;
-    const delivery = await sendNow(sender, unsent, grace.reporting);
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(`The hub did not accept the report of this run: ${delivery.error}`);
-    return {
-        ...known,
-        report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
-        delivery,
-    };
-}
-/** Sends the report where it belongs, unless it has arrived there already. */
-async function deliver(host, conclusion, report) {
-    const { address, accepted, onAccepted } = conclusion;
-    if (accepted !== undefined)
-        return { reported: { accepted: true, attempts: accepted, error: null } };
-    if (address === null)
-        return { reported: report.reported };
-    const delivered = await send(host, address, report);
-    if (delivered.reported.accepted)
-        await onAccepted?.(delivered.reported.attempts);
-    return delivered;
-}
-async function send({ sender, log, redact, grace }, address, report) {
-    if (sender?.address !== address)
-        return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
-    const delivery = await sendNow(sender, report, grace.reporting);
-    const { attempts } = delivery;
-    if (delivery.accepted)
-        return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`);
-    return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
-}
-async function sendNow(sender, report, signal) {
-    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal });
-}
-/** A later attempt that succeeds makes up for an earlier one. */
-async function orNote(failures, what, write) {
-    try {
-        const written = await write();
-        failures.delete(what);
-        return written;
-    }
-    catch (error) {
-        failures.set(what, (isSystemError(error) ? toHostError(error, `writing ${what}`) : toDeployError(error)).message);
-        return undefined;
-    }
-}
-/** Usually one cause makes all of them fail, so the first reason is enough. */
-function summarise(failures) {
-    const [reason] = failures.values();
-    return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
-        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
-
-
-
-
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-/** Its first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'install_plugin', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** The step as the rest of the program knows it. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
@@ -22539,7 +21730,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 
-const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
 const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
 /** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
 function driftNotePath(stagingFolder, { shelf, id }) {
@@ -22562,7 +21753,7 @@ async function noteDrift(stagingFolder, tree, drift) {
 /** The note; undefined when there is none, or a power cut has left none. */
 function readDriftNote(stagingFolder, place) {
     try {
-        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? ''));
+        const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? ''));
         return { ...note, states: new Map(note.states) };
     }
     catch {
@@ -22604,7 +21795,7 @@ function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
 
 
 /** What may be read of a tree, to which a service may have added any number of bytes and files. */
-const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
+const MAX_BYTES = 256 * 1024 * 1024;
 /** What each file that is not recorded counts at least. */
 const BYTES_PER_FILE = 1024;
 /** As many as an archive may need. */
@@ -22615,7 +21806,7 @@ const MAX_LINKS = 40;
  * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
-    let room = modified_tree_MAX_BYTES;
+    let room = MAX_BYTES;
     const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
     for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
         if (slice.isOver())
@@ -22644,6 +21835,117 @@ function digestBehind(link, byPath) {
     for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
         item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
     return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
+
+const MAX_NAMES = 20;
+/** What is in place of a directory, in words. */
+const INSTEAD_WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
+/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`];
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    return { names, more: all.length - names.length + omitted };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
+/**
+ * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
+ * only when that happens, because others may change it until then.
+ */
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
+}
+/**
+ * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
+ * what it said of these parts before. Throws only the reason of a cancel.
+ */
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places)
+        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns of all that the report says is not as it was installed, in one line. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+}
+function entryOf({ layout }, { shelf, id }, difference) {
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const version = installed?.version ?? null;
+    if (difference === undefined)
+        return installed && { shelf, id, version, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots have the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
@@ -22694,7 +21996,63 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
     return { tree_digest: null };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
+;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+
+
+
+
+
+
+
+
+
+
+
+/** Keeps a part that is intact in its place. */
+async function keepPart({ deployment, results }, part) {
+    results.set(placeName(part), { tree: part.intact });
+    const { added } = (await deployment.drift.of(part)) ?? { added: [] };
+    const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
+    deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files${more}. It stays as it is.`);
+    return 'unchanged';
+}
+/**
+ * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
+ * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
+ * place. The tree of a part that returns is durable and recorded.
+ */
+async function installPart(context, part) {
+    const { layout, tools } = context.deployment;
+    const path = installPath(layout, part);
+    const isThere = pathExistsSync(path);
+    const keeper = isThere ? path : part.leftBehind;
+    const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
+    const [modified, recorded] = await awaitAll(noteReplaced(context, part), recordTree(context, part), part.recorded ?? syncTree(part.staged, tools.signal));
+    tools.signal.throwIfAborted();
+    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
+        await context.transaction.apply({ type: 'make_directory', path: part.shelf });
+    const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
+    context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
+    const from = isThere ? snapshot?.path : part.leftBehind;
+    // The old version may have made some only now.
+    const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
+    await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
+    await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
+    if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
+        tools.log.notice(`${path} was repaired.`);
+    tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
+    return 'done';
+}
+/** While the sync runs, which takes its time in a process of its own. */
+async function recordTree({ deployment }, part) {
+    if (part.recorded !== undefined)
+        return part.recorded;
+    await hearSignals();
+    const { layout, request, tools } = deployment;
+    return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
 
 
 
@@ -22706,82 +22064,72 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
 
 
 /**
- * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
- * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
- * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
- * be restored.
+ * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
+ * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
+ * that the installed version has is moved away before. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
  */
-async function removePart(context, part) {
-    const { layout, request, tools } = context.deployment;
-    const { installed } = part;
+async function takeSnapshot(context, part) {
+    const { deployment, transaction, stagingFolder } = context;
+    const { layout, tools } = deployment;
+    const { retained, ...facts } = part;
+    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
+    requireMovableTree(layout, { root: snapshot, keepPaths: part.keepPaths });
+    const replaced = await moveKeptAway(context, part, snapshot);
+    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
+    const recorded = tree_record_identityOf(retained);
+    const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
+    const difference = await compareRecorded(layout, tree, { signal: tools.signal });
+    if (difference === undefined || isModified(difference))
+        throw justModified(snapshot);
+    tools.log.info(`${snapshot} is taken from the snapshots.`);
+    return { ...facts, staged, recorded, replaced };
+}
+/**
+ * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
+ * the restored version has got its own.
+ */
+async function keepReplaced(context, part) {
+    const { deployment, transaction, stagingFolder, results } = context;
+    const { layout, tools } = deployment;
+    const name = results.get(placeName(part))?.snapshot;
+    const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
+    if (keeper === undefined)
+        return;
+    for (const path of part.replaced) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
+        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
+    }
+}
+async function moveKeptAway({ deployment, transaction, stagingFolder }, part, snapshot) {
+    const { layout, request } = deployment;
     const path = installPath(layout, part);
-    if (!pathExistsSync(path)) {
-        tools.log.info(`${path} is gone already: only its record is removed.`);
-        return 'unchanged';
+    const keeper = pathExistsSync(path) ? path : part.leftBehind;
+    if (keeper === undefined)
+        return [];
+    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot);
+    const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
+    for (const inner of both) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), inner)];
+        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
     }
-    // Refuse what could not be restored before anything is touched.
-    findMovablePaths({ root: path, keepPaths: request.keepPaths });
-    requireSwitchable(context.deployment, part);
-    const modified = await noteReplaced(context, part);
-    await stopService(context, part);
-    const snapshot = await moveToSnapshot(context, part, installed.version);
-    context.results.set(placeName(part), { snapshot: snapshot.name, modified });
-    return 'done';
+    return both;
 }
-/** Once it is committed: a rollback would have brought them back. */
-function announceRemoved({ layout, tools, record }, removed) {
-    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
-    for (const row of removed) {
-        const place = placeOf(row);
-        if (!done.has(placeName(place)))
-            continue;
-        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
-        const path = installPath(layout, place);
-        tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`);
-        const settings = settingsPath(layout, place);
-        if (pathExistsSync(settings))
-            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
-    }
+function replacedFolder(stagingFolder, part) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
 }
-async function stopService(context, part) {
-    const { hostConfig } = context.order;
-    const { log, signal } = context.deployment.tools;
-    const service = hostConfig && serviceOf(hostConfig, part.id);
-    if (hostConfig === undefined || service === undefined) {
-        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
-        return;
-    }
-    const { up, known, missing } = await readServiceState(service, { signal });
-    if (missing || (known && !up))
-        return log.info(`${describeService(service)} does not run.`);
-    if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
-        return;
-    }
-    log.info(`stop ${describeService(service)}`);
-    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
-    await context.transaction.supervise(service, 'stop', signal);
+/** Durable, from the staging folder on: no other sync follows before something is moved there. */
+async function makeFolders(stagingFolder, path) {
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
+    const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
+    for (let depth = 1; depth <= parts.length; depth++)
+        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
 }
-/** Whether the service runs a part that stays on this host, or the whole project. */
-function isShared({ deployment, order }, config, service) {
-    const leaving = new Set(order.removals.map(placeName));
-    const rows = readInstalled(deployment.layout);
-    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
-    const ids = [...staying, ...order.parts].map(({ id }) => id);
-    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
-    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
-}
-/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
-function remove_part_keyOf(service) {
-    const { supervisor } = service;
-    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
-    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
-}
-/** The plan of the new version has no check of a part that it does not contain. */
-function restoredCheck(config, service, { id, installed }) {
-    const check = config.plugins.get(id)?.healthcheck ?? null;
-    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
-    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
+function justModified(snapshot) {
+    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/clock.js
@@ -24803,6 +24151,3063 @@ function withStarts(finding, starts) {
     return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` };
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/verify-health.js
+
+
+
+/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
+async function verifyHealth(subject, step) {
+    const { parts, changed, tools } = subject;
+    const { log, signal } = tools;
+    const ids = parts.map(part => part.id);
+    for (const healthcheck of healthchecksOf(step, requireConfig(subject), ids)) {
+        const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
+        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
+/**
+ * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
+ * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ */
+function quoteSetting(value) {
+    if (PLAIN.test(value))
+        return value;
+    if (isUnsafe(value))
+        return undefined;
+    if (!value.includes("'"))
+        return `'${value}'`;
+    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
+}
+const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
+/**
+ * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
+ * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ */
+function isUnsafe(value) {
+    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+
+
+
+const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
+/**
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
+ * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
+ * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
+ * up empty.
+ */
+function seedSettings(template, names, given) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(given);
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    return seeder.settings;
+}
+/**
+ * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
+ * and the file.
+ */
+function verifySettings(settings, required) {
+    refuseUnusableNames(required);
+    const missing = unsetSettings(settings.text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+}
+/** Which of the keys settings lack or leave empty. */
+function unsetSettings(text, keys) {
+    const set = new Set(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
+    }));
+    return keys.filter(key => !set.has(key));
+}
+class SettingsSeeder {
+    #given;
+    #lines = [];
+    #values = new Map();
+    #used = new Set();
+    constructor(given) {
+        this.#given = given;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${value}`);
+    }
+    /** The key's value as the file contains it; an empty one counts as not set. */
+    #take(key) {
+        const value = this.#given.get(key) ?? '';
+        if (value === '')
+            return undefined;
+        const quoted = quoteSetting(value);
+        if (quoted === undefined)
+            throw unusableValue(key);
+        this.#used.add(key);
+        return quoted;
+    }
+}
+function isEmpty(value) {
+    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
+}
+function unusableValue(key) {
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
+}
+function refuseEmpty(keys) {
+    if (keys.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/write-env.js
+
+
+
+
+
+
+
+
+
+
+
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
+/**
+ * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
+ * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
+ * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
+ * that were recorded, or a required key is or ends up empty.
+ */
+async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
+    const { layout, tools, request } = deployment;
+    const target = settingsPath(layout, part);
+    if (pathExistsSync(target)) {
+        verifySettings({ path: target, text: write_env_readSettings(target) }, part.environment.required);
+        const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
+        tools.log.info(`${target} exists and stays unchanged${unused}.`);
+        return 'unchanged';
+    }
+    const template = readTemplate(layout.root, from);
+    const tree = results.get(placeName(part))?.tree;
+    if (tree !== undefined)
+        verifyTemplate(deployment, tree, { from, template });
+    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
+    await writeNewFile(staged, settings.text);
+    await transaction.apply({
+        type: 'create_file',
+        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
+        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
+    });
+    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
+    return 'done';
+}
+/** A service can write into its directory at any time. */
+function verifyTemplate({ layout }, tree, { from, template }) {
+    const recorded = openTreeRecord(layout, tree)?.(from.split('/').slice(2).join('/'));
+    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
+        return;
+    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
+}
+/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+function describeUse(used, settings) {
+    const unused = [...settings.keys()].filter(name => !used.includes(name));
+    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
+    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
+}
+/** The host's own settings may be a link to another file of the operator. */
+function write_env_readSettings(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        throw unusableSettings(path, found);
+    }
+    throw unusableSettings(path, NOT_A_SMALL_FILE);
+}
+function readTemplate(root, from) {
+    try {
+        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (bytes !== undefined)
+            return bytes;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
+        throw unusableTemplate(from, found);
+    }
+    throw unusableTemplate(from, NOT_A_SMALL_FILE);
+}
+function unusableSettings(path, found) {
+    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
+}
+function unusableTemplate(from, found) {
+    const remedy = 'correct "from" in the plan, or the artifact';
+    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
+ */
+async function performStep(context, step) {
+    if (context.order.skipped.has(step.id)) {
+        const { log } = context.deployment.tools;
+        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
+        return 'skipped';
+    }
+    if (context.idle.has(step.id))
+        return await performIdle(context, step);
+    switch (step.action) {
+        case 'prepare':
+        case 'download':
+        case 'extract':
+        case 'rollback':
+        case 'configure_plugin':
+            return 'done';
+        case 'install_plugin':
+        case 'install_extension': {
+            const part = findPart(context, placeOfInstall(step));
+            if (part.intact !== undefined)
+                return await keepPart(context, part);
+            if (part.retained === undefined)
+                return await installPart(context, part);
+            const returning = await takeSnapshot(context, part);
+            await installPart(context, returning);
+            await keepReplaced(context, returning);
+            return 'done';
+        }
+        case 'write_env':
+            return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
+        case 'provision':
+            return await provision(context, step);
+        case 'start':
+        case 'stop':
+        case 'restart':
+            return await supervise(context, step.action, step.plugin);
+        case 'healthcheck':
+            await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step);
+            return 'done';
+        case 'notify':
+            return await notify(context, step);
+    }
+}
+/** Nothing has changed for the step; a service that should run is started if it does not. */
+async function performIdle(context, step) {
+    if (step.action !== 'start' && step.action !== 'restart')
+        return 'skipped';
+    const { log, signal } = context.deployment.tools;
+    let end = step.action === 'start' ? 'unchanged' : 'skipped';
+    for (const service of servicesOf(context.order, step.plugin)) {
+        const { known, up } = await readServiceState(service, { signal });
+        if (known && up)
+            continue;
+        log.info(`${describeService(service)} does not run: start`);
+        await context.transaction.supervise(service, 'start', signal);
+        end = 'done';
+    }
+    return end;
+}
+async function provision(context, { plugin: id }) {
+    const name = `provision.${id}`;
+    const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
+    const { changed } = context.transaction;
+    const variables = { PROVISION_PLUGIN_ID: id };
+    await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
+    return 'done';
+}
+async function supervise(context, action, plugin) {
+    const { transaction, deployment } = context;
+    const { log, signal } = deployment.tools;
+    const services = servicesOf(context.order, plugin);
+    const unrestored = new Set(findUnrestored(deployment.layout, services));
+    for (const service of services) {
+        log.info(`${action} ${describeService(service)}`);
+        await transaction.supervise(service, action, signal);
+        if (!unrestored.has(service))
+            continue;
+        // A start leaves alone what runs.
+        if (action === 'start' && transaction.services.at(-1)?.was_running)
+            await transaction.supervise(service, 'restart', signal);
+        await noteRestorations(deployment.layout, { restored: [service] });
+    }
+    return 'done';
+}
+/**
+ * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
+ * is never an argument, which many commands would read as an option.
+ */
+async function notify(context, step) {
+    const { log, signal } = context.deployment.tools;
+    const { event, message = '' } = step;
+    const name = `notify.${event}`;
+    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
+    try {
+        const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
+        const { changed } = context.transaction;
+        await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
+        return 'done';
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`;
+        log.warning(`Step ${step.id}: ${warning}`);
+        return { warning };
+    }
+}
+function findPart(context, name) {
+    return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
+        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
+
+
+
+
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+/** Its first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'install_plugin', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** The step as the rest of the program knows it. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
+ * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
+ * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
+ * be restored.
+ */
+async function removePart(context, part) {
+    const { layout, request, tools } = context.deployment;
+    const { installed } = part;
+    const path = installPath(layout, part);
+    if (!pathExistsSync(path)) {
+        tools.log.info(`${path} is gone already: only its record is removed.`);
+        return 'unchanged';
+    }
+    // Refuse what could not be restored before anything is touched.
+    findMovablePaths({ root: path, keepPaths: request.keepPaths });
+    requireSwitchable(context.deployment, part);
+    const modified = await noteReplaced(context, part);
+    await stopService(context, part);
+    const snapshot = await moveToSnapshot(context, part, installed.version);
+    context.results.set(placeName(part), { snapshot: snapshot.name, modified });
+    return 'done';
+}
+/** Once it is committed: a rollback would have brought them back. */
+function announceRemoved({ layout, tools, record }, removed) {
+    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
+    for (const row of removed) {
+        const place = placeOf(row);
+        if (!done.has(placeName(place)))
+            continue;
+        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
+        const path = installPath(layout, place);
+        tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`);
+        const settings = settingsPath(layout, place);
+        if (pathExistsSync(settings))
+            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
+    }
+}
+async function stopService(context, part) {
+    const { hostConfig } = context.order;
+    const { log, signal } = context.deployment.tools;
+    const service = hostConfig && serviceOf(hostConfig, part.id);
+    if (hostConfig === undefined || service === undefined) {
+        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
+        return;
+    }
+    const { up, known, missing } = await readServiceState(service, { signal });
+    if (missing || (known && !up))
+        return log.info(`${describeService(service)} does not run.`);
+    if (isShared(context, hostConfig, service)) {
+        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
+        return;
+    }
+    log.info(`stop ${describeService(service)}`);
+    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
+    await context.transaction.supervise(service, 'stop', signal);
+}
+/** Whether the service runs a part that stays on this host, or the whole project. */
+function isShared({ deployment, order }, config, service) {
+    const leaving = new Set(order.removals.map(placeName));
+    const rows = readInstalled(deployment.layout);
+    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
+    const ids = [...staying, ...order.parts].map(({ id }) => id);
+    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
+    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
+}
+/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
+function remove_part_keyOf(service) {
+    const { supervisor } = service;
+    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
+    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
+}
+/** The plan of the new version has no check of a part that it does not contain. */
+function restoredCheck(config, service, { id, installed }) {
+    const check = config.plugins.get(id)?.healthcheck ?? null;
+    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
+    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
+
+
+
+
+
+
+
+/**
+ * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
+ * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
+ * and throws its error as it is.
+ */
+async function runSteps(context, beforeStep) {
+    const { order, deployment, transaction, idle } = context;
+    deployment.record.noteIdle(idle);
+    await transaction.noteHealthchecks(restoredChecks(order));
+    const steps = [...order.removals.map(removalOf), ...order.steps];
+    for (const [index, step] of steps.entries()) {
+        const finish = startEntry(step);
+        try {
+            deployment.tools.signal.throwIfAborted();
+            if (step.action !== 'remove')
+                await beforeStep(step);
+            const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step);
+            await deployment.record.addStep(finish(end));
+        }
+        catch (error) {
+            await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
+            for (const left of steps.slice(index + 1))
+                await deployment.record.addStep(notRun(left));
+            announce(context);
+            throw error;
+        }
+    }
+    announce(context);
+}
+/** What concerns several steps, in one line each. */
+function announce({ deployment, idle }) {
+    announceSkipped(deployment, idle);
+    warnOfDrift(deployment);
+}
+/** Starts the entry of one step; what is returned finishes it. */
+function startEntry({ id, action }) {
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    return end => {
+        const duration_ms = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        if (typeof end === 'string')
+            return { id, action, status: end, duration_ms, error: null };
+        if ('failed' in end)
+            return { id, action, status: 'failed', duration_ms, error: end.failed };
+        return { id, action, status: 'warned', duration_ms, error: end.warning };
+    };
+}
+function notRun({ id, action }) {
+    return { id, action, status: 'not_run', duration_ms: 0, error: null };
+}
+function removalOf(part) {
+    return { id: placeName(part), action: 'remove', part };
+}
+/** How to check the old versions after a rollback. */
+function restoredChecks({ steps, parts, hostConfig, skipped }) {
+    if (hostConfig === undefined)
+        return [];
+    const previous = new Map(parts.map(part => [part.id, part.previous.version]));
+    return steps
+        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
+        ? healthchecksOf(step, hostConfig, [...previous.keys()])
+        : [])
+        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
+}
+
+;// CONCATENATED MODULE: ./build/core/state-machine.js
+function createStateMachine(transitions, initial, now) {
+    let current = initial;
+    const history = [{ state: initial, at: now().toISOString() }];
+    return {
+        get current() {
+            return current;
+        },
+        history,
+        enter(state) {
+            if (!transitions[current].includes(state))
+                throw new Error(`No transition from ${current} to ${state}.`);
+            current = state;
+            const change = { state, at: now().toISOString() };
+            history.push(change);
+            return change;
+        },
+    };
+}
+/**
+ * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
+ * the same or no way leads there.
+ */
+function statesBetween(transitions, from, to) {
+    const ways = new Map([[from, []]]);
+    for (const [state, way] of ways) {
+        for (const next of transitions[state] ?? [])
+            if (!ways.has(next))
+                ways.set(next, [...way, next]);
+    }
+    return ways.get(to) ?? [];
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/record.js
+
+/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
+function createDeploymentRecord(initial, states, onFacts = () => { }) {
+    const know = ({ drift: _, ...words }) => onFacts(words);
+    know(initial);
+    let facts = initial;
+    let journal;
+    const known = { states: [...states], steps: [], plannedSteps: [] };
+    return {
+        get facts() {
+            return facts;
+        },
+        ...known,
+        async update(more) {
+            facts = { ...facts, ...more };
+            know(more);
+            await journal?.append({ record: 'facts', facts: more });
+        },
+        async enter(change) {
+            known.states.push(change);
+            await journal?.append({ record: 'state', ...change });
+        },
+        async addStep(step) {
+            known.steps.push(step);
+            onFacts(step.id);
+            await journal?.append({ record: 'step', ...step });
+        },
+        planSteps(steps) {
+            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
+        },
+        noteIdle(ids) {
+            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
+            known.plannedSteps.splice(0, steps.length, ...steps);
+        },
+        async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
+            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
+            const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
+            for (const state of known.states)
+                await started.append({ record: 'state', ...state });
+            journal = started;
+            return started;
+        },
+    };
+}
+/** The record of a dead run, from its journal. */
+function recordFromJournal(begun, records) {
+    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
+    const facts = Object.assign({ ...begun }, ...later);
+    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
+    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
+    for (const { record: _, ...step } of steps)
+        void record.addStep(step);
+    return record;
+}
+function definedOnly(facts) {
+    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
+
+
+
+
+
+
+
+
+function startDeployment(request, tools, { transitions, facts, sender }) {
+    const machine = createStateMachine(transitions, 'pending', tools.now);
+    const host = hostOf(tools, { ...request, sender });
+    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
+    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
+    let running = null;
+    const interrupted = () => {
+        const running_version = runningIn(machine, { before: running, after: record.facts.version });
+        const end = buildEnd(tools.now(), { outcome: 'interrupted' });
+        return buildLocalReport(record, end, { reported: notSent(null), running_version });
+    };
+    return {
+        request,
+        tools,
+        layout: host.layout,
+        record,
+        host,
+        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal }),
+        get state() {
+            return machine.current;
+        },
+        async enter(state) {
+            // One state may compute for long; hear a cancel before the next.
+            await hearSignals();
+            const change = machine.enter(state);
+            tools.log.group(state);
+            await record.enter(change);
+            tools.observer.onProgress(interrupted());
+        },
+        noteRunning() {
+            running = readRunningVersion(host.layout, record.facts);
+            return interrupted();
+        },
+    };
+}
+/** The running version that a run says which is killed now; null where it may leave neither whole until it is recovered. */
+function runningIn({ current, history }, version) {
+    if (current === 'succeeded')
+        return version.after;
+    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
+    return isSwitching ? null : version.before;
+}
+/** The host below a project root. */
+function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
+    return {
+        layout: layoutOf(projectRoot),
+        allowSharedRoot,
+        log,
+        redact: secrets.redact,
+        know: secrets.know,
+        sender,
+        grace,
+        keepReports,
+        runUrl: runner.workflow.url,
+        flows,
+        runId: deploymentId,
+        onRecovered: observer?.onRecovered,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/bodies.js
+
+/** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
+const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
+const errorSchema = schemas_lazy(() => object({
+    error: schemas_catch(optional(schemas_string()), undefined),
+    detail: schemas_catch(optional(schemas_string()), undefined),
+    message: schemas_catch(optional(schemas_string()), undefined),
+}));
+/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. */
+function parseErrorText(body) {
+    const parsed = errorSchema.safeParse(body);
+    return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/client.js
+
+
+
+
+const DETAIL_TIMEOUT_MS = 60_000;
+/**
+ * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
+ * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
+ * `artifact_unavailable` for other refusals, and what the wire throws.
+ */
+function createMarketplaceClient(wire, subject) {
+    const { bases, kind, slug, apiKey } = subject;
+    const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug);
+    const credentials = { 'X-API-Key': apiKey };
+    return {
+        async readLatestVersion() {
+            const answer = await wire.requestJson({
+                method: 'GET',
+                url: detailUrl,
+                retry: 'transient',
+                timeoutMs: DETAIL_TIMEOUT_MS,
+            });
+            if (answer.status !== 200)
+                throw refusal(answer, subject, 'the version');
+            return parseLatestVersion(answer, subject);
+        },
+        async fetchArtifact(request) {
+            const answer = await wire.download({
+                url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
+                credentials,
+                fd: request.fd,
+                maxBytes: request.maxBytes,
+                timeoutMs: request.timeoutMs,
+                hmacSecret: request.signingSecret,
+                onProgress: request.onProgress,
+            });
+            if (!answer.ok)
+                throw refusal(answer, subject, `version ${request.version}`);
+            return {
+                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
+                hmac: answer.hmacSha256,
+                signatureHeader: answer.headers['x-signature'],
+                headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
+                repo: parseRepo(answer.headers['x-repo']),
+            };
+        },
+        sendReport: (body, { retry, ...limits }) => wire.requestJson({
+            method: 'POST',
+            url: routeOf(bases.deployments, 'deployments', 'report'),
+            credentials,
+            body,
+            retry: retry ? 'transient' : 'never',
+            ...limits,
+        }),
+    };
+}
+/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
+function isNotServed(error) {
+    return error instanceof ArtifactError && error.code === 'not_found';
+}
+/** The URL of a route below a base. */
+function routeOf(base, ...parts) {
+    return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
+}
+function parseLatestVersion({ body, foreign }, { kind, slug }) {
+    const parsed = detailSchema.safeParse(body);
+    if (!parsed.success) {
+        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`);
+    }
+    const latest = parsed.data.latest_version?.trim();
+    if (!latest) {
+        throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
+    }
+    if (!versionSchema.safeParse(latest).success) {
+        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'a text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
+    }
+    return latest;
+}
+/** The error for an answer that is not 200: `wanted` says what was asked for. */
+function refusal(answer, { kind, slug }, wanted) {
+    // The hub gets this message, and must not read what another server answered through it.
+    const reason = answer.foreign ? undefined : parseErrorText(answer.body);
+    const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
+    switch (answer.status) {
+        case 401:
+            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`);
+        case 403:
+            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`);
+        case 404:
+            return new ArtifactError('not_found', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`);
+        default:
+            return new ArtifactError('artifact_unavailable', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`);
+    }
+}
+function parseHeaderVersion(header) {
+    return versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data;
+}
+function parseRepo(header) {
+    return header !== undefined && /^[\w.-]+\/[\w.-]+(@[\w./+-]+)?$/.test(header) && header.length <= 300
+        ? header
+        : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
+
+
+
+const MAX_ERROR_MESSAGE_CHARS = 2000;
+const RETRIED_STATUSES = new Set([408, 429]);
+/** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
+function createReportSender(client, subject) {
+    return {
+        address: reportAddress(subject),
+        async send(report, limits) {
+            try {
+                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), limits);
+                if (status >= 200 && status < 300)
+                    return { accepted: true, attempts };
+                const reason = parseErrorText(body);
+                const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
+                return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
+            }
+            catch (error) {
+                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
+            }
+        },
+    };
+}
+function buildReportBody(report, { kind, slug }) {
+    return {
+        kind,
+        slug,
+        version: report.version ?? report.requested_version ?? 'unknown',
+        status: report.status,
+        started_at: report.started_at,
+        completed_at: report.completed_at,
+        host_id: report.host_id,
+        repo: report.repo,
+        error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
+    };
+}
+function reportAddress({ bases, kind, slug }) {
+    return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/states.js
+/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
+const MARKETPLACE_TRANSITIONS = {
+    pending: ['fetching'],
+    fetching: ['verifying_signature', 'failed'],
+    verifying_signature: ['extracting', 'failed'],
+    extracting: ['loading_plan', 'failed'],
+    loading_plan: ['resolving_sequence', 'failed'],
+    resolving_sequence: ['installing', 'failed'],
+    installing: ['healthchecking', 'failed', 'rolled_back'],
+    healthchecking: ['succeeded', 'failed', 'rolled_back'],
+    succeeded: [],
+    failed: [],
+    rolled_back: [],
+};
+/** A check of what is installed. No way leads to `installing`. */
+const CHECK_TRANSITIONS = {
+    pending: ['loading_plan'],
+    loading_plan: ['healthchecking', 'failed'],
+    healthchecking: ['succeeded', 'failed'],
+    succeeded: [],
+    failed: [],
+    fetching: [],
+    verifying_signature: [],
+    extracting: [],
+    resolving_sequence: [],
+    installing: [],
+    rolled_back: [],
+};
+
+;// CONCATENATED MODULE: ./build/marketplace/deployment.js
+
+
+
+
+
+function deployment_startDeployment(request, tools) {
+    const start = {
+        transitions: request.checkOnly ? CHECK_TRANSITIONS : MARKETPLACE_TRANSITIONS,
+        facts: initialFacts(request, tools),
+        sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
+    };
+    return Object.assign(startDeployment(request, tools, start), {
+        request,
+        shelf: shelfOf(request.kind),
+        client: createMarketplaceClient(tools.wires.wire, request),
+    });
+}
+/** What `installed.json` says of everything that this deployment installs. */
+function originOf({ request }) {
+    return { contract: 'marketplace', slug: request.slug, project_version: null };
+}
+/** What is known of a deployment before it starts. */
+function initialFacts(known, { deploymentId, now, runner }) {
+    return {
+        deployment_id: deploymentId,
+        contract: 'marketplace',
+        kind: known.kind ?? null,
+        slug: known.slug ?? null,
+        id: null,
+        requested_version: known.version ?? null,
+        version: null,
+        version_source: null,
+        previous_version: null,
+        artifact_sha256: null,
+        artifact_size: null,
+        repo: null,
+        host_id: known.hostId ?? '',
+        started_at: now().toISOString(),
+        run: runner.workflow,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/installed-version.js
+
+/**
+ * Records which version of this slug is installed before the plan says where it goes, so that a refused run reports it.
+ */
+async function noteInstalledVersion({ layout, request, record }) {
+    const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
+    await record.update({ previous_version: installed?.version ?? null });
+}
+
+;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
+/** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
+function keysOfSchema(schema, path) {
+    const { def } = schema?._zod ?? {};
+    switch (def?.type) {
+        case 'object': {
+            const [key, ...rest] = path;
+            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
+        }
+        case 'record':
+            return keysOfSchema(def.valueType, path.slice(1));
+        case 'lazy':
+            return keysOfSchema(def.getter(), path);
+        case 'optional':
+        case 'default':
+        case 'prefault':
+            return keysOfSchema(def.innerType, path);
+        default:
+            return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/document/near-miss.js
+
+/**
+ * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
+ * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
+ */
+function nearMiss(word, candidates) {
+    for (const candidate of candidates) {
+        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
+            return candidate;
+    }
+    return undefined;
+}
+/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
+function didYouMean(word, candidates) {
+    const candidate = nearMiss(word, candidates);
+    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
+}
+function bareLetters(word) {
+    return word.toLowerCase().replace(/[-_ ]/g, '');
+}
+function isOneEditApart(a, b) {
+    if (Math.abs(a.length - b.length) > 1)
+        return false;
+    const shorter = Math.min(a.length, b.length);
+    let start = 0;
+    while (start < shorter && a[start] === b[start])
+        start++;
+    let end = 0;
+    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
+        end++;
+    const left = a.slice(start, a.length - end);
+    const right = b.slice(start, b.length - end);
+    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
+}
+
+;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
+
+
+
+/**
+ * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
+ * wording as `error`: zod/mini has none.
+ */
+class SchemaComplaints {
+    #source;
+    #words;
+    constructor(source, words) {
+        this.#source = source;
+        this.#words = words;
+    }
+    /**
+     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
+     * is one problem, which quotes nothing of it.
+     */
+    problemsOf(issues) {
+        const known = this.#words.keysAt([], this.#source.value);
+        if (isAnotherDocument(this.#source.value, known))
+            return [this.#anotherDocument(known)];
+        return issues
+            .flatMap(issue => this.#issueProblems(issue))
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(buildProblem => buildProblem());
+    }
+    #anotherDocument(known) {
+        const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`;
+        return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`);
+    }
+    #issueProblems(issue) {
+        if (issue.code !== 'unrecognized_keys')
+            return [() => this.#valueProblem(issue)];
+        return issue.keys.map(key => () => this.#unknownKey(issue.path, key));
+    }
+    #unknownKey(path, key) {
+        const known = this.#words.keysAt(path, this.#source.value);
+        const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
+        const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
+        return problemAt(this.#source.positionOfKey([...path, key]), message);
+    }
+    #valueProblem(issue) {
+        const found = valueAt(this.#source.value, issue.path);
+        const { path, code } = issue;
+        const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
+        return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`);
+    }
+    #nameOf(path) {
+        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
+        const rest = path.slice(covers);
+        if (rest.length === 0)
+            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
+        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
+        return prefix + cleanForeignText(keys.join(''), 200);
+    }
+}
+/** The value at `path` in a parsed document, or undefined. */
+function valueAt(value, path) {
+    return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
+}
+/** Not a map, or one with unknown keys only. */
+function isAnotherDocument(value, known) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+        return true;
+    const keys = Object.keys(value);
+    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
+}
+function complaint(issue, found) {
+    if (issue.code === 'invalid_key')
+        return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
+    if (found === undefined)
+        return `is missing${choices(issue)}`;
+    if (issue.code === 'invalid_type')
+        return wrongType(issue.expected, found);
+    if (issue.code === 'invalid_value')
+        return `must be ${schema_problems_listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
+    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`;
+}
+function choices(issue) {
+    return issue.code === 'invalid_value' ? `: it must be ${schema_problems_listed(issue.values)}` : '';
+}
+function wrongType(expected, found) {
+    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
+    const hint = quotable ? ': put quotes around it' : '';
+    return `must be ${TYPE_WORDS[expected] ?? expected}, found ${shown(found)}${hint}`;
+}
+const TYPE_WORDS = {
+    string: 'text',
+    array: 'a list',
+    tuple: 'a list',
+    object: 'a map of keys and values',
+    record: 'a map of keys and values',
+    map: 'a map of keys and values',
+    number: 'a number',
+    int: 'a whole number',
+    boolean: 'true or false',
+};
+function nearValue(values, found) {
+    return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
+}
+function schema_problems_listed(values) {
+    return [...new Set(values.map(String))].join(', ');
+}
+function shown(value) {
+    if (typeof value === 'string')
+        return `"${cleanForeignText(value, 60)}"`;
+    if (value === null)
+        return 'nothing';
+    if (Array.isArray(value))
+        return 'a list';
+    return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
+}
+
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
+
+const MAX_YAML_LEVELS = 32;
+/** A text with more mistakes than anyone would list is not read to its end. */
+const MAX_YAML_COMPLAINTS = 100;
+/** They take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256;
+/**
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
+ * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ */
+function* composeYaml(text, limits, options) {
+    const lines = new dist/* LineCounter */.HN();
+    const complaints = new Complaints();
+    try {
+        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        return { document, complaints: complaints.list, lines };
+    }
+    catch (error) {
+        if (!(error instanceof Excess))
+            throw error;
+        complaints.close(error);
+        return { document: undefined, complaints: complaints.list, lines };
+    }
+}
+function* compose(tokens, complaints, { options, end }) {
+    const composer = new dist/* Composer */.Dk(options);
+    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+    Reflect.set(composer, 'onError', complaints.take);
+    let hasDocument = false;
+    for (const token of tokens) {
+        yield;
+        if (token === undefined)
+            continue;
+        const complaint = tokenComplaint(token, hasDocument);
+        if (complaint !== undefined)
+            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
+        if (complaint?.code === 'MULTIPLE_DOCS')
+            break;
+        if (complaint === undefined)
+            for (const _ of composer.next(token))
+                ;
+        hasDocument ||= token.type === 'document';
+    }
+    const [document] = composer.end(true, end);
+    return document;
+}
+function tokenComplaint(token, hasDocument) {
+    if (token.type === 'error')
+        return { code: 'UNEXPECTED_TOKEN', message: token.message };
+    if (token.type === 'document' && hasDocument)
+        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
+    if (token.type === 'doc-end' && !hasDocument)
+        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
+    return undefined;
+}
+/** Undefined where it pauses: a document is a single token, which comes last. */
+function* limitedTokens(text, limits, lines) {
+    const parser = new dist/* Parser */.iX(lines.addNewLine);
+    let lexemes = 0;
+    lines.addNewLine(0);
+    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
+        lexemes++;
+        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
+            yield undefined;
+        if (lexemes > limits.lexemes)
+            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
+        yield* parser.next(lexeme);
+        if (isTooDeep(parser.stack))
+            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
+    }
+    yield* parser.end();
+}
+function isTooDeep(open) {
+    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
+}
+/** The text exceeds a limit. */
+class Excess {
+    message;
+    offset;
+    constructor(message, offset) {
+        this.message = message;
+        this.offset = offset;
+    }
+}
+class Complaints {
+    list = [];
+    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+    take = (source, code, message, isWarning = false) => {
+        this.add({ code, message, offset: offsetOf(source), isWarning });
+    };
+    add(complaint) {
+        if (this.list.length >= MAX_YAML_COMPLAINTS)
+            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
+        this.list.push(complaint);
+    }
+    close({ message, offset }) {
+        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
+    }
+}
+function offsetOf(source) {
+    if (typeof source === 'number')
+        return source;
+    return 'offset' in source ? source.offset : source[0];
+}
+
+;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
+/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
+/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+function unreadableCharacter(text) {
+    return firstMatch(text, unreadable_character_UNREADABLE);
+}
+/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+function ambiguousCharacter(text) {
+    return firstMatch(text, READ_DIFFERENTLY);
+}
+function firstMatch(text, pattern) {
+    const match = pattern.exec(text);
+    if (match === null)
+        return undefined;
+    const line = text.slice(0, match.index).split('\n').length;
+    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
+}
+function unreadable_character_nameOf(character) {
+    if (character === '\ufffd')
+        return 'something that is not UTF-8';
+    if (character === '\r')
+        return 'a carriage return without a line feed';
+    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
+
+/**
+ * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
+ * wrong file and contain secrets.
+ */
+function yamlComplaintSentence({ code, message }) {
+    switch (code) {
+        case 'MULTIPLE_DOCS':
+            return 'the file must contain one YAML document, found another one here';
+        case 'TAB_AS_INDENT':
+            return 'tabs are not accepted as indentation: use spaces';
+        case 'RESOURCE_EXHAUSTION':
+            return message;
+        case 'NON_STRING_KEY':
+            return 'keys must be text';
+        case 'TAG_RESOLVE_FAILED':
+            return 'tags (!) beyond the YAML core schema are not accepted: remove it';
+        case 'BAD_DIRECTIVE':
+            return 'directives (%) are not accepted: remove them';
+        case 'BAD_DQ_ESCAPE':
+            return 'not valid YAML: invalid escape sequence in double quotes';
+        default:
+            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
+    }
+}
+/** The parser quotes the file after a colon that ends a word. */
+function withoutQuote(message) {
+    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
+}
+function lowerFirst(message) {
+    return message.charAt(0).toLowerCase() + message.slice(1);
+}
+
+;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
+
+
+
+
+
+
+const STRICT_YAML = {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    uniqueKeys: false,
+};
+/**
+ * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
+ * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
+ * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
+ */
+function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
+    if (Buffer.byteLength(text) > limits.bytes)
+        return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
+    const stranger = unreadableCharacter(text);
+    if (stranger !== undefined)
+        return unreadable(file, `the file must be text, found ${stranger}`);
+    const composed = yield* composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML);
+    yield;
+    return new ParsedSource(composed, file);
+}
+function unreadable(file, message) {
+    const start = { file, line: 1, column: 1 };
+    return {
+        problems: [problemAt(start, message)],
+        value: undefined,
+        positionOf: () => start,
+        positionOfKey: () => start,
+    };
+}
+class ParsedSource {
+    problems;
+    value;
+    #file;
+    #root;
+    #lines;
+    constructor(composed, file) {
+        this.#file = file;
+        this.#lines = composed.lines;
+        this.#root = composed.document?.contents ?? null;
+        const walked = walkNodes(this.#root);
+        this.problems = [...syntaxFindings(composed), ...walked.findings]
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
+        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
+    }
+    positionOf(path) {
+        let node = this.#root;
+        for (const key of path) {
+            const child = yaml_source_childOf(node, key);
+            if (yaml_source_offsetOf(child) === undefined)
+                break;
+            node = child;
+        }
+        return this.#positionAt(yaml_source_offsetOf(node) ?? 0);
+    }
+    positionOfKey(path) {
+        let parent = this.#root;
+        for (const key of path.slice(0, -1))
+            parent = yaml_source_childOf(parent, key);
+        const offset = yaml_source_offsetOf(keyNodeOf(parent, path.at(-1)));
+        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
+    }
+    #positionAt(offset) {
+        const { line, col } = this.#lines.linePos(offset);
+        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
+    }
+}
+function isSound({ complaints }) {
+    return complaints.every(({ isWarning }) => isWarning);
+}
+function syntaxFindings({ document, complaints }) {
+    const versionDirective = document?.directives.yaml.explicit
+        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
+        : [];
+    const reported = complaints.map(complaint => ({
+        message: yamlComplaintSentence(complaint),
+        offset: complaint.offset,
+    }));
+    return [...versionDirective, ...reported];
+}
+function walkNodes(root) {
+    const findings = [];
+    const open = [root];
+    let hasAlias = false;
+    for (let node = open.pop(); node !== undefined; node = open.pop()) {
+        findings.push(...nodeFindings(node));
+        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
+        open.push(...childNodes(node).filter(child => child !== undefined));
+    }
+    return { findings, hasAlias };
+}
+function nodeFindings(node) {
+    if ((0,dist/* isAlias */.Vj)(node))
+        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
+    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
+    return [
+        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
+        ...keyFindings(node),
+    ];
+}
+function keyFindings(node) {
+    if (!(0,dist/* isMap */.jh)(node))
+        return [];
+    const seen = new Set();
+    return node.items.flatMap(({ key }) => {
+        const name = keyText(key);
+        const repeated = seen.has(name);
+        seen.add(name);
+        if (repeated)
+            return [finding(key, 'this key is already in the same map')];
+        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
+    });
+}
+function childNodes(node) {
+    if (!(0,dist/* isCollection */.P3)(node))
+        return [];
+    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
+}
+function yaml_source_childOf(node, key) {
+    if ((0,dist/* isMap */.jh)(node))
+        return node.items.find(pair => keyText(pair.key) === key)?.value;
+    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
+}
+function keyNodeOf(node, key) {
+    return (0,dist/* isMap */.jh)(node) ? node.items.find(pair => keyText(pair.key) === key)?.key : undefined;
+}
+function keyText(key) {
+    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
+}
+function finding(node, message) {
+    return { message, offset: yaml_source_offsetOf(node) ?? 0 };
+}
+function yaml_source_offsetOf(node) {
+    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
+
+
+
+const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
+const MAX_PROBE_SECONDS = 600;
+const MAX_PROVISION_SECONDS = 3600;
+const MAX_NOTIFY_SECONDS = 600;
+const DEFAULT_PROVISION_SECONDS = 300;
+const DEFAULT_NOTIFY_SECONDS = 30;
+const DEFAULT_HTTP_STATUS = 200;
+const MAX_BODY_MATCH_CHARS = 500;
+const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+}));
+const environmentSchema = schemas_lazy(() => record(schemas_string()
+    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
+/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
+const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
+const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
+const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
+const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
+    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
+    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
+    command: exactOptional(commandSchema),
+    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
+    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
+    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+})
+    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'must have status and body only together with http',
+})));
+/** The form of a host config; unknown keys are refused everywhere. */
+const hostConfigSchema = schemas_lazy(() => strictObject({
+    version: literal([1, '1']),
+    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
+    systemd: prefault(strictObject({
+        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
+        unit: schemas_default(unitSchema, '{id}.service'),
+        project_unit: exactOptional(unitSchema),
+    }), {}),
+    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
+    kubernetes: prefault(strictObject({
+        namespace: schemas_default(namespaceSchema, 'default'),
+        deployment: schemas_default(deploymentSchema, '{id}'),
+        kubeconfig: exactOptional(textSchema),
+        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
+    }), {}),
+    plugins: schemas_default(record(idSchema, strictObject({
+        unit: exactOptional(unitSchema),
+        container: exactOptional(containerSchema),
+        deployment: exactOptional(deploymentSchema),
+        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
+    })), {}),
+    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
+    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
+}));
+/** The HTTP status of a healthy answer. */
+function expectedStatus(healthcheck) {
+    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
+}
+function hostCommandsSchema(name, timeout) {
+    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
+    return schemas_default(record(name, entry), {});
+}
+function nameTemplateSchema(form) {
+    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
+        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
+    }));
+}
+function isHttpUrl(text) {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}
+function isHostAndPort(text) {
+    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
+    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config.js
+
+
+
+
+
+
+/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
+class HostConfigError extends SourceError {
+    name = 'HostConfigError';
+    constructor(problems) {
+        super('invalid_host_config', 'The host config', problems);
+    }
+}
+/**
+ * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
+ * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
+ */
+function parseHostConfig(text, file) {
+    return runToEnd(parseHostConfigSlowly(text, file));
+}
+/** The same, with pauses at each `yield`. */
+function* parseHostConfigSlowly(text, file) {
+    const source = yield* parseYamlSource(text, file);
+    if (source.value === undefined)
+        throw new HostConfigError(source.problems);
+    yield;
+    const parsed = hostConfigSchema.safeParse(source.value);
+    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
+    const problems = [...source.problems, ...complaints];
+    if (!parsed.success || problems.length > 0)
+        throw new HostConfigError(problems);
+    return buildHostConfig(parsed.data, file);
+}
+const hostConfigWords = {
+    document: 'the host config',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
+};
+function buildHostConfig(written, file) {
+    const { project_unit: projectUnit, ...systemd } = written.systemd;
+    return {
+        file,
+        supervisor: written.supervisor,
+        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
+        docker: written.docker,
+        kubernetes: written.kubernetes,
+        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
+        provision: buildCommands(written.provision),
+        notify: buildCommands(written.notify),
+    };
+}
+function buildPlugin({ healthcheck, ...names }) {
+    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
+}
+function buildHealthcheck(written) {
+    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
+}
+function buildProbe(written) {
+    if (written.http !== undefined) {
+        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
+        return written.body === undefined ? http : { ...http, body: written.body };
+    }
+    if (written.tcp !== undefined)
+        return { type: 'tcp', address: written.tcp };
+    // The schema guarantees exactly one of the three.
+    return { type: 'command', command: written.command };
+}
+function buildCommands(written) {
+    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
+        name,
+        { command, env, timeoutSeconds },
+    ]));
+}
+
+;// CONCATENATED MODULE: ./build/core/pausing-work.js
+/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
+function pausing_work_runToEnd(work) {
+    for (;;) {
+        const step = work.next();
+        if (step.done === true)
+            return step.value;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
+/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
+const MAX_CYCLES = 20;
+/**
+ * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
+ * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
+ */
+function orderSteps({ steps }) {
+    return new DependencyWalk(steps).order;
+}
+/**
+ * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
+ */
+function findCycles(steps) {
+    return new DependencyWalk(steps).cycles;
+}
+/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
+class DependencyWalk {
+    order = [];
+    cycles = [];
+    #byId;
+    #entered = new Set();
+    #waiting = new Set();
+    #path = [];
+    constructor(steps) {
+        this.#byId = new Map(steps.toReversed().map(step => [step.id, step]));
+        for (const step of steps)
+            this.#walkFrom(step);
+    }
+    #walkFrom(root) {
+        this.#enter(root);
+        for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1))
+            this.#advance(frame);
+    }
+    #advance(frame) {
+        frame.entry += 1;
+        const id = frame.step.dependsOn[frame.entry];
+        if (id === undefined)
+            this.#leave(frame.step);
+        else
+            this.#follow(frame, this.#byId.get(id));
+    }
+    #follow(frame, dependency) {
+        if (dependency === undefined || dependency === frame.step)
+            return;
+        if (this.#waiting.has(dependency))
+            this.#noteCycle(frame, dependency);
+        else
+            this.#enter(dependency);
+    }
+    #enter(step) {
+        if (this.#entered.has(step))
+            return;
+        this.#entered.add(step);
+        this.#waiting.add(step);
+        this.#path.push({ step, entry: -1 });
+    }
+    #leave(step) {
+        this.#path.pop();
+        this.#waiting.delete(step);
+        this.order.push(step);
+    }
+    #noteCycle({ step: last, entry }, first) {
+        if (this.cycles.length >= MAX_CYCLES)
+            return;
+        const steps = this.#path.map(frame => frame.step);
+        const around = steps.slice(steps.indexOf(first));
+        this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry });
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-graph.js
+
+
+
+
+/**
+ * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
+ * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
+ * mistakes.
+ */
+function planGraphProblems(source) {
+    const steps = writtenSteps(source.value);
+    return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()));
+}
+function writtenSteps(plan) {
+    return listAt(plan, 'steps').map((step, index) => {
+        const path = ['steps', index];
+        const named = listAt(step, 'depends_on').flatMap((id, entry) => typeof id === 'string' ? [{ id, path: [...path, 'depends_on', entry] }] : []);
+        const dependencies = { dependsOn: named.map(({ id }) => id), entryPaths: named.map(entry => entry.path) };
+        const id = propertyOf(step, 'id');
+        if (typeof id !== 'string')
+            return { id: `(${index + 1})`, name: `step ${index + 1}`, path, ...dependencies };
+        return { id, name: `step "${plan_graph_shown(id)}"`, path, ...dependencies };
+    });
+}
+function duplicateIds(steps) {
+    const taken = new Set();
+    return steps.flatMap(({ id, name, path }) => {
+        const duplicate = taken.has(id);
+        taken.add(id);
+        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
+    });
+}
+function wrongDependencies(steps) {
+    const ids = new Set(steps.map(step => step.id));
+    return steps.flatMap(({ id, name, dependsOn, entryPaths }) => dependsOn.flatMap((dependency, entry) => {
+        const path = entryPaths[entry] ?? [];
+        if (dependency === id)
+            return [{ path, sentence: () => `${name} depends on itself` }];
+        if (ids.has(dependency))
+            return [];
+        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
+    }));
+}
+function unknownDependency(dependency, ids) {
+    return `depends on "${plan_graph_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
+}
+function cycles(steps) {
+    return findCycles(steps).map(({ ids, step, entry }) => ({
+        path: step.entryPaths[entry] ?? [],
+        sentence: () => `these steps wait for each other: ${ids.map(plan_graph_shown).join(' → ')}`,
+    }));
+}
+function plan_graph_shown(id) {
+    return cleanForeignText(id, 64);
+}
+function listAt(value, key) {
+    const list = propertyOf(value, key);
+    return Array.isArray(list) ? list : [];
+}
+function propertyOf(value, key) {
+    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+        ? value[key]
+        : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan.js
+
+
+
+
+
+
+
+
+
+
+
+/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
+class PlanError extends SourceError {
+    name = 'PlanError';
+    constructor(problems) {
+        super('invalid_plan', 'The install plan', problems);
+    }
+}
+/**
+ * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
+ */
+function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
+    return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
+}
+/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
+    const source = yield* parseYamlSource(text, file, limits);
+    if (source.value === undefined)
+        throw new PlanError(source.problems);
+    yield;
+    const parsed = planSchema.safeParse(source.value);
+    yield;
+    const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
+    yield;
+    const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
+    if (!parsed.success || problems.length > 0)
+        throw new PlanError(problems);
+    yield;
+    return buildPlan(parsed.data, source);
+}
+const planSchema = strictObject({
+    format_version: literal(['1', 1]),
+    project_id: projectIdSchema,
+    version: versionSchema,
+    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
+});
+function buildPlan(written, source) {
+    return {
+        formatVersion: '1',
+        projectId: written.project_id,
+        version: written.version,
+        steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
+        positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
+    };
+}
+/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
+function stepAwareProblems(issues, source) {
+    const strangers = issues.filter(isUnknownAction);
+    const known = issues.filter(issue => !isUnknownAction(issue));
+    const common = strangers
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
+    return [
+        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
+        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
+    ];
+}
+function isUnknownAction(issue) {
+    return issue.code === 'invalid_union' && issue.discriminator === 'action';
+}
+function commonIssues(path, source) {
+    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
+    return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
+}
+function unknownActionProblem(path, source) {
+    const { prefix } = planWords.subjectOf(path, source.value);
+    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
+}
+function actionComplaint(action) {
+    const actions = `the actions are ${ACTIONS.join(', ')}`;
+    if (action === undefined)
+        return `action is missing; ${actions}`;
+    if (typeof action !== 'string')
+        return `action must be a word; ${actions}`;
+    const hint = didYouMean(action, ACTIONS);
+    return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`;
+}
+const planWords = {
+    document: 'the plan',
+    subjectOf(path, value) {
+        if (path[0] !== 'steps' || typeof path[1] !== 'number')
+            return { prefix: '', covers: 0 };
+        const id = valueAt(value, ['steps', path[1], 'id']);
+        const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1;
+        return { prefix: `step ${name}: `, covers: 2 };
+    },
+    keysAt(path, value) {
+        return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']));
+    },
+};
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
+
+/**
+ * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
+ * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ */
+function checkPlanNeeds(plan, hostConfig) {
+    const check = new NeedsCheck(plan.steps, hostConfig);
+    const answers = plan.steps.map(step => ({ step, answer: check.answerTo(step) }));
+    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [stepProblem(step, `${step.action} ${answer.reason}`)] : []);
+    return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) };
+}
+const READY = { type: 'ready' };
+class NeedsCheck {
+    #hostConfig;
+    #installedIds;
+    constructor(steps, hostConfig) {
+        this.#hostConfig = hostConfig;
+        this.#installedIds = steps.filter(isInstallStep).map(installedId);
+    }
+    answerTo(step) {
+        switch (step.action) {
+            case 'start':
+            case 'stop':
+            case 'restart':
+                return this.#supervised('a supervisor (systemd, docker or kubernetes; none to skip such steps)');
+            case 'healthcheck':
+                return this.#healthcheckAnswer(step);
+            case 'provision':
+                return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
+            case 'notify':
+                return this.#hostConfig?.notify.has(step.event) ? READY : this.#lack(`an entry notify.${step.event}`);
+            case 'prepare':
+            case 'download':
+            case 'extract':
+            case 'rollback':
+            case 'install_plugin':
+            case 'install_extension':
+            case 'configure_plugin':
+            case 'write_env':
+                return READY;
+        }
+    }
+    #supervised(what) {
+        if (this.#hostConfig?.supervisor === undefined)
+            return this.#lack(what);
+        return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
+    }
+    /** A healthcheck without `plugin` checks everything that the plan installs. */
+    #healthcheckAnswer(step) {
+        const ids = step.plugin === undefined ? this.#installedIds : [step.plugin];
+        const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
+        if (ids.length === 0 || unchecked.length > 0) {
+            const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
+            const answer = this.#supervised(['a supervisor', ...checks].join(' or '));
+            if (answer.type !== 'ready')
+                return answer;
+        }
+        return this.#timeAnswer(ids, step.timeoutSeconds);
+    }
+    #timeAnswer(ids, timeoutSeconds) {
+        const stableFor = (id) => this.#checkOf(id)?.stableForSeconds ?? 0;
+        const slow = ids.find(id => stableFor(id) >= timeoutSeconds);
+        if (slow === undefined)
+            return READY;
+        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). Raise the timeout, or lower stable_for`;
+        return { type: 'refused', reason };
+    }
+    #checkOf(id) {
+        return this.#hostConfig?.plugins.get(id)?.healthcheck;
+    }
+    #lack(what) {
+        const file = this.#hostConfig?.file;
+        const where = file === undefined ? 'the host-config input names no file' : `${file} has none`;
+        return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/ready-plan.js
+
+
+
+
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems of both. */
+function readyPlan(plan, hostConfig, bind) {
+    const { value: bound, problems } = collectProblems(() => bind(plan));
+    const needs = checkPlanNeeds(plan, hostConfig);
+    if (bound === undefined || needs.problems.length > 0)
+        throw new PlanError([...problems, ...needs.problems]);
+    return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
+}
+/**
+ * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
+ * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
+ */
+function verifyTemplates(steps, keepPaths, hasFile) {
+    const problems = steps.flatMap(step => {
+        if (step.action !== 'write_env')
+            return [];
+        const path = step.from.split('/').slice(2).join('/');
+        const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`));
+        if (kept === undefined && hasFile(step.from))
+            return [];
+        const what = kept === undefined
+            ? 'which is not a regular file of the artifact'
+            : `which is in ${kept}, a path that keep-paths leaves to the host`;
+        return [stepProblem(step, `from names ${step.from}, ${what}`)];
+    });
+    if (problems.length > 0)
+        throw new PlanError(problems);
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/single-artifact-plan.js
+
+
+
+
+/**
+ * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
+ * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
+ * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ */
+function bindPlanToArtifact(plan, artifact) {
+    const installStep = plan.steps.find(isInstallStep);
+    const problems = [...foreignPlanProblems(plan, 'the slug', artifact.slug), ...installProblems(plan, artifact.kind)];
+    if (installStep === undefined)
+        throw new PlanError(problems);
+    const steps = orderSteps(plan);
+    problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep));
+    problems.push(...prematureProblems(steps, (_, install) => install === installStep));
+    if (problems.length > 0)
+        throw new PlanError(problems);
+    return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
+}
+const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
+function installProblems(plan, kind) {
+    const action = INSTALL_ACTIONS[kind];
+    const installSteps = plan.steps.filter(isInstallStep);
+    const [first] = installSteps;
+    if (first === undefined) {
+        return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)];
+    }
+    const wrongKind = installSteps
+        .filter(step => step.action !== action)
+        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
+    const further = installSteps
+        .slice(1)
+        .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`));
+    return [...wrongKind, ...settingsNameProblems(installSteps), ...further];
+}
+function strangerProblems(plan, installStep) {
+    const id = installedId(installStep);
+    return plan.steps.flatMap(step => {
+        const subject = subjectIdOf(step);
+        if (subject === undefined || subject === id)
+            return [];
+        return [stepProblem(step, `plugin must be "${id}", which this plan installs, found "${subject}"`)];
+    });
+}
+function templateProblems(plan, installStep) {
+    const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`;
+    return plan.steps.flatMap(step => {
+        if (step.action !== 'write_env' || step.from.startsWith(folder))
+            return [];
+        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`)];
+    });
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/plan.js
+
+
+
+
+
+/**
+ * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
+ * 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
+ * with the position of every problem.
+ */
+function* readyArtifactPlan(request) {
+    const { plan, hostConfig } = yield* parseSources(request);
+    yield;
+    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
+    return { ...bound, plan, hostConfig, skipped };
+}
+/** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
+function bindToFiles({ steps }, hasFile, keepPaths) {
+    verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
+}
+function* parseSources(request) {
+    const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path));
+    const source = request.hostConfig;
+    const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)));
+    if (plan.value === undefined)
+        throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])]);
+    if (hostConfig && hostConfig.problems.length > 0)
+        throw new HostConfigError(hostConfig.problems);
+    return { plan: plan.value, hostConfig: hostConfig?.value };
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/check.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
+ * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for what
+ * happens on the way: it is in the result.
+ */
+async function checkInstalled(request, tools) {
+    const deployment = deployment_startDeployment(request, tools);
+    return await runUnreported(deployment, {
+        name: 'a check',
+        end: async (state) => await deployment.enter(state),
+        run: async () => await check_check(deployment),
+    });
+}
+async function check_check(deployment) {
+    const { request, record, tools, shelf } = deployment;
+    await noteInstalledVersion(deployment);
+    const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request));
+    const place = { shelf, id: plan.id };
+    record.planSteps(plan.steps.filter(isHealthcheck));
+    await record.update({ id: plan.id, version: request.version, version_source: 'requested' });
+    await deployment.enter('loading_plan');
+    const installed = requireInstalled(deployment, place);
+    await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version });
+    await requireIntact(deployment, place, installed);
+    await deployment.enter('healthchecking');
+    try {
+        await runHealthchecks(deployment, plan);
+    }
+    finally {
+        // Nothing was locked: what another run has replaced meanwhile was neither healthy nor unhealthy.
+        requireInstalled(deployment, place);
+    }
+    await deployment.enter('succeeded');
+}
+async function runHealthchecks(deployment, plan) {
+    const { record, request, tools } = deployment;
+    const parts = [{ id: plan.id, version: record.facts.previous_version ?? request.version }];
+    const subject = { ...plan, tools, parts, changed: false };
+    const steps = plan.steps.filter(isHealthcheck).filter(({ id }) => !plan.skipped.has(id));
+    if (steps.length === 0)
+        tools.log.warning('The plan has no healthcheck step that this host runs: only files were checked.');
+    for (const step of steps) {
+        const finish = startEntry(step);
+        try {
+            await verifyHealth(subject, step);
+            await record.addStep(finish('done'));
+        }
+        catch (error) {
+            await record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
+            throw error;
+        }
+    }
+}
+/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed` or `locked`. */
+function requireInstalled(deployment, place) {
+    const { layout, request } = deployment;
+    if (pathExistsSync(layout.journal))
+        throw inTransit(layout.root);
+    const installed = findInstalled(readInstalled(layout), place);
+    const isAsked = installed?.artifact_sha256 === request.artifactSha256 &&
+        isSameVersion(installed?.version ?? '', request.version) &&
+        installed !== undefined &&
+        isFrom(installed, originOf(deployment));
+    if (!isAsked)
+        throw notInstalled(request, `${placeName(place)} is ${check_describe(installed)}`);
+    return installed;
+}
+async function requireIntact({ drift, request }, place, row) {
+    // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
+    if (row.modified)
+        throw notInstalled(request, `files of ${placeName(place)} were changed before they were restored`);
+    const found = await drift.of(place);
+    if (found === undefined)
+        throw notInstalled(request, `the files of ${placeName(place)} could not be compared`);
+    if (!isOnlyAdded(found))
+        throw notInstalled(request, `files of ${placeName(place)} are missing or changed`);
+}
+function check_describe(installed) {
+    if (installed === undefined)
+        return 'not installed';
+    return `${installed.slug} ${installed.version} (sha256 ${installed.artifact_sha256})`;
+}
+function notInstalled({ version, artifactSha256 }, finding) {
+    return new DeploymentError('not_installed', `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: nothing was changed. Find out who changed it; to install the version, deploy it without check-only.`);
+}
+function inTransit(root) {
+    return new DeploymentError('locked', `Another deployment is at work below ${root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`);
+}
+function isHealthcheck(step) {
+    return step.action === 'healthcheck';
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
+
+
+
+
+
+
+/**
+ * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
+ * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
+ */
+async function buildInstallation(context) {
+    await noteModifiedSnapshots(context);
+    const { parts, removals } = context.order;
+    const installed = parts.map(part => buildRow(context, part));
+    const removed = removals.map(part => buildRemovedRow(context, part));
+    return {
+        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
+        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
+        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+        ...versionOfProject(context, installed.map(({ row }) => row)),
+    };
+}
+/** All that a project has on this host, also what its plan has left as it was. */
+function versionOfProject({ order, deployment }, rows) {
+    const { contract, slug, project_version: version } = order.origin;
+    if (contract !== 'project' || version === null)
+        return {};
+    const known = new Set([...order.parts, ...order.removals].map(placeName));
+    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
+    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
+}
+/** A part's row changes when anything that the host runs was changed, by whichever part. */
+function buildRow(context, part) {
+    const { order, transaction } = context;
+    const { installed, removed, version } = part.previous;
+    const moved = findReplaced(context, part, { installed, version });
+    // A snapshot that returns may have had files of the host.
+    const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved;
+    const before = installed ?? removed;
+    const recorded = before === undefined ? [] : handOver(before, order.origin);
+    const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
+    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
+    const row = isUnchanged ? installed : versionOf(context, part);
+    return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard };
+}
+/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
+function isInstalledAlready({ order }, { intact, artifactSha256, previous: { installed } }) {
+    return intact !== undefined && installed?.artifact_sha256 === artifactSha256 && isFrom(installed, order.origin);
+}
+/** What was removed always stays as a snapshot: nothing newer replaced it. */
+function buildRemovedRow(context, part) {
+    const { id, installed } = part;
+    const moved = findReplaced(context, part, { installed, version: installed.version });
+    const replaced = moved && withHostFiles(context.deployment, part, moved);
+    const recorded = installed.snapshots;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
+    const { contract, kind, slug } = installed;
+    return { row: { contract, kind, slug, id, snapshots }, discard };
+}
+/** No newer version takes over the host's own files, so they stay in the snapshot. */
+function withHostFiles({ layout, request, tools }, part, snapshot) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
+    const kept = presentPaths(path, request.keepPaths);
+    if (kept.length > 0) {
+        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
+        tools.log.notice(message);
+    }
+    return withKeptPaths(snapshot, kept);
+}
+/** Which snapshots of a place stay; those that go are removed only after the commit. */
+function retain({ deployment }, place, { recorded, replaced, isRetained }) {
+    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
+    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
+    logRetention(deployment, place, retention);
+    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
+    return {
+        snapshots: retention.keep,
+        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
+    };
+}
+/** Why each snapshot stays or goes. */
+function logRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const lastGood = keep.findLast(isGenuine);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it contains ${kept.join(', ')} of this host`;
+    if (modified)
+        return 'it contains changes that were made on this host';
+    return sha256 === null ? 'no hub can supply it again' : undefined;
+}
+/** The row of the snapshot to which the part's old tree was moved, if it was. */
+function findReplaced({ results, order }, part, { installed, version }) {
+    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
+    if (name === undefined)
+        return undefined;
+    return {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        ...tree_record_identityOf(modified ?? installed ?? { tree_digest: null }),
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+        ...(installed && !isFrom(installed, order.origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
+        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+    };
+}
+/** A version that returns is what it was, whenever that was installed. */
+function versionOf(context, part) {
+    const { contract, slug } = context.order.origin;
+    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
+    return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) };
+}
+function newVersion({ deployment, order, results }, part) {
+    const { tools, record } = deployment;
+    return {
+        project_version: order.origin.project_version,
+        version: part.version,
+        artifact_sha256: part.artifactSha256,
+        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
+        installed_at: tools.now().toISOString(),
+        deployment_id: record.facts.deployment_id,
+        run_url: tools.runner.workflow.url,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
+ * from those that are installed. Writes nothing below the project root and reports nothing.
+ */
+async function rehearseDeployment(deployment, flow) {
+    return await runUnreported(deployment, {
+        name: 'a dry run',
+        end: state => flow.end(state),
+        async run() {
+            const checked = await flow.check();
+            await rehearse(deployment, folder => flow.prepare(checked, folder));
+        },
+    });
+}
+async function rehearse(deployment, prepare) {
+    const { tools, layout, record } = deployment;
+    const folder = await makeFolder(tools.runner.temporaryFolder);
+    try {
+        if (pathExistsSync(layout.journal)) {
+            deployment.drift.disregard();
+            tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
+        }
+        const order = await prepare(folder);
+        const { steps, parts, removals } = order;
+        await recordDrift(deployment, [...parts, ...removals]);
+        warnOfDrift(deployment);
+        tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
+        for (const [index, step] of steps.entries())
+            tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
+        announceIdleSteps(deployment, findIdleSteps(deployment, order));
+        for (const part of parts)
+            await logDifferences(deployment, part);
+    }
+    finally {
+        await removeTree(folder);
+    }
+}
+function changeOf(before, after) {
+    return before === null ? `first install of ${after}` : `${before} → ${after}`;
+}
+async function makeFolder(parent) {
+    try {
+        return await (0,promises_namespaceObject.mkdtemp)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-dry-run-'));
+    }
+    catch (error) {
+        throw toHostError(error, `making a folder in ${parent}`);
+    }
+}
+async function logDifferences({ tools, layout, request }, part) {
+    const { log, signal } = tools;
+    if (part.intact !== undefined)
+        return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
+    const path = installPath(layout, part);
+    const tree = { root: path, keepPaths: request.keepPaths };
+    const items = itemsIn(layout, part, request.keepPaths);
+    const { added, removed, changed } = await compareTree(tree, items, signal);
+    const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
+    const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
+    const newSize = (file) => sizeInWords(newSizes.get(file));
+    // What the host lacks would be added, and what only the host has would be removed.
+    for (const file of removed)
+        log.info(`added    ${file} (${newSize(file)})`);
+    for (const file of added)
+        log.info(`removed  ${file} (${sizeOnHost(file)})`);
+    for (const file of changed)
+        log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
+    log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
+}
+/** The new tree: staged, or the record of a snapshot. */
+function itemsIn(layout, part, keepPaths) {
+    return [
+        ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
+    ];
+}
+function sizeInWords(size) {
+    return size === undefined ? 'symlink' : `${size} bytes`;
+}
+
+;// CONCATENATED MODULE: ./build/core/byte-shortage.js
+const KIBIBYTE = 1024;
+const UNITS = [
+    ['GiB', KIBIBYTE ** 3],
+    ['MiB', KIBIBYTE ** 2],
+    ['KiB', KIBIBYTE],
+];
+/**
+ * The free and the needed bytes as text for people, both in the unit of the need, with at most one decimal. The free
+ * bytes are rounded down and the needed ones up, so that the two never read the same.
+ */
+function byteShortage(freeBytes, neededBytes) {
+    const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
+    const tenths = size / 10;
+    return {
+        free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
+        needed: `${Math.ceil(neededBytes / tenths) / 10} ${unit}`,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/space.js
+
+
+
+/** Enough for the journal, the reports and our other records of a deployment. */
+const OWN_INODES = 16;
+/** File systems with larger blocks (on a network, or that compress) do not use a whole one for each small file. */
+const MAX_BLOCK_BYTES = 4096;
+/**
+ * Throws DeploymentError `disk_full`, with what is needed, what is there and what to do, unless the file system of the
+ * directory has room for all of it: whole blocks, and inodes where it has a fixed number of them. Blocks that are
+ * reserved for root count as used.
+ */
+function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
+    if (bavail * bsize < bytes)
+        throw outOfSpace(path, bavail * bsize, bytes);
+    // A file system that makes inodes as they are needed reports none.
+    if (files > 0 && ffree < inodes)
+        throw outOfInodes(path, ffree, inodes);
+}
+function bytesOnDisk(sizes, blockBytes) {
+    let blocks = 0;
+    for (const size of sizes)
+        blocks += Math.ceil(size / blockBytes);
+    return blocks * blockBytes;
+}
+function outOfSpace(path, freeBytes, neededBytes) {
+    const { free, needed } = byteShortage(freeBytes, neededBytes);
+    return new DeploymentError('disk_full', `This deployment needs ${needed} in ${path}, but its file system has ${free} free. Nothing was changed: free some space there (df shows it) and run again.`);
+}
+function outOfInodes(path, free, needed) {
+    return new DeploymentError('disk_full', `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/own-kinds.js
+
+
+
+
+/**
+ * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
+ * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
+ */
+function requireOwnKinds(layout) {
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, snapshots, trees, reports, outbox])
+        requireOwnDirectory(path);
+    for (const shelf of ['plugins', 'extensions', 'set-aside'])
+        requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
+    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+        if (lstatIfPresentSync(path)?.isFile() === false)
+            throw inTheWay(path, 'a file');
+    }
+}
+/** The same for one directory. */
+function requireOwnDirectory(path) {
+    if (lstatIfPresentSync(path)?.isDirectory() === false)
+        throw inTheWay(path, 'a directory');
+}
+function inTheWay(path, expected) {
+    return new DeploymentError('host_not_writable', `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/reserve.js
+
+
+
+
+
+/** Enough for a lock, the records of a recovery and a report. */
+const RESERVE_BYTES = 64 * 1024;
+/** Reserves some disk space, so that a host whose disk has filled up can still be locked and recovered. */
+function keepReserve(layout) {
+    if (pathExistsSync(reservePath(layout)))
+        return;
+    try {
+        // Random, because a file system may compress anything else to nothing.
+        (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
+    }
+    catch {
+        tryUnlinkSync(reservePath(layout));
+    }
+}
+/** Gives the reserve up; returns whether there was one. */
+function spendReserve(layout) {
+    return tryUnlinkSync(reservePath(layout));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/readiness.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** For our own records; the artifact's need is checked when its listing is known. */
+const MIN_FREE_BYTES = 1024 * 1024;
+/**
+ * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
+ * folders, 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and warns of what it accepts.
+ * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
+ */
+async function prepareHost(access, log) {
+    const { layout } = access;
+    for (const accepted of requireSafeHost(access))
+        log.warning(accepted);
+    try {
+        requireRoot(layout.root, log);
+        await makePrivateDirectories(layout.own);
+        // Another user may have made what we had not made yet.
+        requireSafeHost(access);
+        requireOwnKinds(layout);
+        await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
+        keepReserve(layout);
+    }
+    catch (error) {
+        throw unusableRoot(toHostError(error, `preparing ${layout.own}`));
+    }
+}
+/**
+ * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
+ * that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ */
+function checkHost(host, place) {
+    const { layout } = host;
+    checkShelf(layout, place.shelf);
+    const path = installPath(layout, place);
+    try {
+        requireOwnDirectory(snapshotsPath(layout, place));
+        readiness_requireMovable(path);
+        requireSwitchable(host, place);
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${path}`);
+    }
+}
+/**
+ * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
+ * switch is one rename, and that some space is free.
+ * Throws DeploymentError `host_not_writable` or `disk_full`.
+ */
+function checkShelf(layout, shelf) {
+    try {
+        requireWritableShelf(layout, shelf);
+        requireOneMount(layout, shelf);
+    }
+    catch (error) {
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
+    }
+    requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
+}
+/** When our folder cannot be made, it is always the root that the operator has to fix. */
+function unusableRoot(error) {
+    if (error.code !== 'step_failed')
+        return error;
+    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+        cause: error,
+    });
+}
+function requireRoot(root, log) {
+    const found = statIfPresentSync(root);
+    if (found?.isDirectory())
+        return;
+    if (found !== undefined) {
+        throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
+    }
+    makeRoot(root);
+    log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+}
+function makeRoot(root) {
+    try {
+        makeOpenDirectorySync(root);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return;
+        if (errnoOf(error) !== 'ENOENT')
+            throw error;
+        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`);
+    }
+}
+/** Moving a directory to another parent needs write access to the directory itself. */
+function readiness_requireMovable(place) {
+    const found = lstatIfPresentSync(place);
+    if (found?.isDirectory())
+        (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+function requireWritableShelf(layout, shelf) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
+    const found = statIfPresentSync(path);
+    if (found === undefined && !pathExistsSync(path)) {
+        (0,external_node_fs_namespaceObject.accessSync)(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        return;
+    }
+    if (found === undefined || !found.isDirectory())
+        throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
+    (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+function statIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.statSync)(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/audit.js
+
+
+
+
+
+
+
+/** Follows no symlink and waits for no pipe. */
+const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_APPEND | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK;
+/** How far back to look for a line that a dead run has already written. */
+const TAIL_BYTES = 64 * 1024;
+const audit_MAX_BYTES = 16 * 1024 * 1024;
+/** The file that is written, and those before it. */
+const MAX_FILES = 4;
+/**
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment that is already there,
+ * because the run died just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name
+ * with the time, by one rename, and a new one begins; four files stay.
+ */
+async function appendAudit({ layout, redact }, report) {
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } = redactReport(report, redact);
+    const line = {
+        at: report.completed_at,
+        deployment_id,
+        contract,
+        kind,
+        slug,
+        id,
+        version,
+        previous_version,
+        artifact_sha256,
+        outcome,
+        error_code: report.error?.code ?? null,
+        host_id,
+        actor: run.actor,
+        run_url: run.url,
+    };
+    const [path, text] = [auditPath(layout), JSON.stringify(line)];
+    if ((await appendLine(path, text)) === 'written')
+        return;
+    await rotate(layout);
+    await appendLine(path, text);
+}
+/** Writes nothing into a full file, unless it has the line already. */
+async function appendLine(path, text) {
+    const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
+    try {
+        const lines = readTail(fd).split('\n');
+        if (lines.some(known => audit_keyOf(known) === audit_keyOf(text)))
+            return 'written';
+        if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= audit_MAX_BYTES)
+            return 'full';
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${lines.at(-1) === '' ? '' : '\n'}${text}\n`);
+        await syncFile(fd);
+        return 'written';
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** No name is used twice, so runs that rotate at once, or are killed, replace nothing. */
+async function rotate(layout) {
+    const time = new Date().toISOString().replaceAll(':', '-');
+    (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
+    await syncDirectory(layout.own);
+    const rotated = (0,external_node_fs_namespaceObject.readdirSync)(layout.own).filter(name => ROTATED.test(name));
+    for (const name of rotated.toSorted().slice(0, 1 - MAX_FILES))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
+}
+const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
+/** A recovery may find the same outcome at another time. */
+function audit_keyOf(line) {
+    return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
+}
+function readTail(fd) {
+    const { size } = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/outbox.js
+
+
+
+
+
+
+
+
+
+
+const MAX_WAITING = 200;
+/** In all, where only runs work that are refused before they could send anything. */
+const MAX_UNSENT = 400;
+const MAX_WAITING_DAYS = 30;
+const DAY_MS = 86_400_000;
+const OUTBOX_TIMEOUT_MS = 10_000;
+const MAX_UNANSWERED = 2;
+/** In one warning. */
+const MAX_NAMED = 5;
+const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+/**
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
+ * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ */
+async function keepInOutbox({ layout, log, redact }, address, report) {
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
+    await replaceFile(entryPath(layout, report), `${text}\n`);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+        return;
+    const silent = { layout, log: { ...log, warning: () => { } } };
+    dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at));
+}
+/** A report of this deployment that waits is not sent again. Never throws. */
+function removeFromOutbox(layout, report) {
+    tryUnlinkSync(entryPath(layout, report));
+}
+/**
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
+ * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
+ * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
+ * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the disk refuses
+ * is a warning.
+ */
+async function sendOutbox(outbox, signal, now = new Date()) {
+    try {
+        const waiting = readOutbox(outbox);
+        await sendWaiting(outbox, waiting.filter(({ address }) => address === outbox.sender.address), signal);
+        dropOld(outbox, waiting, now);
+    }
+    catch (error) {
+        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
+        outbox.log.warning(`Later runs try again: ${message}`);
+    }
+}
+async function sendWaiting(outbox, waiting, signal) {
+    const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
+    let unanswered = 0;
+    for (const { path, report } of waiting) {
+        if (findAccepted(outbox.layout, report) !== undefined) {
+            tryUnlinkSync(path);
+            continue;
+        }
+        const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
+        if (signal.aborted || timeoutMs < 1)
+            return;
+        const delivery = await outbox.sender.send(report, { retry: false, timeoutMs, signal });
+        if (signal.aborted && !delivery.accepted)
+            return;
+        await settle(outbox, { path, report }, delivery);
+        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
+        if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery))
+            return;
+    }
+}
+async function settle(outbox, { path, report }, delivery) {
+    logDelivery(outbox.log, report, delivery);
+    if (delivery.accepted)
+        await noteAccepted(outbox, report, delivery.attempts);
+    if (!delivery.accepted && !delivery.final)
+        return;
+    if (!tryUnlinkSync(path))
+        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
+}
+function isUnanswered(delivery) {
+    return !delivery.accepted && delivery.status === null;
+}
+function isAskedToWait(delivery) {
+    return !delivery.accepted && delivery.status === 429;
+}
+function logDelivery(log, { started_at }, delivery) {
+    if (delivery.accepted)
+        log.info(`The hub has now accepted the report of ${started_at}.`);
+    else
+        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
+}
+/** Oldest first. What is not a report of ours stays where it is. */
+function readOutbox({ layout, log }) {
+    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).filter(name => name.endsWith('.json'));
+    const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
+    const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
+    if (foreign.length > 0)
+        log.warning(`Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`);
+    return entries.filter(entry => typeof entry !== 'string');
+}
+/** The path alone when it is no waiting report. */
+function readWaiting(path) {
+    try {
+        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+    }
+    catch {
+        return path;
+    }
+}
+function dropOld({ layout, log }, waiting, now) {
+    const left = waiting.filter(({ path }) => pathExistsSync(path));
+    const byAddress = Map.groupBy(left, ({ address }) => address);
+    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
+    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
+    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
+    const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
+    if (gone.length > 0)
+        log.warning(`Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`);
+}
+function entryPath(layout, { started_at, deployment_id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/prune-reports.js
+
+
+
+
+const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
+/**
+ * Removes the oldest local reports of the plugin, service or project with this slug (null: of runs that did not know what
+ * they were to deploy), until `keep` are left: never this one, even if the clock was set back, and no file that has another
+ * name than reports have. Never throws.
+ */
+function pruneReports(report, slug, keep) {
+    const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
+    const isOfThis = slug === null ? isNamelessIn(folder) : (name) => slugOf(name) === slug;
+    const others = namesIn(folder).filter(name => name !== newest && isOfThis(name));
+    const excess = others.length + 1 - Math.max(keep, 1);
+    if (excess <= 0)
+        return;
+    for (const name of others.toSorted().slice(0, excess))
+        tryUnlinkSync((0,external_node_path_namespaceObject.join)(folder, name));
+}
+function slugOf(name) {
+    return NAME.exec(name)?.[1];
+}
+/** Such a report has the deployment's id in its name, which looks like a slug. */
+function isNamelessIn(folder) {
+    return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
+}
+function readSlug(path) {
+    try {
+        return JSON.parse(readStateFileSync(path) ?? '').slug;
+    }
+    catch {
+        return undefined;
+    }
+}
+function namesIn(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder);
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/close.js
+
+
+
+
+
+
+
+const LOCAL_REPORT = 'the local report';
+const REPORT_TIMEOUT_MS = 10_000;
+/**
+ * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
+ * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
+ * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
+ * result and changes no outcome.
+ */
+async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
+    const { record, end, address } = conclusion;
+    const { plannedSteps } = record;
+    const failures = new Map();
+    const running_version = runningAfter(host.layout, record.facts, end.outcome);
+    const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
+    const fresh = redactReport(known, host.redact);
+    // The hub has it from an earlier run, whose journal stayed.
+    const accepted = findAccepted(host.layout, fresh);
+    const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
+    const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
+    onLocalReport({ report: unsent, reportPath: written, plannedSteps });
+    const attempts = conclusion.accepted ?? accepted?.attempts;
+    const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent);
+    if (reported.accepted)
+        removeFromOutbox(host.layout, unsent);
+    if (address !== null && !reported.accepted)
+        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
+    const report = { ...unsent, reported };
+    const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
+    if (reportPath !== undefined && host.keepReports !== undefined)
+        pruneReports(reportPath, report.slug, host.keepReports);
+    await orNote(failures, 'the audit line', () => appendAudit(host, report));
+    return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
+}
+/**
+ * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
+ * root. Calls `onKnown` before it sends anything. Never throws.
+ */
+async function closeUntouched({ sender, log, redact, grace }, { record, end }, onKnown = () => { }) {
+    const { previous_version: running_version } = record.facts;
+    const circumstances = { reported: notSent('not sent'), running_version };
+    const unsent = redactReport(buildLocalReport(record, end, circumstances), redact);
+    const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
+    onKnown(known);
+    if (sender === undefined)
+        return known;
+    const delivery = await sendNow(sender, unsent, grace.reporting);
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
+    log.warning(`The hub did not accept the report of this run: ${delivery.error}`);
+    return {
+        ...known,
+        report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
+        delivery,
+    };
+}
+/** Sends the report where it belongs, unless it has arrived there already. */
+async function deliver(host, conclusion, report) {
+    const { address, accepted, onAccepted } = conclusion;
+    if (accepted !== undefined)
+        return { reported: { accepted: true, attempts: accepted, error: null } };
+    if (address === null)
+        return { reported: report.reported };
+    const delivered = await send(host, address, report);
+    if (delivered.reported.accepted)
+        await onAccepted?.(delivered.reported.attempts);
+    return delivered;
+}
+async function send({ sender, log, redact, grace }, address, report) {
+    if (sender?.address !== address)
+        return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
+    const delivery = await sendNow(sender, report, grace.reporting);
+    const { attempts } = delivery;
+    if (delivery.accepted)
+        return { reported: { accepted: true, attempts, error: null }, delivery };
+    log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`);
+    return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
+}
+async function sendNow(sender, report, signal) {
+    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal });
+}
+/** A later attempt that succeeds makes up for an earlier one. */
+async function orNote(failures, what, write) {
+    try {
+        const written = await write();
+        failures.delete(what);
+        return written;
+    }
+    catch (error) {
+        failures.set(what, (isSystemError(error) ? toHostError(error, `writing ${what}`) : toDeployError(error)).message);
+        return undefined;
+    }
+}
+/** Usually one cause makes all of them fail, so the first reason is enough. */
+function summarise(failures) {
+    const [reason] = failures.values();
+    return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
 
 
@@ -25732,39 +28137,6 @@ function rollbackFailed(pending, error) {
         'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
 }
 
-;// CONCATENATED MODULE: ./build/core/state-machine.js
-function createStateMachine(transitions, initial, now) {
-    let current = initial;
-    const history = [{ state: initial, at: now().toISOString() }];
-    return {
-        get current() {
-            return current;
-        },
-        history,
-        enter(state) {
-            if (!transitions[current].includes(state))
-                throw new Error(`No transition from ${current} to ${state}.`);
-            current = state;
-            const change = { state, at: now().toISOString() };
-            history.push(change);
-            return change;
-        },
-    };
-}
-/**
- * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
- * the same or no way leads there.
- */
-function statesBetween(transitions, from, to) {
-    const ways = new Map([[from, []]]);
-    for (const [state, way] of ways) {
-        for (const next of transitions[state] ?? [])
-            if (!ways.has(next))
-                ways.set(next, [...way, next]);
-    }
-    return ways.get(to) ?? [];
-}
-
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
 /** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
 function describeRecovered({ slug, version, outcome, running_version: running }) {
@@ -25780,65 +28152,6 @@ const ENDS = {
 };
 function runs(version, still = '') {
     return version === null ? 'no version is known to run' : `${version}${still} runs`;
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/record.js
-
-/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
-function createDeploymentRecord(initial, states, onFacts = () => { }) {
-    const know = ({ drift: _, ...words }) => onFacts(words);
-    know(initial);
-    let facts = initial;
-    let journal;
-    const known = { states: [...states], steps: [], plannedSteps: [] };
-    return {
-        get facts() {
-            return facts;
-        },
-        ...known,
-        async update(more) {
-            facts = { ...facts, ...more };
-            know(more);
-            await journal?.append({ record: 'facts', facts: more });
-        },
-        async enter(change) {
-            known.states.push(change);
-            await journal?.append({ record: 'state', ...change });
-        },
-        async addStep(step) {
-            known.steps.push(step);
-            onFacts(step.id);
-            await journal?.append({ record: 'step', ...step });
-        },
-        planSteps(steps) {
-            known.plannedSteps.push(...steps.map(({ id, action }) => ({ id, action })));
-        },
-        noteIdle(ids) {
-            const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
-            known.plannedSteps.splice(0, steps.length, ...steps);
-        },
-        async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
-            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
-            const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
-            for (const state of known.states)
-                await started.append({ record: 'state', ...state });
-            journal = started;
-            return started;
-        },
-    };
-}
-/** The record of a dead run, from its journal. */
-function recordFromJournal(begun, records) {
-    const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
-    const facts = Object.assign({ ...begun }, ...later);
-    const record = createDeploymentRecord(facts, records.flatMap(entry => (entry.record === 'state' ? [{ state: entry.state, at: entry.at }] : [])));
-    const steps = records.flatMap(entry => (entry.record === 'step' ? [entry] : []));
-    for (const { record: _, ...step } of steps)
-        void record.addStep(step);
-    return record;
-}
-function definedOnly(facts) {
-    return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
@@ -26536,683 +28849,6 @@ function openUnnamedSync(directory) {
     return fd;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/host-command.js
-
-
-
-
-
-/**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
- * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
- * `step_timed_out`.
- */
-async function runHostCommand({ tools, record }, request) {
-    const { command, env, timeoutSeconds } = request.command;
-    const [program, ...args] = command;
-    const started = external_node_perf_hooks_namespaceObject.performance.now();
-    const end = await runChild({
-        command: [program, ...args, ...request.args],
-        env: allowedEnvironment({
-            ...factVariables(record.facts),
-            ...changedVariable(request),
-            ...env,
-            ...request.variables,
-        }),
-        timeoutMs: timeoutSeconds * 1000,
-        signal: tools.signal,
-    });
-    if (end.kind === 'exited' && end.code === 0) {
-        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
-    }
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
-}
-function factVariables(facts) {
-    return {
-        DEPLOYMENT_ID: facts.deployment_id,
-        DEPLOYMENT_KIND: facts.kind ?? '',
-        DEPLOYMENT_SLUG: facts.slug ?? '',
-        DEPLOYMENT_VERSION: facts.version ?? '',
-        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
-        DEPLOYMENT_HOST_ID: facts.host_id,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/files/await-all.js
-/**
- * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
- * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
- */
-async function awaitAll(...works) {
-    const ends = await Promise.allSettled(works);
-    const failed = ends.find(end => end.status === 'rejected');
-    if (failed !== undefined)
-        throw failed.reason;
-    return (await Promise.all(works));
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
-
-
-
-
-
-
-
-/**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
- * dropped; what a snapshot contains there was moved away, and is never removed.
- */
-async function prepareKeptPaths({ deployment }, part, keeper) {
-    const { layout, request } = deployment;
-    const tree = { root: keeper, keepPaths: request.keepPaths };
-    if (keeper === part.leftBehind)
-        requireMovableTree(layout, tree);
-    const kept = findKeptPaths(tree, part.staged);
-    if (part.recorded === undefined)
-        await drop(deployment, part.staged, kept);
-    else
-        requireAbsent(part, kept);
-    for (const path of kept)
-        await makeParents(part.staged, path);
-    return kept;
-}
-async function drop({ tools }, staged, kept) {
-    for (const path of await dropShipped(staged, kept)) {
-        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
-    }
-}
-/** The installed version may have made one only after the snapshot's was moved away. */
-function requireAbsent(part, kept) {
-    const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
-    if (late !== undefined)
-        throw justAppeared(`${placeName(part)}/${late}`);
-}
-/** Durable, because some are made when the tree is durable already. */
-async function makeParents(staged, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 1; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (pathExistsSync(parent))
-            continue;
-        makeOpenDirectorySync(parent);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
-    }
-}
-/** Moves the kept paths from the old tree into the new one. */
-async function carryOver({ deployment, transaction }, part, { from, kept }) {
-    if (from === undefined)
-        return;
-    const { root } = deployment.layout;
-    for (const path of kept) {
-        await transaction.apply({
-            type: 'move',
-            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
-            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
-        });
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/install-part.js
-
-
-
-
-
-
-
-
-
-
-
-/** Keeps a part that is intact in its place. */
-async function keepPart({ deployment, results }, part) {
-    results.set(placeName(part), { tree: part.intact });
-    const { added } = (await deployment.drift.of(part)) ?? { added: [] };
-    const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
-    deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files${more}. It stays as it is.`);
-    return 'unchanged';
-}
-/**
- * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
- * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place. The tree of a part that returns is durable and recorded.
- */
-async function installPart(context, part) {
-    const { layout, tools } = context.deployment;
-    const path = installPath(layout, part);
-    const isThere = pathExistsSync(path);
-    const keeper = isThere ? path : part.leftBehind;
-    const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [modified, recorded] = await awaitAll(noteReplaced(context, part), recordTree(context, part), part.recorded ?? syncTree(part.staged, tools.signal));
-    tools.signal.throwIfAborted();
-    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
-        await context.transaction.apply({ type: 'make_directory', path: part.shelf });
-    const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
-    context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
-    const from = isThere ? snapshot?.path : part.leftBehind;
-    // The old version may have made some only now.
-    const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
-    await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
-    await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
-    if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
-        tools.log.notice(`${path} was repaired.`);
-    tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
-    return 'done';
-}
-/** While the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }, part) {
-    if (part.recorded !== undefined)
-        return part.recorded;
-    await hearSignals();
-    const { layout, request, tools } = deployment;
-    return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
- */
-async function takeSnapshot(context, part) {
-    const { deployment, transaction, stagingFolder } = context;
-    const { layout, tools } = deployment;
-    const { retained, ...facts } = part;
-    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
-    requireMovableTree(layout, { root: snapshot, keepPaths: part.keepPaths });
-    const replaced = await moveKeptAway(context, part, snapshot);
-    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
-    const recorded = identityOf(retained);
-    const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
-    const difference = await compareRecorded(layout, tree, { signal: tools.signal });
-    if (difference === undefined || isModified(difference))
-        throw justModified(snapshot);
-    tools.log.info(`${snapshot} is taken from the snapshots.`);
-    return { ...facts, staged, recorded, replaced };
-}
-/**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
- * the restored version has got its own.
- */
-async function keepReplaced(context, part) {
-    const { deployment, transaction, stagingFolder, results } = context;
-    const { layout, tools } = deployment;
-    const name = results.get(placeName(part))?.snapshot;
-    const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
-    if (keeper === undefined)
-        return;
-    for (const path of part.replaced) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
-    }
-}
-async function moveKeptAway({ deployment, transaction, stagingFolder }, part, snapshot) {
-    const { layout, request } = deployment;
-    const path = installPath(layout, part);
-    const keeper = pathExistsSync(path) ? path : part.leftBehind;
-    if (keeper === undefined)
-        return [];
-    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot);
-    const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
-    for (const inner of both) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), inner)];
-        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-    }
-    return both;
-}
-function replacedFolder(stagingFolder, part) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
-}
-/** Durable, from the staging folder on: no other sync follows before something is moved there. */
-async function makeFolders(stagingFolder, path) {
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
-    const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
-    for (let depth = 1; depth <= parts.length; depth++)
-        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
-}
-function justModified(snapshot) {
-    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
-/**
- * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
- * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
- */
-function quoteSetting(value) {
-    if (PLAIN.test(value))
-        return value;
-    if (isUnsafe(value))
-        return undefined;
-    if (!value.includes("'"))
-        return `'${value}'`;
-    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
-}
-const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
-/**
- * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
- * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
- */
-function isUnsafe(value) {
-    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/env-template.js
-
-
-
-const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
-/**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
- * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
- * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
- * up empty.
- */
-function seedSettings(template, names, given) {
-    const keys = [...names.required, ...names.optional];
-    refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(given);
-    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
-        seeder.addLine(line);
-    for (const key of keys)
-        seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
-    return seeder.settings;
-}
-/**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
- */
-function verifySettings(settings, required) {
-    refuseUnusableNames(required);
-    const missing = unsetSettings(settings.text, required);
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
-}
-/** Which of the keys settings lack or leave empty. */
-function unsetSettings(text, keys) {
-    const set = new Set(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
-    }));
-    return keys.filter(key => !set.has(key));
-}
-class SettingsSeeder {
-    #given;
-    #lines = [];
-    #values = new Map();
-    #used = new Set();
-    constructor(given) {
-        this.#given = given;
-    }
-    get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
-    }
-    valueOf(key) {
-        return this.#values.get(key);
-    }
-    addLine(line) {
-        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
-        const value = key === undefined ? undefined : this.#take(key);
-        if (key !== undefined)
-            this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
-    }
-    addMissing(key) {
-        const value = this.#values.has(key) ? undefined : this.#take(key);
-        if (value === undefined)
-            return;
-        this.#values.set(key, value);
-        this.#lines.push(`${key}=${value}`);
-    }
-    /** The key's value as the file contains it; an empty one counts as not set. */
-    #take(key) {
-        const value = this.#given.get(key) ?? '';
-        if (value === '')
-            return undefined;
-        const quoted = quoteSetting(value);
-        if (quoted === undefined)
-            throw unusableValue(key);
-        this.#used.add(key);
-        return quoted;
-    }
-}
-function isEmpty(value) {
-    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
-}
-function refuseUnusableNames(names) {
-    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-    if (unusable.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
-}
-function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
-}
-function refuseEmpty(keys) {
-    if (keys.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
-}
-function itOrThem(keys) {
-    return keys.length === 1 ? 'it' : 'them';
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/write-env.js
-
-
-
-
-
-
-
-
-
-
-
-
-const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
-/**
- * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
- * that were recorded, or a required key is or ends up empty.
- */
-async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
-    const { layout, tools, request } = deployment;
-    const target = settingsPath(layout, part);
-    if (pathExistsSync(target)) {
-        verifySettings({ path: target, text: write_env_readSettings(target) }, part.environment.required);
-        const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
-        tools.log.info(`${target} exists and stays unchanged${unused}.`);
-        return 'unchanged';
-    }
-    const template = readTemplate(layout.root, from);
-    const tree = results.get(placeName(part))?.tree;
-    if (tree !== undefined)
-        verifyTemplate(deployment, tree, { from, template });
-    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
-    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
-    await writeNewFile(staged, settings.text);
-    await transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
-    });
-    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
-    return 'done';
-}
-/** A service can write into its directory at any time. */
-function verifyTemplate({ layout }, tree, { from, template }) {
-    const recorded = openTreeRecord(layout, tree)?.(from.split('/').slice(2).join('/'));
-    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
-        return;
-    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
-}
-/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
-function describeUse(used, settings) {
-    const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
-    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
-}
-/** The host's own settings may be a link to another file of the operator. */
-function write_env_readSettings(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
-        throw unusableSettings(path, found);
-    }
-    throw unusableSettings(path, NOT_A_SMALL_FILE);
-}
-function readTemplate(root, from) {
-    try {
-        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (bytes !== undefined)
-            return bytes;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
-        throw unusableTemplate(from, found);
-    }
-    throw unusableTemplate(from, NOT_A_SMALL_FILE);
-}
-function unusableSettings(path, found) {
-    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
-}
-function unusableTemplate(from, found) {
-    const remedy = 'correct "from" in the plan, or the artifact';
-    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
- */
-async function performStep(context, step) {
-    if (context.order.skipped.has(step.id)) {
-        const { log } = context.deployment.tools;
-        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
-        return 'skipped';
-    }
-    if (context.idle.has(step.id))
-        return await performIdle(context, step);
-    switch (step.action) {
-        case 'prepare':
-        case 'download':
-        case 'extract':
-        case 'rollback':
-        case 'configure_plugin':
-            return 'done';
-        case 'install_plugin':
-        case 'install_extension': {
-            const part = findPart(context, placeOfInstall(step));
-            if (part.intact !== undefined)
-                return await keepPart(context, part);
-            if (part.retained === undefined)
-                return await installPart(context, part);
-            const returning = await takeSnapshot(context, part);
-            await installPart(context, returning);
-            await keepReplaced(context, returning);
-            return 'done';
-        }
-        case 'write_env':
-            return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
-        case 'provision':
-            return await provision(context, step);
-        case 'start':
-        case 'stop':
-        case 'restart':
-            return await supervise(context, step.action, step.plugin);
-        case 'healthcheck':
-            return await verifyHealth(context, step);
-        case 'notify':
-            return await notify(context, step);
-    }
-}
-/** Nothing has changed for the step; a service that should run is started if it does not. */
-async function performIdle(context, step) {
-    if (step.action !== 'start' && step.action !== 'restart')
-        return 'skipped';
-    const { log, signal } = context.deployment.tools;
-    let end = step.action === 'start' ? 'unchanged' : 'skipped';
-    for (const service of servicesOf(context.order, step.plugin)) {
-        const { known, up } = await readServiceState(service, { signal });
-        if (known && up)
-            continue;
-        log.info(`${describeService(service)} does not run: start`);
-        await context.transaction.supervise(service, 'start', signal);
-        end = 'done';
-    }
-    return end;
-}
-async function provision(context, { plugin: id }) {
-    const name = `provision.${id}`;
-    const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
-    const { changed } = context.transaction;
-    const variables = { PROVISION_PLUGIN_ID: id };
-    await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
-    return 'done';
-}
-async function supervise(context, action, plugin) {
-    const { transaction, deployment } = context;
-    const { log, signal } = deployment.tools;
-    const services = servicesOf(context.order, plugin);
-    const unrestored = new Set(findUnrestored(deployment.layout, services));
-    for (const service of services) {
-        log.info(`${action} ${describeService(service)}`);
-        await transaction.supervise(service, action, signal);
-        if (!unrestored.has(service))
-            continue;
-        // A start leaves alone what runs.
-        if (action === 'start' && transaction.services.at(-1)?.was_running)
-            await transaction.supervise(service, 'restart', signal);
-        await noteRestorations(deployment.layout, { restored: [service] });
-    }
-    return 'done';
-}
-async function verifyHealth(context, step) {
-    const { log, signal } = context.deployment.tools;
-    const { parts } = context.order;
-    const { changed } = context.transaction;
-    const ids = parts.map(part => part.id);
-    for (const healthcheck of healthchecksOf(step, requireConfig(context.order), ids)) {
-        const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
-        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`);
-    }
-    return 'done';
-}
-/**
- * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
- * is never an argument, which many commands would read as an option.
- */
-async function notify(context, step) {
-    const { log, signal } = context.deployment.tools;
-    const { event, message = '' } = step;
-    const name = `notify.${event}`;
-    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
-    try {
-        const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
-        const { changed } = context.transaction;
-        await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
-        return 'done';
-    }
-    catch (error) {
-        signal.throwIfAborted();
-        const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`;
-        log.warning(`Step ${step.id}: ${warning}`);
-        return { warning };
-    }
-}
-function findPart(context, name) {
-    return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
-
-
-
-
-
-
-
-/**
- * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
- * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
- * and throws its error as it is.
- */
-async function runSteps(context, beforeStep) {
-    const { order, deployment, transaction, idle } = context;
-    deployment.record.noteIdle(idle);
-    await transaction.noteHealthchecks(restoredChecks(order));
-    const steps = [...order.removals.map(removalOf), ...order.steps];
-    for (const [index, step] of steps.entries()) {
-        const finish = startEntry(step);
-        try {
-            deployment.tools.signal.throwIfAborted();
-            if (step.action !== 'remove')
-                await beforeStep(step);
-            const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step);
-            await deployment.record.addStep(finish(end));
-        }
-        catch (error) {
-            await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
-            for (const left of steps.slice(index + 1))
-                await deployment.record.addStep(notRun(left));
-            announce(context);
-            throw error;
-        }
-    }
-    announce(context);
-}
-/** What concerns several steps, in one line each. */
-function announce({ deployment, idle }) {
-    announceSkipped(deployment, idle);
-    warnOfDrift(deployment);
-}
-function startEntry({ id, action }) {
-    const started = external_node_perf_hooks_namespaceObject.performance.now();
-    return end => {
-        const duration_ms = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        if (typeof end === 'string')
-            return { id, action, status: end, duration_ms, error: null };
-        if ('failed' in end)
-            return { id, action, status: 'failed', duration_ms, error: end.failed };
-        return { id, action, status: 'warned', duration_ms, error: end.warning };
-    };
-}
-function notRun({ id, action }) {
-    return { id, action, status: 'not_run', duration_ms: 0, error: null };
-}
-function removalOf(part) {
-    return { id: placeName(part), action: 'remove', part };
-}
-/** How to check the old versions after a rollback. */
-function restoredChecks({ steps, parts, hostConfig, skipped }) {
-    if (hostConfig === undefined)
-        return [];
-    const previous = new Map(parts.map(part => [part.id, part.previous.version]));
-    return steps
-        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
-        ? healthchecksOf(step, hostConfig, [...previous.keys()])
-        : [])
-        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
 
 
@@ -27255,379 +28891,6 @@ function settings_notices_readSettings(path) {
     catch (error) {
         return isAbsent(error) ? '' : undefined;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/deployment.js
-
-
-
-
-
-
-
-
-function startDeployment(request, tools, { transitions, facts, sender }) {
-    const machine = createStateMachine(transitions, 'pending', tools.now);
-    const host = hostOf(tools, { ...request, sender });
-    tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
-    const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
-    let running = null;
-    const interrupted = () => {
-        const running_version = runningIn(machine, { before: running, after: record.facts.version });
-        const end = buildEnd(tools.now(), { outcome: 'interrupted' });
-        return buildLocalReport(record, end, { reported: notSent(null), running_version });
-    };
-    return {
-        request,
-        tools,
-        layout: host.layout,
-        record,
-        host,
-        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal }),
-        get state() {
-            return machine.current;
-        },
-        async enter(state) {
-            // One state may compute for long; hear a cancel before the next.
-            await hearSignals();
-            const change = machine.enter(state);
-            tools.log.group(state);
-            await record.enter(change);
-            tools.observer.onProgress(interrupted());
-        },
-        noteRunning() {
-            running = readRunningVersion(host.layout, record.facts);
-            return interrupted();
-        },
-    };
-}
-/** The running version that a run says which is killed now; null where it may leave neither whole until it is recovered. */
-function runningIn({ current, history }, version) {
-    if (current === 'succeeded')
-        return version.after;
-    const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
-    return isSwitching ? null : version.before;
-}
-/** The host below a project root. */
-function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
-    return {
-        layout: layoutOf(projectRoot),
-        allowSharedRoot,
-        log,
-        redact: secrets.redact,
-        know: secrets.know,
-        sender,
-        grace,
-        keepReports,
-        runUrl: runner.workflow.url,
-        flows,
-        runId: deploymentId,
-        onRecovered: observer?.onRecovered,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/bodies.js
-
-/** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
-const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
-const errorSchema = schemas_lazy(() => object({
-    error: schemas_catch(optional(schemas_string()), undefined),
-    detail: schemas_catch(optional(schemas_string()), undefined),
-    message: schemas_catch(optional(schemas_string()), undefined),
-}));
-/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. */
-function parseErrorText(body) {
-    const parsed = errorSchema.safeParse(body);
-    return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/client.js
-
-
-
-
-const DETAIL_TIMEOUT_MS = 60_000;
-/**
- * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
- * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
- * `artifact_unavailable` for other refusals, and what the wire throws.
- */
-function createMarketplaceClient(wire, subject) {
-    const { bases, kind, slug, apiKey } = subject;
-    const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug);
-    const credentials = { 'X-API-Key': apiKey };
-    return {
-        async readLatestVersion() {
-            const answer = await wire.requestJson({
-                method: 'GET',
-                url: detailUrl,
-                retry: 'transient',
-                timeoutMs: DETAIL_TIMEOUT_MS,
-            });
-            if (answer.status !== 200)
-                throw refusal(answer, subject, 'the version');
-            return parseLatestVersion(answer, subject);
-        },
-        async fetchArtifact(request) {
-            const answer = await wire.download({
-                url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
-                credentials,
-                fd: request.fd,
-                maxBytes: request.maxBytes,
-                timeoutMs: request.timeoutMs,
-                hmacSecret: request.signingSecret,
-                onProgress: request.onProgress,
-            });
-            if (!answer.ok)
-                throw refusal(answer, subject, `version ${request.version}`);
-            return {
-                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
-                hmac: answer.hmacSha256,
-                signatureHeader: answer.headers['x-signature'],
-                headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
-                repo: parseRepo(answer.headers['x-repo']),
-            };
-        },
-        sendReport: (body, { retry, ...limits }) => wire.requestJson({
-            method: 'POST',
-            url: routeOf(bases.deployments, 'deployments', 'report'),
-            credentials,
-            body,
-            retry: retry ? 'transient' : 'never',
-            ...limits,
-        }),
-    };
-}
-/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
-function isNotServed(error) {
-    return error instanceof ArtifactError && error.code === 'not_found';
-}
-/** The URL of a route below a base. */
-function routeOf(base, ...parts) {
-    return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
-}
-function parseLatestVersion({ body, foreign }, { kind, slug }) {
-    const parsed = detailSchema.safeParse(body);
-    if (!parsed.success) {
-        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`);
-    }
-    const latest = parsed.data.latest_version?.trim();
-    if (!latest) {
-        throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
-    }
-    if (!versionSchema.safeParse(latest).success) {
-        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'a text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
-    }
-    return latest;
-}
-/** The error for an answer that is not 200: `wanted` says what was asked for. */
-function refusal(answer, { kind, slug }, wanted) {
-    // The hub gets this message, and must not read what another server answered through it.
-    const reason = answer.foreign ? undefined : parseErrorText(answer.body);
-    const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
-    switch (answer.status) {
-        case 401:
-            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`);
-        case 403:
-            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`);
-        case 404:
-            return new ArtifactError('not_found', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`);
-        default:
-            return new ArtifactError('artifact_unavailable', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`);
-    }
-}
-function parseHeaderVersion(header) {
-    return versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data;
-}
-function parseRepo(header) {
-    return header !== undefined && /^[\w.-]+\/[\w.-]+(@[\w./+-]+)?$/.test(header) && header.length <= 300
-        ? header
-        : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
-
-
-
-const MAX_ERROR_MESSAGE_CHARS = 2000;
-const RETRIED_STATUSES = new Set([408, 429]);
-/** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
-function createReportSender(client, subject) {
-    return {
-        address: reportAddress(subject),
-        async send(report, limits) {
-            try {
-                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), limits);
-                if (status >= 200 && status < 300)
-                    return { accepted: true, attempts };
-                const reason = parseErrorText(body);
-                const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
-                return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
-            }
-            catch (error) {
-                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
-            }
-        },
-    };
-}
-function buildReportBody(report, { kind, slug }) {
-    return {
-        kind,
-        slug,
-        version: report.version ?? report.requested_version ?? 'unknown',
-        status: report.status,
-        started_at: report.started_at,
-        completed_at: report.completed_at,
-        host_id: report.host_id,
-        repo: report.repo,
-        error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
-    };
-}
-function reportAddress({ bases, kind, slug }) {
-    return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/states.js
-/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
-const MARKETPLACE_TRANSITIONS = {
-    pending: ['fetching'],
-    fetching: ['verifying_signature', 'failed'],
-    verifying_signature: ['extracting', 'failed'],
-    extracting: ['loading_plan', 'failed'],
-    loading_plan: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
-};
-
-;// CONCATENATED MODULE: ./build/marketplace/deployment.js
-
-
-
-
-
-function deployment_startDeployment(request, tools) {
-    const start = {
-        transitions: MARKETPLACE_TRANSITIONS,
-        facts: initialFacts(request, tools),
-        sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
-    };
-    return Object.assign(startDeployment(request, tools, start), {
-        request,
-        shelf: shelfOf(request.kind),
-        client: createMarketplaceClient(tools.wires.wire, request),
-    });
-}
-/** What `installed.json` says of everything that this deployment installs. */
-function originOf({ request }) {
-    return { contract: 'marketplace', slug: request.slug, project_version: null };
-}
-/** What is known of a deployment before it starts. */
-function initialFacts(known, { deploymentId, now, runner }) {
-    return {
-        deployment_id: deploymentId,
-        contract: 'marketplace',
-        kind: known.kind ?? null,
-        slug: known.slug ?? null,
-        id: null,
-        requested_version: known.version ?? null,
-        version: null,
-        version_source: null,
-        previous_version: null,
-        artifact_sha256: null,
-        artifact_size: null,
-        repo: null,
-        host_id: known.hostId ?? '',
-        started_at: now().toISOString(),
-        run: runner.workflow,
-    };
-}
-
-// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
-var compare = __nccwpck_require__(8469);
-// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
-var functions_parse = __nccwpck_require__(6353);
-;// CONCATENATED MODULE: ./build/core/trust/python-version.js
-const FORM = new RegExp([
-    '^(?<release>\\d+(?:\\.\\d+)*)',
-    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
-].join(''), 'i');
-const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
-const CANDIDATE = '2';
-const FINAL = '3';
-/**
- * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
- * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
- */
-function comparePythonVersions(a, b) {
-    const [first, second] = [python_version_parse(a), python_version_parse(b)];
-    if (first === undefined || second === undefined)
-        return undefined;
-    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
-}
-/** The order of two lists of decimal numbers of any length; missing ones are 0. */
-function compareNumbers(a, b) {
-    const length = Math.max(a.length, b.length);
-    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
-    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
-    return first < second ? -1 : Number(first > second);
-}
-function python_version_parse(version) {
-    const found = FORM.exec(version)?.groups;
-    if (found === undefined)
-        return undefined;
-    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
-    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
-    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
-    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
-    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
-    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
-}
-function phaseRank(phase) {
-    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/versions.js
-
-
-
-/** Whether two version strings name the same version, ignoring a leading `v`. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
- * PEP 440.
- */
-function isOlderVersion(candidate, installed) {
-    const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)];
-    if (a === b)
-        return false;
-    const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b);
-    return order === undefined ? undefined : order < 0;
-}
-const DOTTED = /^\d+(?:\.\d+)*$/;
-function compareDotted(a, b) {
-    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
-}
-function compareSemantic(a, b) {
-    const [first, second] = [functions_parse(versions_completed(a)), functions_parse(versions_completed(b))];
-    return first === null || second === null ? undefined : compare(first, second);
-}
-/** A short form such as `1.4` counts as `1.4.0`. */
-function versions_completed(version) {
-    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
-}
-/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
@@ -27699,153 +28962,6 @@ function refuseWithoutSpace(folder, bytes) {
         return;
     const shortage = byteShortage(free, bytes);
     throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
-}
-
-// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(8815);
-;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
-
-const MAX_YAML_LEVELS = 32;
-/** A text with more mistakes than anyone would list is not read to its end. */
-const MAX_YAML_COMPLAINTS = 100;
-/** They take less than a millisecond. */
-const LEXEMES_BETWEEN_PAUSES = 256;
-/**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
- * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
- * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
- */
-function* composeYaml(text, limits, options) {
-    const lines = new dist/* LineCounter */.HN();
-    const complaints = new Complaints();
-    try {
-        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
-        return { document, complaints: complaints.list, lines };
-    }
-    catch (error) {
-        if (!(error instanceof Excess))
-            throw error;
-        complaints.close(error);
-        return { document: undefined, complaints: complaints.list, lines };
-    }
-}
-function* compose(tokens, complaints, { options, end }) {
-    const composer = new dist/* Composer */.Dk(options);
-    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
-    Reflect.set(composer, 'onError', complaints.take);
-    let hasDocument = false;
-    for (const token of tokens) {
-        yield;
-        if (token === undefined)
-            continue;
-        const complaint = tokenComplaint(token, hasDocument);
-        if (complaint !== undefined)
-            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
-        if (complaint?.code === 'MULTIPLE_DOCS')
-            break;
-        if (complaint === undefined)
-            for (const _ of composer.next(token))
-                ;
-        hasDocument ||= token.type === 'document';
-    }
-    const [document] = composer.end(true, end);
-    return document;
-}
-function tokenComplaint(token, hasDocument) {
-    if (token.type === 'error')
-        return { code: 'UNEXPECTED_TOKEN', message: token.message };
-    if (token.type === 'document' && hasDocument)
-        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
-    if (token.type === 'doc-end' && !hasDocument)
-        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
-    return undefined;
-}
-/** Undefined where it pauses: a document is a single token, which comes last. */
-function* limitedTokens(text, limits, lines) {
-    const parser = new dist/* Parser */.iX(lines.addNewLine);
-    let lexemes = 0;
-    lines.addNewLine(0);
-    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
-        lexemes++;
-        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
-            yield undefined;
-        if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
-        yield* parser.next(lexeme);
-        if (isTooDeep(parser.stack))
-            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
-    }
-    yield* parser.end();
-}
-function isTooDeep(open) {
-    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
-}
-/** The text exceeds a limit. */
-class Excess {
-    message;
-    offset;
-    constructor(message, offset) {
-        this.message = message;
-        this.offset = offset;
-    }
-}
-class Complaints {
-    list = [];
-    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
-    take = (source, code, message, isWarning = false) => {
-        this.add({ code, message, offset: offsetOf(source), isWarning });
-    };
-    add(complaint) {
-        if (this.list.length >= MAX_YAML_COMPLAINTS)
-            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
-        this.list.push(complaint);
-    }
-    close({ message, offset }) {
-        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
-    }
-}
-function offsetOf(source) {
-    if (typeof source === 'number')
-        return source;
-    return 'offset' in source ? source.offset : source[0];
-}
-
-;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
-/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
-const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
-const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
-/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
-function unreadableCharacter(text) {
-    return firstMatch(text, unreadable_character_UNREADABLE);
-}
-/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
-function ambiguousCharacter(text) {
-    return firstMatch(text, READ_DIFFERENTLY);
-}
-function firstMatch(text, pattern) {
-    const match = pattern.exec(text);
-    if (match === null)
-        return undefined;
-    const line = text.slice(0, match.index).split('\n').length;
-    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
-}
-function unreadable_character_nameOf(character) {
-    if (character === '\ufffd')
-        return 'something that is not UTF-8';
-    if (character === '\r')
-        return 'a carriage return without a line feed';
-    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/pausing-work.js
-/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
-function pausing_work_runToEnd(work) {
-    for (;;) {
-        const step = work.next();
-        if (step.done === true)
-            return step.value;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
@@ -28117,974 +29233,6 @@ async function fetchVersion({ request, client, tools, fd }, version) {
         signingSecret: request.signingSecret,
         onProgress: watchDownload(tools),
     });
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/installed-version.js
-
-/**
- * Records which version of this slug is installed before the plan says where it goes, so that a refused run reports it.
- */
-async function noteInstalledVersion({ layout, request, record }) {
-    const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
-    await record.update({ previous_version: installed?.version ?? null });
-}
-
-;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
-function keysOfSchema(schema, path) {
-    const { def } = schema?._zod ?? {};
-    switch (def?.type) {
-        case 'object': {
-            const [key, ...rest] = path;
-            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
-        }
-        case 'record':
-            return keysOfSchema(def.valueType, path.slice(1));
-        case 'lazy':
-            return keysOfSchema(def.getter(), path);
-        case 'optional':
-        case 'default':
-        case 'prefault':
-            return keysOfSchema(def.innerType, path);
-        default:
-            return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/document/near-miss.js
-
-/**
- * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
- */
-function nearMiss(word, candidates) {
-    for (const candidate of candidates) {
-        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
-            return candidate;
-    }
-    return undefined;
-}
-/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
-function didYouMean(word, candidates) {
-    const candidate = nearMiss(word, candidates);
-    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
-}
-function bareLetters(word) {
-    return word.toLowerCase().replace(/[-_ ]/g, '');
-}
-function isOneEditApart(a, b) {
-    if (Math.abs(a.length - b.length) > 1)
-        return false;
-    const shorter = Math.min(a.length, b.length);
-    let start = 0;
-    while (start < shorter && a[start] === b[start])
-        start++;
-    let end = 0;
-    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
-        end++;
-    const left = a.slice(start, a.length - end);
-    const right = b.slice(start, b.length - end);
-    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
-}
-
-;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
-
-
-
-/**
- * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
- * wording as `error`: zod/mini has none.
- */
-class SchemaComplaints {
-    #source;
-    #words;
-    constructor(source, words) {
-        this.#source = source;
-        this.#words = words;
-    }
-    /**
-     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
-     * is one problem, which quotes nothing of it.
-     */
-    problemsOf(issues) {
-        const known = this.#words.keysAt([], this.#source.value);
-        if (isAnotherDocument(this.#source.value, known))
-            return [this.#anotherDocument(known)];
-        return issues
-            .flatMap(issue => this.#issueProblems(issue))
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(buildProblem => buildProblem());
-    }
-    #anotherDocument(known) {
-        const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`;
-        return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`);
-    }
-    #issueProblems(issue) {
-        if (issue.code !== 'unrecognized_keys')
-            return [() => this.#valueProblem(issue)];
-        return issue.keys.map(key => () => this.#unknownKey(issue.path, key));
-    }
-    #unknownKey(path, key) {
-        const known = this.#words.keysAt(path, this.#source.value);
-        const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
-        const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
-        return problemAt(this.#source.positionOfKey([...path, key]), message);
-    }
-    #valueProblem(issue) {
-        const found = valueAt(this.#source.value, issue.path);
-        const { path, code } = issue;
-        const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
-        return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`);
-    }
-    #nameOf(path) {
-        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
-        const rest = path.slice(covers);
-        if (rest.length === 0)
-            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
-        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
-        return prefix + cleanForeignText(keys.join(''), 200);
-    }
-}
-/** The value at `path` in a parsed document, or undefined. */
-function valueAt(value, path) {
-    return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
-}
-/** Not a map, or one with unknown keys only. */
-function isAnotherDocument(value, known) {
-    if (typeof value !== 'object' || value === null || Array.isArray(value))
-        return true;
-    const keys = Object.keys(value);
-    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
-}
-function complaint(issue, found) {
-    if (issue.code === 'invalid_key')
-        return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
-    if (found === undefined)
-        return `is missing${choices(issue)}`;
-    if (issue.code === 'invalid_type')
-        return wrongType(issue.expected, found);
-    if (issue.code === 'invalid_value')
-        return `must be ${schema_problems_listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
-    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`;
-}
-function choices(issue) {
-    return issue.code === 'invalid_value' ? `: it must be ${schema_problems_listed(issue.values)}` : '';
-}
-function wrongType(expected, found) {
-    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
-    const hint = quotable ? ': put quotes around it' : '';
-    return `must be ${TYPE_WORDS[expected] ?? expected}, found ${shown(found)}${hint}`;
-}
-const TYPE_WORDS = {
-    string: 'text',
-    array: 'a list',
-    tuple: 'a list',
-    object: 'a map of keys and values',
-    record: 'a map of keys and values',
-    map: 'a map of keys and values',
-    number: 'a number',
-    int: 'a whole number',
-    boolean: 'true or false',
-};
-function nearValue(values, found) {
-    return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
-}
-function schema_problems_listed(values) {
-    return [...new Set(values.map(String))].join(', ');
-}
-function shown(value) {
-    if (typeof value === 'string')
-        return `"${cleanForeignText(value, 60)}"`;
-    if (value === null)
-        return 'nothing';
-    if (Array.isArray(value))
-        return 'a list';
-    return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
-
-/**
- * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
- * wrong file and contain secrets.
- */
-function yamlComplaintSentence({ code, message }) {
-    switch (code) {
-        case 'MULTIPLE_DOCS':
-            return 'the file must contain one YAML document, found another one here';
-        case 'TAB_AS_INDENT':
-            return 'tabs are not accepted as indentation: use spaces';
-        case 'RESOURCE_EXHAUSTION':
-            return message;
-        case 'NON_STRING_KEY':
-            return 'keys must be text';
-        case 'TAG_RESOLVE_FAILED':
-            return 'tags (!) beyond the YAML core schema are not accepted: remove it';
-        case 'BAD_DIRECTIVE':
-            return 'directives (%) are not accepted: remove them';
-        case 'BAD_DQ_ESCAPE':
-            return 'not valid YAML: invalid escape sequence in double quotes';
-        default:
-            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
-    }
-}
-/** The parser quotes the file after a colon that ends a word. */
-function withoutQuote(message) {
-    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
-}
-function lowerFirst(message) {
-    return message.charAt(0).toLowerCase() + message.slice(1);
-}
-
-;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
-
-
-
-
-
-
-const STRICT_YAML = {
-    version: '1.2',
-    schema: 'core',
-    merge: false,
-    resolveKnownTags: false,
-    stringKeys: true,
-    uniqueKeys: false,
-};
-/**
- * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
- * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
- * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
- */
-function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
-    if (Buffer.byteLength(text) > limits.bytes)
-        return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
-    const stranger = unreadableCharacter(text);
-    if (stranger !== undefined)
-        return unreadable(file, `the file must be text, found ${stranger}`);
-    const composed = yield* composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML);
-    yield;
-    return new ParsedSource(composed, file);
-}
-function unreadable(file, message) {
-    const start = { file, line: 1, column: 1 };
-    return {
-        problems: [problemAt(start, message)],
-        value: undefined,
-        positionOf: () => start,
-        positionOfKey: () => start,
-    };
-}
-class ParsedSource {
-    problems;
-    value;
-    #file;
-    #root;
-    #lines;
-    constructor(composed, file) {
-        this.#file = file;
-        this.#lines = composed.lines;
-        this.#root = composed.document?.contents ?? null;
-        const walked = walkNodes(this.#root);
-        this.problems = [...syntaxFindings(composed), ...walked.findings]
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
-        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
-    }
-    positionOf(path) {
-        let node = this.#root;
-        for (const key of path) {
-            const child = yaml_source_childOf(node, key);
-            if (yaml_source_offsetOf(child) === undefined)
-                break;
-            node = child;
-        }
-        return this.#positionAt(yaml_source_offsetOf(node) ?? 0);
-    }
-    positionOfKey(path) {
-        let parent = this.#root;
-        for (const key of path.slice(0, -1))
-            parent = yaml_source_childOf(parent, key);
-        const offset = yaml_source_offsetOf(keyNodeOf(parent, path.at(-1)));
-        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
-    }
-    #positionAt(offset) {
-        const { line, col } = this.#lines.linePos(offset);
-        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
-    }
-}
-function isSound({ complaints }) {
-    return complaints.every(({ isWarning }) => isWarning);
-}
-function syntaxFindings({ document, complaints }) {
-    const versionDirective = document?.directives.yaml.explicit
-        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
-        : [];
-    const reported = complaints.map(complaint => ({
-        message: yamlComplaintSentence(complaint),
-        offset: complaint.offset,
-    }));
-    return [...versionDirective, ...reported];
-}
-function walkNodes(root) {
-    const findings = [];
-    const open = [root];
-    let hasAlias = false;
-    for (let node = open.pop(); node !== undefined; node = open.pop()) {
-        findings.push(...nodeFindings(node));
-        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
-        open.push(...childNodes(node).filter(child => child !== undefined));
-    }
-    return { findings, hasAlias };
-}
-function nodeFindings(node) {
-    if ((0,dist/* isAlias */.Vj)(node))
-        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
-    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
-    return [
-        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
-        ...keyFindings(node),
-    ];
-}
-function keyFindings(node) {
-    if (!(0,dist/* isMap */.jh)(node))
-        return [];
-    const seen = new Set();
-    return node.items.flatMap(({ key }) => {
-        const name = keyText(key);
-        const repeated = seen.has(name);
-        seen.add(name);
-        if (repeated)
-            return [finding(key, 'this key is already in the same map')];
-        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
-    });
-}
-function childNodes(node) {
-    if (!(0,dist/* isCollection */.P3)(node))
-        return [];
-    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
-}
-function yaml_source_childOf(node, key) {
-    if ((0,dist/* isMap */.jh)(node))
-        return node.items.find(pair => keyText(pair.key) === key)?.value;
-    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
-}
-function keyNodeOf(node, key) {
-    return (0,dist/* isMap */.jh)(node) ? node.items.find(pair => keyText(pair.key) === key)?.key : undefined;
-}
-function keyText(key) {
-    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
-}
-function finding(node, message) {
-    return { message, offset: yaml_source_offsetOf(node) ?? 0 };
-}
-function yaml_source_offsetOf(node) {
-    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
-
-
-
-const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
-const MAX_PROBE_SECONDS = 600;
-const MAX_PROVISION_SECONDS = 3600;
-const MAX_NOTIFY_SECONDS = 600;
-const DEFAULT_PROVISION_SECONDS = 300;
-const DEFAULT_NOTIFY_SECONDS = 30;
-const DEFAULT_HTTP_STATUS = 200;
-const MAX_BODY_MATCH_CHARS = 500;
-const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
-    error: 'must be a list: the program and its arguments',
-}));
-const environmentSchema = schemas_lazy(() => record(schemas_string()
-    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
-const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
-const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
-const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
-const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
-const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
-    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
-    command: exactOptional(commandSchema),
-    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
-    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
-    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
-    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
-})
-    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
-    error: 'must have exactly one of http, tcp and command',
-}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'must have status and body only together with http',
-})));
-/** The form of a host config; unknown keys are refused everywhere. */
-const hostConfigSchema = schemas_lazy(() => strictObject({
-    version: literal([1, '1']),
-    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
-    systemd: prefault(strictObject({
-        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
-        unit: schemas_default(unitSchema, '{id}.service'),
-        project_unit: exactOptional(unitSchema),
-    }), {}),
-    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
-    kubernetes: prefault(strictObject({
-        namespace: schemas_default(namespaceSchema, 'default'),
-        deployment: schemas_default(deploymentSchema, '{id}'),
-        kubeconfig: exactOptional(textSchema),
-        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
-    }), {}),
-    plugins: schemas_default(record(idSchema, strictObject({
-        unit: exactOptional(unitSchema),
-        container: exactOptional(containerSchema),
-        deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
-    })), {}),
-    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
-    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
-}));
-/** The HTTP status of a healthy answer. */
-function expectedStatus(healthcheck) {
-    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
-}
-function hostCommandsSchema(name, timeout) {
-    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
-    return schemas_default(record(name, entry), {});
-}
-function nameTemplateSchema(form) {
-    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
-        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
-    }));
-}
-function isHttpUrl(text) {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-}
-function isHostAndPort(text) {
-    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
-    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/host-config.js
-
-
-
-
-
-
-/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
-class HostConfigError extends SourceError {
-    name = 'HostConfigError';
-    constructor(problems) {
-        super('invalid_host_config', 'The host config', problems);
-    }
-}
-/**
- * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
- * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
- * `invalid_host_config`.
- */
-function parseHostConfig(text, file) {
-    return runToEnd(parseHostConfigSlowly(text, file));
-}
-/** The same, with pauses at each `yield`. */
-function* parseHostConfigSlowly(text, file) {
-    const source = yield* parseYamlSource(text, file);
-    if (source.value === undefined)
-        throw new HostConfigError(source.problems);
-    yield;
-    const parsed = hostConfigSchema.safeParse(source.value);
-    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
-    const problems = [...source.problems, ...complaints];
-    if (!parsed.success || problems.length > 0)
-        throw new HostConfigError(problems);
-    return buildHostConfig(parsed.data, file);
-}
-const hostConfigWords = {
-    document: 'the host config',
-    subjectOf: () => ({ prefix: '', covers: 0 }),
-    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
-};
-function buildHostConfig(written, file) {
-    const { project_unit: projectUnit, ...systemd } = written.systemd;
-    return {
-        file,
-        supervisor: written.supervisor,
-        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
-        docker: written.docker,
-        kubernetes: written.kubernetes,
-        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
-        provision: buildCommands(written.provision),
-        notify: buildCommands(written.notify),
-    };
-}
-function buildPlugin({ healthcheck, ...names }) {
-    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
-}
-function buildHealthcheck(written) {
-    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
-}
-function buildProbe(written) {
-    if (written.http !== undefined) {
-        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
-        return written.body === undefined ? http : { ...http, body: written.body };
-    }
-    if (written.tcp !== undefined)
-        return { type: 'tcp', address: written.tcp };
-    // The schema guarantees exactly one of the three.
-    return { type: 'command', command: written.command };
-}
-function buildCommands(written) {
-    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
-        name,
-        { command, env, timeoutSeconds },
-    ]));
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
-/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
-const MAX_CYCLES = 20;
-/**
- * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
- * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
- */
-function orderSteps({ steps }) {
-    return new DependencyWalk(steps).order;
-}
-/**
- * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
- */
-function findCycles(steps) {
-    return new DependencyWalk(steps).cycles;
-}
-/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
-class DependencyWalk {
-    order = [];
-    cycles = [];
-    #byId;
-    #entered = new Set();
-    #waiting = new Set();
-    #path = [];
-    constructor(steps) {
-        this.#byId = new Map(steps.toReversed().map(step => [step.id, step]));
-        for (const step of steps)
-            this.#walkFrom(step);
-    }
-    #walkFrom(root) {
-        this.#enter(root);
-        for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1))
-            this.#advance(frame);
-    }
-    #advance(frame) {
-        frame.entry += 1;
-        const id = frame.step.dependsOn[frame.entry];
-        if (id === undefined)
-            this.#leave(frame.step);
-        else
-            this.#follow(frame, this.#byId.get(id));
-    }
-    #follow(frame, dependency) {
-        if (dependency === undefined || dependency === frame.step)
-            return;
-        if (this.#waiting.has(dependency))
-            this.#noteCycle(frame, dependency);
-        else
-            this.#enter(dependency);
-    }
-    #enter(step) {
-        if (this.#entered.has(step))
-            return;
-        this.#entered.add(step);
-        this.#waiting.add(step);
-        this.#path.push({ step, entry: -1 });
-    }
-    #leave(step) {
-        this.#path.pop();
-        this.#waiting.delete(step);
-        this.order.push(step);
-    }
-    #noteCycle({ step: last, entry }, first) {
-        if (this.cycles.length >= MAX_CYCLES)
-            return;
-        const steps = this.#path.map(frame => frame.step);
-        const around = steps.slice(steps.indexOf(first));
-        this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry });
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-graph.js
-
-
-
-
-/**
- * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
- * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
- * mistakes.
- */
-function planGraphProblems(source) {
-    const steps = writtenSteps(source.value);
-    return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()));
-}
-function writtenSteps(plan) {
-    return listAt(plan, 'steps').map((step, index) => {
-        const path = ['steps', index];
-        const named = listAt(step, 'depends_on').flatMap((id, entry) => typeof id === 'string' ? [{ id, path: [...path, 'depends_on', entry] }] : []);
-        const dependencies = { dependsOn: named.map(({ id }) => id), entryPaths: named.map(entry => entry.path) };
-        const id = propertyOf(step, 'id');
-        if (typeof id !== 'string')
-            return { id: `(${index + 1})`, name: `step ${index + 1}`, path, ...dependencies };
-        return { id, name: `step "${plan_graph_shown(id)}"`, path, ...dependencies };
-    });
-}
-function duplicateIds(steps) {
-    const taken = new Set();
-    return steps.flatMap(({ id, name, path }) => {
-        const duplicate = taken.has(id);
-        taken.add(id);
-        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
-    });
-}
-function wrongDependencies(steps) {
-    const ids = new Set(steps.map(step => step.id));
-    return steps.flatMap(({ id, name, dependsOn, entryPaths }) => dependsOn.flatMap((dependency, entry) => {
-        const path = entryPaths[entry] ?? [];
-        if (dependency === id)
-            return [{ path, sentence: () => `${name} depends on itself` }];
-        if (ids.has(dependency))
-            return [];
-        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
-    }));
-}
-function unknownDependency(dependency, ids) {
-    return `depends on "${plan_graph_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
-}
-function cycles(steps) {
-    return findCycles(steps).map(({ ids, step, entry }) => ({
-        path: step.entryPaths[entry] ?? [],
-        sentence: () => `these steps wait for each other: ${ids.map(plan_graph_shown).join(' → ')}`,
-    }));
-}
-function plan_graph_shown(id) {
-    return cleanForeignText(id, 64);
-}
-function listAt(value, key) {
-    const list = propertyOf(value, key);
-    return Array.isArray(list) ? list : [];
-}
-function propertyOf(value, key) {
-    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
-        ? value[key]
-        : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan.js
-
-
-
-
-
-
-
-
-
-
-
-/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
-class PlanError extends SourceError {
-    name = 'PlanError';
-    constructor(problems) {
-        super('invalid_plan', 'The install plan', problems);
-    }
-}
-/**
- * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
- * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
- */
-function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
-    return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
-}
-/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
-function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
-    const source = yield* parseYamlSource(text, file, limits);
-    if (source.value === undefined)
-        throw new PlanError(source.problems);
-    yield;
-    const parsed = planSchema.safeParse(source.value);
-    yield;
-    const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
-    yield;
-    const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
-    if (!parsed.success || problems.length > 0)
-        throw new PlanError(problems);
-    yield;
-    return buildPlan(parsed.data, source);
-}
-const planSchema = strictObject({
-    format_version: literal(['1', 1]),
-    project_id: projectIdSchema,
-    version: versionSchema,
-    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
-});
-function buildPlan(written, source) {
-    return {
-        formatVersion: '1',
-        projectId: written.project_id,
-        version: written.version,
-        steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-        positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
-    };
-}
-/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
-function stepAwareProblems(issues, source) {
-    const strangers = issues.filter(isUnknownAction);
-    const known = issues.filter(issue => !isUnknownAction(issue));
-    const common = strangers
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
-    return [
-        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
-        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
-    ];
-}
-function isUnknownAction(issue) {
-    return issue.code === 'invalid_union' && issue.discriminator === 'action';
-}
-function commonIssues(path, source) {
-    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
-    return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
-}
-function unknownActionProblem(path, source) {
-    const { prefix } = planWords.subjectOf(path, source.value);
-    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
-}
-function actionComplaint(action) {
-    const actions = `the actions are ${ACTIONS.join(', ')}`;
-    if (action === undefined)
-        return `action is missing; ${actions}`;
-    if (typeof action !== 'string')
-        return `action must be a word; ${actions}`;
-    const hint = didYouMean(action, ACTIONS);
-    return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`;
-}
-const planWords = {
-    document: 'the plan',
-    subjectOf(path, value) {
-        if (path[0] !== 'steps' || typeof path[1] !== 'number')
-            return { prefix: '', covers: 0 };
-        const id = valueAt(value, ['steps', path[1], 'id']);
-        const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1;
-        return { prefix: `step ${name}: `, covers: 2 };
-    },
-    keysAt(path, value) {
-        return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']));
-    },
-};
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
-
-/**
- * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
- * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
- */
-function checkPlanNeeds(plan, hostConfig) {
-    const check = new NeedsCheck(plan.steps, hostConfig);
-    const answers = plan.steps.map(step => ({ step, answer: check.answerTo(step) }));
-    const problems = answers.flatMap(({ step, answer }) => answer.type === 'refused' ? [stepProblem(step, `${step.action} ${answer.reason}`)] : []);
-    return { problems, skipped: answers.filter(({ answer }) => answer.type === 'skip').map(({ step }) => step) };
-}
-const READY = { type: 'ready' };
-class NeedsCheck {
-    #hostConfig;
-    #installedIds;
-    constructor(steps, hostConfig) {
-        this.#hostConfig = hostConfig;
-        this.#installedIds = steps.filter(isInstallStep).map(installedId);
-    }
-    answerTo(step) {
-        switch (step.action) {
-            case 'start':
-            case 'stop':
-            case 'restart':
-                return this.#supervised('a supervisor (systemd, docker or kubernetes; none to skip such steps)');
-            case 'healthcheck':
-                return this.#healthcheckAnswer(step);
-            case 'provision':
-                return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
-            case 'notify':
-                return this.#hostConfig?.notify.has(step.event) ? READY : this.#lack(`an entry notify.${step.event}`);
-            case 'prepare':
-            case 'download':
-            case 'extract':
-            case 'rollback':
-            case 'install_plugin':
-            case 'install_extension':
-            case 'configure_plugin':
-            case 'write_env':
-                return READY;
-        }
-    }
-    #supervised(what) {
-        if (this.#hostConfig?.supervisor === undefined)
-            return this.#lack(what);
-        return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
-    }
-    /** A healthcheck without `plugin` checks everything that the plan installs. */
-    #healthcheckAnswer(step) {
-        const ids = step.plugin === undefined ? this.#installedIds : [step.plugin];
-        const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
-        if (ids.length === 0 || unchecked.length > 0) {
-            const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
-            const answer = this.#supervised(['a supervisor', ...checks].join(' or '));
-            if (answer.type !== 'ready')
-                return answer;
-        }
-        return this.#timeAnswer(ids, step.timeoutSeconds);
-    }
-    #timeAnswer(ids, timeoutSeconds) {
-        const stableFor = (id) => this.#checkOf(id)?.stableForSeconds ?? 0;
-        const slow = ids.find(id => stableFor(id) >= timeoutSeconds);
-        if (slow === undefined)
-            return READY;
-        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). Raise the timeout, or lower stable_for`;
-        return { type: 'refused', reason };
-    }
-    #checkOf(id) {
-        return this.#hostConfig?.plugins.get(id)?.healthcheck;
-    }
-    #lack(what) {
-        const file = this.#hostConfig?.file;
-        const where = file === undefined ? 'the host-config input names no file' : `${file} has none`;
-        return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` };
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/ready-plan.js
-
-
-
-
-/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems of both. */
-function readyPlan(plan, hostConfig, bind) {
-    const { value: bound, problems } = collectProblems(() => bind(plan));
-    const needs = checkPlanNeeds(plan, hostConfig);
-    if (bound === undefined || needs.problems.length > 0)
-        throw new PlanError([...problems, ...needs.problems]);
-    return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
-}
-/**
- * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
- * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
- */
-function verifyTemplates(steps, keepPaths, hasFile) {
-    const problems = steps.flatMap(step => {
-        if (step.action !== 'write_env')
-            return [];
-        const path = step.from.split('/').slice(2).join('/');
-        const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`));
-        if (kept === undefined && hasFile(step.from))
-            return [];
-        const what = kept === undefined
-            ? 'which is not a regular file of the artifact'
-            : `which is in ${kept}, a path that keep-paths leaves to the host`;
-        return [stepProblem(step, `from names ${step.from}, ${what}`)];
-    });
-    if (problems.length > 0)
-        throw new PlanError(problems);
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/single-artifact-plan.js
-
-
-
-
-/**
- * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
- * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
- * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
- */
-function bindPlanToArtifact(plan, artifact) {
-    const installStep = plan.steps.find(isInstallStep);
-    const problems = [...foreignPlanProblems(plan, 'the slug', artifact.slug), ...installProblems(plan, artifact.kind)];
-    if (installStep === undefined)
-        throw new PlanError(problems);
-    const steps = orderSteps(plan);
-    problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep));
-    problems.push(...prematureProblems(steps, (_, install) => install === installStep));
-    if (problems.length > 0)
-        throw new PlanError(problems);
-    return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
-}
-const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
-function installProblems(plan, kind) {
-    const action = INSTALL_ACTIONS[kind];
-    const installSteps = plan.steps.filter(isInstallStep);
-    const [first] = installSteps;
-    if (first === undefined) {
-        return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)];
-    }
-    const wrongKind = installSteps
-        .filter(step => step.action !== action)
-        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
-    const further = installSteps
-        .slice(1)
-        .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`));
-    return [...wrongKind, ...settingsNameProblems(installSteps), ...further];
-}
-function strangerProblems(plan, installStep) {
-    const id = installedId(installStep);
-    return plan.steps.flatMap(step => {
-        const subject = subjectIdOf(step);
-        if (subject === undefined || subject === id)
-            return [];
-        return [stepProblem(step, `plugin must be "${id}", which this plan installs, found "${subject}"`)];
-    });
-}
-function templateProblems(plan, installStep) {
-    const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`;
-    return plan.steps.flatMap(step => {
-        if (step.action !== 'write_env' || step.from.startsWith(folder))
-            return [];
-        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`)];
-    });
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/plan.js
-
-
-
-
-
-/**
- * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
- * 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
- * with the position of every problem.
- */
-function* readyArtifactPlan(request) {
-    const { plan, hostConfig } = yield* parseSources(request);
-    yield;
-    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
-    return { ...bound, plan, hostConfig, skipped };
-}
-/** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
-function bindToFiles({ steps }, hasFile, keepPaths) {
-    verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
-}
-function* parseSources(request) {
-    const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path));
-    const source = request.hostConfig;
-    const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)));
-    if (plan.value === undefined)
-        throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])]);
-    if (hostConfig && hostConfig.problems.length > 0)
-        throw new HostConfigError(hostConfig.problems);
-    return { plan: plan.value, hostConfig: hostConfig?.value };
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
@@ -29360,7 +29508,7 @@ async function findIntactTree(deployment, { place, installed }, { origin, sha256
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     if (find === undefined || !(await isIntact(deployment, place)))
         return undefined;
-    const tree = { identity: identityOf(installed), find, pluginYaml: undefined };
+    const tree = { identity: tree_record_identityOf(installed), find, pluginYaml: undefined };
     return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
 }
 /** Whether such a tree has a regular file. */
@@ -29376,7 +29524,7 @@ async function keepIfIntact(deployment, part, origin) {
     if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
         return part;
     const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: identityOf(installed) };
+    return { ...facts, intact: tree_record_identityOf(installed) };
 }
 /** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
 async function isIntact(deployment, place) {
@@ -31450,15 +31598,16 @@ function isDirectorySync(path) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and one that may
- * have been meant as such does not report to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run and a check report to nobody, and what
+ * may have been meant as such does not report to the hub.
  */
 async function refuseRequest(request, error, tools) {
-    const isReal = request.dryRun === false && request.hostId !== undefined;
+    const { dryRun, checkOnly } = request;
+    const isReal = dryRun === false && checkOnly === false && request.hostId !== undefined;
     const refusal = {
         error,
         facts: initialFacts(request, tools),
-        projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+        projectRoot: dryRun === true || checkOnly === true ? undefined : request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
         keepReports: request.keepReports,
         sender: isReal ? senderFor(request, tools) : undefined,
@@ -33965,6 +34114,8 @@ function wordFor(report, plannedSteps) {
     const words = report.rollback_of === undefined ? WORDS : { ...WORDS, ...ROLLBACK_WORDS };
     if (outcome !== 'success' || changed)
         return words[outcome];
+    if (isCheck(report))
+        return '🩺 Healthy, nothing was changed';
     if (state !== 'succeeded')
         return '🔎 Dry run, nothing was done';
     if (acted.length === 0)
@@ -33973,6 +34124,11 @@ function wordFor(report, plannedSteps) {
     if (starters.length === 0)
         return '✅ No file changed, the steps were run again';
     return `✅ No file changed, what did not run was started by ${starters.map(code).join(', ')}`;
+}
+/** Whether a run has checked what was installed, and nothing else. */
+function isCheck({ states }) {
+    const entered = states.map(({ state }) => state);
+    return entered.includes('healthchecking') && !entered.includes('installing');
 }
 /** What may change more of a host than files. */
 const ACTING = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
@@ -34982,6 +35138,7 @@ const FLOWS = {
 
 
 
+
 /** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 async function deploy_deploy() {
     let step;
@@ -34990,7 +35147,9 @@ async function deploy_deploy() {
         step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
         const refused = await deploy_refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
-        step.finish(refused ?? (await deploy(inputs.request, step.tools)));
+        const request = inputs.request;
+        const run = request.checkOnly ? checkInstalled : deploy;
+        step.finish(refused ?? (await run(request, step.tools)));
     }
     catch (error) {
         failStep(step, error);
@@ -35015,8 +35174,11 @@ function readDeployInputs(workspace) {
         version: read.withDefault('version', versionSchema, 'latest'),
         plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
+        checkOnly: read.withDefault('check-only', booleanSchema, false),
         ...readHostInputs(read),
     };
+    if (request.checkOnly)
+        refuseUnclearCheck(read, request);
     return {
         request,
         connection: readConnection(read),
@@ -35030,6 +35192,18 @@ function buildDeployOutputs(result, projectRoot) {
     const { kind, id } = result.report;
     const isKnown = projectRoot !== undefined && id !== null && (kind === 'plugin' || kind === 'service');
     return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), { shelf: shelfOf(kind), id }) : undefined);
+}
+/** A check must say what is to be installed, because it asks no hub, and does nothing else. */
+function refuseUnclearCheck(read, request) {
+    if (request.version === 'latest')
+        read.refuse('version', 'must name a version with check-only: true');
+    if (request.artifactSha256 === undefined &&
+        !read.problems.some(({ message }) => message.startsWith('artifact-sha256')))
+        read.refuse('artifact-sha256', 'must be set with check-only: true');
+    if (request.dryRun)
+        read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either');
+    if (request.redeploy)
+        read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step');
 }
 function readBases(read) {
     const hub = read.required('hub-url', baseUrlSchema);
@@ -35716,7 +35890,7 @@ async function askForFleet({ request, slug = 'unknown', ...inputs }, tools) {
             log.notice('wait-seconds has no effect without expect-version: there is nothing to wait for.');
         const redact = (text) => tools.secrets.redact(text);
         const seen = await watchFleet(request, { wire, log, signal, redact, now: () => now().getTime() });
-        return endOf(request, seen, tools);
+        return fleet_endOf(request, seen, tools);
     }
     catch (thrown) {
         const error = toDeployError(thrown);
@@ -35726,7 +35900,7 @@ async function askForFleet({ request, slug = 'unknown', ...inputs }, tools) {
 }
 /** What is not known is empty; and what is not known is not in sync. */
 const fleet_UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' };
-function endOf({ access, expectVersion }, { fleet, error: failure }, { log, now }) {
+function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log, now }) {
     const isGate = expectVersion !== undefined;
     const error = failure ?? (fleet !== undefined && isGate && !fleet.inSync ? outOfSync(fleet, access) : undefined);
     const lists = fleet && buildLists(fleet);
@@ -38803,7 +38977,7 @@ function hasTemplate({ layout }, parts, from) {
 
 
 /** DeploymentError `no_snapshot` about something that this action has not installed. */
-function notInstalled(subject) {
+function refusals_notInstalled(subject) {
     const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject));
     return new DeploymentError('no_snapshot', `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`);
 }
@@ -38862,7 +39036,7 @@ async function target_part_isIntact({ drift }, place) {
 /** A part that stays in its place. */
 function keepInstalled({ layout }, { place, returning }) {
     const previous = readPreviousInstall(layout, place);
-    return { ...place, ...target_part_versionOf(returning), previous, intact: identityOf(returning), returning };
+    return { ...place, ...target_part_versionOf(returning), previous, intact: tree_record_identityOf(returning), returning };
 }
 /** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains. */
 function takeRetained({ layout, request }, { place, origin, returning }, retained) {
@@ -39054,7 +39228,7 @@ async function choose(rollback) {
     const rows = await installed_version_noteInstalledVersion(rollback);
     const [row] = rows;
     if (row === undefined)
-        throw notInstalled(subject);
+        throw refusals_notInstalled(subject);
     return subject.contract === 'project'
         ? await findProjectTarget(rollback, subject.projectId, rows)
         : await findPartTarget(rollback, placeOf(subject), row);
@@ -39089,7 +39263,7 @@ async function verifySnapshots(rollback, { parts }) {
 async function verifySnapshot({ layout, tools }, part) {
     const { retained, keepPaths } = part;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const tree = { root, keepPaths, identity: identityOf(retained) };
+    const tree = { root, keepPaths, identity: tree_record_identityOf(retained) };
     const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal });
     const difference = await compared.catch(error => {
         throw error instanceof TreeRecordDamage ? modifiedSnapshot(root, `its record is damaged: ${error.message}`) : error;
@@ -39148,7 +39322,7 @@ class RollbackFlow {
     async check() {
         const rows = await installed_version_noteInstalledVersion(this.#rollback);
         if (rows.length === 0)
-            throw notInstalled(this.#rollback.request.subject);
+            throw refusals_notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
     }
     async prepare(files) {

@@ -5,6 +5,7 @@ import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
 import { shelfOf } from '../install/host/installed.ts'
 import { installPath, layoutOf } from '../install/host/layout.ts'
+import { checkInstalled } from '../marketplace/check.ts'
 import { deploy as deployArtifact } from '../marketplace/deploy.ts'
 import { hostFor, refuseRequest } from '../marketplace/refuse.ts'
 import type { DeployRequest, IncompleteRequest } from '../marketplace/request.ts'
@@ -29,7 +30,9 @@ export async function deploy(): Promise<void> {
     step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
     // Without problems every required input was parsed; what is undefined may be.
-    step.finish(refused ?? (await deployArtifact(inputs.request as DeployRequest, step.tools)))
+    const request = inputs.request as DeployRequest
+    const run = request.checkOnly ? checkInstalled : deployArtifact
+    step.finish(refused ?? (await run(request, step.tools)))
   } catch (error) {
     failStep(step, error)
   } finally {
@@ -54,8 +57,10 @@ export function readDeployInputs(workspace: string): DeployInputs {
     version: read.withDefault('version', versionSchema, 'latest'),
     plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
+    checkOnly: read.withDefault('check-only', booleanSchema, false),
     ...readHostInputs(read),
   }
+  if (request.checkOnly) refuseUnclearCheck(read, request)
   return {
     request,
     connection: readConnection(read),
@@ -73,6 +78,18 @@ export function buildDeployOutputs(result: KnownResult, projectRoot: string | un
     result,
     isKnown ? installPath(layoutOf(projectRoot), { shelf: shelfOf(kind), id }) : undefined,
   )
+}
+
+/** A check must say what is to be installed, because it asks no hub, and does nothing else. */
+function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void {
+  if (request.version === 'latest') read.refuse('version', 'must name a version with check-only: true')
+  if (
+    request.artifactSha256 === undefined &&
+    !read.problems.some(({ message }) => message.startsWith('artifact-sha256'))
+  )
+    read.refuse('artifact-sha256', 'must be set with check-only: true')
+  if (request.dryRun) read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either')
+  if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step')
 }
 
 function readBases(read: InputReader): DeployRequest['bases'] | undefined {

@@ -50,6 +50,7 @@ export const ERROR_CODES = [
   'drift_found',
   'no_snapshot',
   'snapshot_modified',
+  'not_installed',
   'internal_error',
 ] as const
 

@@ -7,7 +7,7 @@ import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
 import { createReportSender } from './hub-report.ts'
 import type { DeployRequest } from './request.ts'
-import { type DeployState, MARKETPLACE_TRANSITIONS } from './states.ts'
+import { CHECK_TRANSITIONS, type DeployState, MARKETPLACE_TRANSITIONS } from './states.ts'
 
 /** One deployment of a plugin or service from the marketplace. */
 export interface ArtifactDeployment extends RunningDeployment<DeployState> {
@@ -18,7 +18,7 @@ export interface ArtifactDeployment extends RunningDeployment<DeployState> {
 
 export function startDeployment(request: DeployRequest, tools: DeploymentTools): ArtifactDeployment {
   const start = {
-    transitions: MARKETPLACE_TRANSITIONS,
+    transitions: request.checkOnly ? CHECK_TRANSITIONS : MARKETPLACE_TRANSITIONS,
     facts: initialFacts(request, tools),
     sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
   }

@@ -9,19 +9,20 @@ import { createReportSender } from './hub-report.ts'
 import type { IncompleteRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and one that may
- * have been meant as such does not report to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run and a check report to nobody, and what
+ * may have been meant as such does not report to the hub.
  */
 export async function refuseRequest(
   request: IncompleteRequest,
   error: DeployError,
   tools: DeploymentTools,
 ): Promise<EndedDeployment> {
-  const isReal = request.dryRun === false && request.hostId !== undefined
+  const { dryRun, checkOnly } = request
+  const isReal = dryRun === false && checkOnly === false && request.hostId !== undefined
   const refusal = {
     error,
     facts: initialFacts(request, tools),
-    projectRoot: request.dryRun === true ? undefined : request.projectRoot,
+    projectRoot: dryRun === true || checkOnly === true ? undefined : request.projectRoot,
     allowSharedRoot: request.allowSharedRoot ?? false,
     keepReports: request.keepReports,
     sender: isReal ? senderFor(request, tools) : undefined,

@@ -19,6 +19,8 @@ export interface DeployRequest extends HostRequest {
   artifactSha256: string | undefined
   allowDowngrade: boolean
   dryRun: boolean
+  /** Only checks the health of what is installed: a named version with pinned bytes. */
+  checkOnly: boolean
   downloadTimeoutMs: number
   maxArtifactBytes: number
   extraction: ExtractionLimits

@@ -27,3 +27,18 @@ export const MARKETPLACE_TRANSITIONS: Transitions<DeployState> = {
   failed: [],
   rolled_back: [],
 }
+
+/** A check of what is installed. No way leads to `installing`. */
+export const CHECK_TRANSITIONS: Transitions<DeployState> = {
+  pending: ['loading_plan'],
+  loading_plan: ['healthchecking', 'failed'],
+  healthchecking: ['succeeded', 'failed'],
+  succeeded: [],
+  failed: [],
+  fetching: [],
+  verifying_signature: [],
+  extracting: [],
+  resolving_sequence: [],
+  installing: [],
+  rolled_back: [],
+}

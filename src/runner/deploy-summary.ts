@@ -78,11 +78,18 @@ function wordFor(report: LocalReport, plannedSteps: readonly PlannedStep[]): str
   if (outcome === 'failed' && acted.length > 0) return '❌ Failed, no file was changed'
   const words = report.rollback_of === undefined ? WORDS : { ...WORDS, ...ROLLBACK_WORDS }
   if (outcome !== 'success' || changed) return words[outcome]
+  if (isCheck(report)) return '🩺 Healthy, nothing was changed'
   if (state !== 'succeeded') return '🔎 Dry run, nothing was done'
   if (acted.length === 0) return '✅ Nothing to change'
   const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
   if (starters.length === 0) return '✅ No file changed, the steps were run again'
   return `✅ No file changed, what did not run was started by ${starters.map(code).join(', ')}`
+}
+
+/** Whether a run has checked what was installed, and nothing else. */
+function isCheck({ states }: LocalReport): boolean {
+  const entered = states.map(({ state }) => state)
+  return entered.includes('healthchecking') && !entered.includes('installing')
 }
 
 /** What may change more of a host than files. */

@@ -71,6 +71,7 @@ describe('readDeployInputs', () => {
       allowSharedRoot: false,
       allowDowngrade: false,
       dryRun: false,
+      checkOnly: false,
       keepSnapshots: 3,
       keepReports: 200,
       lockTimeoutMs: 300_000,

@@ -20,6 +20,7 @@ export function deployRequest({ hub, ...more }: TestRequest): DeployRequest {
     allowSharedRoot: false,
     allowDowngrade: false,
     dryRun: false,
+    checkOnly: false,
     keepSnapshots: 3,
     keepReports: 200,
     lockTimeoutMs: 0,

@@ -80,6 +80,21 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
   })
 
+  it('leaves alone what an operator has rolled back while the canary soaked', async t => {
+    const fleet = await openOldFleet(t)
+    await fleet.release('2.0.0')
+    const other = fleet.files('app-2')
+    const here = { 'project-root': fleet.rootOf('app-1'), 'host-id': 'app-1' }
+    await onCheckOfCanary(t, fleet, async nth => {
+      if (nth === 1) await fleet.deploy({ version: '1.0.0', ...here })
+    })
+    const result = await rollOut(fleet)
+    assert.deepEqual(outline(result), ['gate: success', 'canary: success', 'health: failure', 'fleet: failure'])
+    assert.equal(outputsOf(result, 'health')['error-code'], 'not_installed')
+    assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
+    assert.deepEqual(fleet.files('app-2'), other)
+  })
+
   it('rolls a cancelled leg back and does not call the fleet in sync', async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
@@ -233,6 +248,11 @@ describe('the file rollout.yml', () => {
   it('is called in docs/fleets.md as in the examples', () => {
     const [, shown = ''] = /^```yaml\n([\s\S]*?)^```$/m.exec(read('docs/fleets.md')) ?? []
     assert.ok(shown.includes('rollout.yml') && CALLER.endsWith(shown))
+  })
+
+  it('only checks what the canary runs after the soak', () => {
+    const [check = {}] = ROLLOUT.jobs.health.steps.filter(({ id }: { id?: string }) => id === 'check')
+    assert.equal(check.with['check-only'], true)
   })
 
   it('rolls the canary back by the plan of the rollout', () => {

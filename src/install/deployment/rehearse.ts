@@ -1,23 +1,18 @@
 import { mkdtemp } from 'node:fs/promises'
 import { join } from 'node:path'
-import { toDeployError } from '../../core/errors.ts'
 import { removeTree } from '../files/remove-tree.ts'
-import { isSystemError, toHostError } from '../files/system-errors.ts'
+import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, type Layout, placeName } from '../host/layout.ts'
-import { requireSafeHost } from '../host/ownership.ts'
 import { compareTree } from '../host/tree-comparison.ts'
 import { itemsOf, type RecordedItem, readTreeRecord } from '../host/tree-record.ts'
-import { UntouchableHostError } from '../host/untouchable-host.ts'
-import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
-import { readRunningVersion } from '../reports/running-version.ts'
 import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
 import type { NewPart, Part, RetainedPart } from '../steps/part.ts'
 import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
-import { buildEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
 import type { Flow } from './run.ts'
+import { runUnreported } from './unreported.ts'
 
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
@@ -27,16 +22,14 @@ export async function rehearseDeployment<Checked>(
   deployment: RunningDeployment,
   flow: Flow<Checked>,
 ): Promise<EndedDeployment> {
-  try {
-    for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
-    deployment.noteRunning()
-    const checked = await flow.check()
-    await rehearse(deployment, folder => flow.prepare(checked, folder))
-    return conclude(deployment, undefined)
-  } catch (error) {
-    if (deployment.state !== 'pending') await flow.end('failed')
-    return conclude(deployment, causeOf(deployment, error))
-  }
+  return await runUnreported(deployment, {
+    name: 'a dry run',
+    end: state => flow.end(state),
+    async run() {
+      const checked = await flow.check()
+      await rehearse(deployment, folder => flow.prepare(checked, folder))
+    },
+  })
 }
 
 async function rehearse(
@@ -103,28 +96,4 @@ function itemsIn(layout: Layout, part: NewPart | RetainedPart, keepPaths: readon
 
 function sizeInWords(size: string | number | bigint | undefined): string {
   return size === undefined ? 'symlink' : `${size} bytes`
-}
-
-function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): unknown {
-  if (tools.signal.aborted) return tools.signal.reason
-  return isSystemError(thrown) ? toHostError(thrown, `rehearsing a deployment below ${layout.root}`) : thrown
-}
-
-function conclude({ record, tools, layout }: RunningDeployment, thrown: unknown): EndedDeployment {
-  const error = thrown === undefined ? undefined : toDeployError(thrown)
-  const end = buildEnd(
-    tools.now(),
-    error === undefined
-      ? { outcome: 'success' }
-      : { outcome: 'failed', error: { code: error.code, message: error.message, step: null } },
-  )
-  const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts)
-  const reported = notSent('a dry run reports nothing')
-  const report = buildLocalReport(record, end, { reported, running_version })
-  return {
-    report: redactReport(report, tools.secrets.redact),
-    reportPath: undefined,
-    plannedSteps: record.plannedSteps,
-    error,
-  }
 }

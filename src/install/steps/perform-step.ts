@@ -1,9 +1,7 @@
 import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
-import { checkHealth } from '../services/check-health.ts'
 import type { ServiceAction } from '../services/commands.ts'
-import { healthchecksOf } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
@@ -12,12 +10,11 @@ import { placeOfSettings } from './idle-steps.ts'
 import { installPart, keepPart } from './install-part.ts'
 import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
-import { requireConfig, requireEntry, servicesOf } from './services-of.ts'
+import { requireEntry, servicesOf } from './services-of.ts'
 import type { StepContext } from './step-context.ts'
 import { keepReplaced, takeSnapshot } from './take-snapshot.ts'
+import { verifyHealth } from './verify-health.ts'
 import { writeEnv } from './write-env.ts'
-
-type Step<Action extends PlanStep['action']> = Extract<PlanStep, { action: Action }>
 
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
@@ -55,7 +52,8 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'restart':
       return await supervise(context, step.action, step.plugin)
     case 'healthcheck':
-      return await verifyHealth(context, step)
+      await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step)
+      return 'done'
     case 'notify':
       return await notify(context, step)
   }
@@ -102,23 +100,11 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
   return 'done'
 }
 
-async function verifyHealth(context: StepContext, step: Step<'healthcheck'>): Promise<StepEnd> {
-  const { log, signal } = context.deployment.tools
-  const { parts } = context.order
-  const { changed } = context.transaction
-  const ids = parts.map(part => part.id)
-  for (const healthcheck of healthchecksOf(step, requireConfig(context.order), ids)) {
-    const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
-    log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`)
-  }
-  return 'done'
-}
-
 /**
  * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
  * is never an argument, which many commands would read as an option.
  */
-async function notify(context: StepContext, step: Step<'notify'>): Promise<StepEnd> {
+async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepEnd> {
   const { log, signal } = context.deployment.tools
   const { event, message = '' } = step
   const name = `notify.${event}`

@@ -53,7 +53,8 @@ function announce({ deployment, idle }: StepContext): void {
   warnOfDrift(deployment)
 }
 
-function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | { failed: string }) => StepEntry {
+/** Starts the entry of one step; what is returned finishes it. */
+export function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | { failed: string }) => StepEntry {
   const started = performance.now()
   return end => {
     const duration_ms = Math.round(performance.now() - started)

@@ -12,7 +12,7 @@ export function servicesOf(order: InstallOrder, plugin: string | undefined): Ser
   return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
 }
 
-export function requireConfig({ hostConfig }: InstallOrder): HostConfig {
+export function requireConfig({ hostConfig }: Pick<InstallOrder, 'hostConfig'>): HostConfig {
   return requireEntry(hostConfig, 'host-config')
 }
 

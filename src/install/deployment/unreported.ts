@@ -1,0 +1,62 @@
+import { toDeployError } from '../../core/errors.ts'
+import { isSystemError, toHostError } from '../files/system-errors.ts'
+import { requireSafeHost } from '../host/ownership.ts'
+import { UntouchableHostError } from '../host/untouchable-host.ts'
+import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
+import { readRunningVersion } from '../reports/running-version.ts'
+import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
+import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
+
+/** A run that only reads the host. */
+export interface UnreportedRun {
+  /** With its article. */
+  readonly name: string
+  run(): Promise<void>
+  /** Enters the last state after a failure. */
+  end(state: TerminalState): Promise<void>
+}
+
+/**
+ * Runs what only reads the host: writes nothing below the project root, neither a lock nor a report, and reports nothing
+ * to a hub. Never throws for what happens on the way: it is in the result.
+ */
+export async function runUnreported(
+  deployment: RunningDeployment,
+  { name, run, end }: UnreportedRun,
+): Promise<EndedDeployment> {
+  try {
+    for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
+    deployment.noteRunning()
+    await run()
+    return conclude(deployment, name)
+  } catch (error) {
+    if (deployment.state !== 'pending') await end('failed')
+    return conclude(deployment, name, { thrown: causeOf(deployment, error) })
+  }
+}
+
+function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): unknown {
+  if (tools.signal.aborted) return tools.signal.reason
+  return isSystemError(thrown) ? toHostError(thrown, `examining ${layout.root}`) : thrown
+}
+
+function conclude(deployment: RunningDeployment, name: string, failure?: { thrown: unknown }): EndedDeployment {
+  const { record, tools, layout } = deployment
+  const error = failure && toDeployError(failure.thrown)
+  const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts)
+  const reported = notSent(`${name} reports nothing`)
+  const report = buildLocalReport(record, endOf(deployment, error), { reported, running_version })
+  return {
+    report: redactReport(report, tools.secrets.redact),
+    reportPath: undefined,
+    plannedSteps: record.plannedSteps,
+    error,
+  }
+}
+
+function endOf({ record, tools }: RunningDeployment, error: EndedDeployment['error']): DeploymentEnd {
+  if (error === undefined) return buildEnd(tools.now(), { outcome: 'success' })
+  const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
+  const message = step === null ? error.message : `${step}: ${error.message}`
+  return buildEnd(tools.now(), { outcome: 'failed', error: { code: error.code, message, step } })
+}

@@ -1,0 +1,26 @@
+import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { checkHealth } from '../services/check-health.ts'
+import { healthchecksOf } from '../services/healthchecks.ts'
+import type { Deployment } from '../transaction/context.ts'
+import { requireConfig } from './services-of.ts'
+import type { InstallOrder } from './step-context.ts'
+
+export type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
+
+/** What runs on a host, and how its health is checked. */
+export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<Deployment, 'tools'> {
+  readonly parts: readonly { readonly id: string; readonly version: string }[]
+  /** Whether the deployment has changed what the host runs. */
+  readonly changed: boolean
+}
+
+/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
+export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<void> {
+  const { parts, changed, tools } = subject
+  const { log, signal } = tools
+  const ids = parts.map(part => part.id)
+  for (const healthcheck of healthchecksOf(step, requireConfig(subject), ids)) {
+    const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
+    log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`)
+  }
+}

@@ -1,0 +1,114 @@
+import { DeploymentError } from '../core/errors.ts'
+import { isSameVersion } from '../core/trust/versions.ts'
+import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
+import { runUnreported } from '../install/deployment/unreported.ts'
+import { TimeSlice } from '../install/files/time-slice.ts'
+import { pathExistsSync } from '../install/files/tree-walk.ts'
+import { isOnlyAdded } from '../install/host/drift-check.ts'
+import { findInstalled, type InstalledRow, isFrom, readInstalled } from '../install/host/installed.ts'
+import { type Place, placeName } from '../install/host/layout.ts'
+import { startEntry } from '../install/steps/run-steps.ts'
+import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/verify-health.ts'
+import { type ArtifactDeployment, originOf, startDeployment } from './deployment.ts'
+import { noteInstalledVersion } from './installed-version.ts'
+import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
+import type { DeployRequest } from './request.ts'
+
+/**
+ * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
+ * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for what
+ * happens on the way: it is in the result.
+ */
+export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+  const deployment = startDeployment(request, tools)
+  return await runUnreported(deployment, {
+    name: 'a check',
+    end: async state => await deployment.enter(state),
+    run: async () => await check(deployment),
+  })
+}
+
+async function check(deployment: ArtifactDeployment): Promise<void> {
+  const { request, record, tools, shelf } = deployment
+  await noteInstalledVersion(deployment)
+  const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request))
+  const place = { shelf, id: plan.id }
+  record.planSteps(plan.steps.filter(isHealthcheck))
+  await record.update({ id: plan.id, version: request.version, version_source: 'requested' })
+  await deployment.enter('loading_plan')
+  const installed = requireInstalled(deployment, place)
+  await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version })
+  await requireIntact(deployment, place, installed)
+  await deployment.enter('healthchecking')
+  try {
+    await runHealthchecks(deployment, plan)
+  } finally {
+    // Nothing was locked: what another run has replaced meanwhile was neither healthy nor unhealthy.
+    requireInstalled(deployment, place)
+  }
+  await deployment.enter('succeeded')
+}
+
+async function runHealthchecks(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<void> {
+  const { record, request, tools } = deployment
+  const parts = [{ id: plan.id, version: record.facts.previous_version ?? request.version }]
+  const subject: HealthSubject = { ...plan, tools, parts, changed: false }
+  const steps = plan.steps.filter(isHealthcheck).filter(({ id }) => !plan.skipped.has(id))
+  if (steps.length === 0)
+    tools.log.warning('The plan has no healthcheck step that this host runs: only files were checked.')
+  for (const step of steps) {
+    const finish = startEntry(step)
+    try {
+      await verifyHealth(subject, step)
+      await record.addStep(finish('done'))
+    } catch (error) {
+      await record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
+      throw error
+    }
+  }
+}
+
+/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed` or `locked`. */
+function requireInstalled(deployment: ArtifactDeployment, place: Place): InstalledRow {
+  const { layout, request } = deployment
+  if (pathExistsSync(layout.journal)) throw inTransit(layout.root)
+  const installed = findInstalled(readInstalled(layout), place)
+  const isAsked =
+    installed?.artifact_sha256 === request.artifactSha256 &&
+    isSameVersion(installed?.version ?? '', request.version) &&
+    installed !== undefined &&
+    isFrom(installed, originOf(deployment))
+  if (!isAsked) throw notInstalled(request, `${placeName(place)} is ${describe(installed)}`)
+  return installed
+}
+
+async function requireIntact({ drift, request }: ArtifactDeployment, place: Place, row: InstalledRow): Promise<void> {
+  // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
+  if (row.modified) throw notInstalled(request, `files of ${placeName(place)} were changed before they were restored`)
+  const found = await drift.of(place)
+  if (found === undefined) throw notInstalled(request, `the files of ${placeName(place)} could not be compared`)
+  if (!isOnlyAdded(found)) throw notInstalled(request, `files of ${placeName(place)} are missing or changed`)
+}
+
+function describe(installed: InstalledRow | undefined): string {
+  if (installed === undefined) return 'not installed'
+  return `${installed.slug} ${installed.version} (sha256 ${installed.artifact_sha256})`
+}
+
+function notInstalled({ version, artifactSha256 }: DeployRequest, finding: string): DeploymentError {
+  return new DeploymentError(
+    'not_installed',
+    `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: nothing was changed. Find out who changed it; to install the version, deploy it without check-only.`,
+  )
+}
+
+function inTransit(root: string): DeploymentError {
+  return new DeploymentError(
+    'locked',
+    `Another deployment is at work below ${root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`,
+  )
+}
+
+function isHealthcheck(step: ReadyArtifactPlan['steps'][number]): step is HealthcheckStep {
+  return step.action === 'healthcheck'
+}

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict'
+import { appendFileSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, beforeEach, describe, it } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports } from './harness/evidence.ts'
+import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
+import { assertNoSecret } from './harness/refusal.ts'
+
+const HOST_CONFIG = 'version: 1\nsupervisor: systemd\n'
+const PLAN = planWith(
+  'action: restart, plugin: greeter',
+  'action: healthcheck, plugin: greeter, timeout: 2s',
+  'action: provision, plugin: greeter',
+)
+
+let stage: HostStage
+let pin: Record<string, string>
+before(async () => {
+  stage = await openHostStage()
+})
+after(() => stage.close())
+beforeEach(async () => {
+  if (pin === undefined) await stage.publish('1.0.0', versionFiles('1.0.0'))
+  const provision = stage.standIns.add('make-db', '')
+  stage.writeHostConfig(`${HOST_CONFIG}provision: {greeter: {command: [${provision}]}}\n`)
+  stage.writePlan(PLAN)
+  const { exitCode, log, outputs } = await stage.deployHere({ version: '1.0.0' })
+  assert.equal(exitCode, 0, log)
+  stage.standIns.setState('greeter.service', 'active')
+  pin = { version: '1.0.0', 'artifact-sha256': outputs['artifact-sha256'] ?? '' }
+})
+
+/** Every path of the host with its inode, mode, size and times. */
+function listUntouched(): string[] {
+  const paths = ['.', ...readdirSync(stage.root, { recursive: true, encoding: 'utf8' })].sort()
+  return paths.map(path => {
+    const { ino, mode, size, mtimeMs, ctimeMs } = lstatSync(join(stage.root, path))
+    return [path, ino, mode, size, mtimeMs, ctimeMs].join(' ')
+  })
+}
+
+/** A check touches neither the host, its services nor the hub. */
+async function check(inputs: Record<string, string> = {}): Promise<ActionResult> {
+  const known = [listUntouched(), stage.standIns.changes(), acceptedReports(stage)]
+  const result = await stage.deployHere({ 'check-only': 'true', ...pin, ...inputs })
+  assert.deepEqual([listUntouched(), stage.standIns.changes(), acceptedReports(stage)], known)
+  const { changed, reported, 'report-path': path } = result.outputs
+  assert.deepEqual([changed, reported, path], ['false', 'false', ''])
+  assertNoSecret(stage, result)
+  return result
+}
+
+async function assertFails(code: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
+  const result = await check(inputs)
+  const { outcome, 'error-code': found } = result.outputs
+  assert.deepEqual([result.exitCode, outcome, found], [1, 'failed', code], result.log)
+  return result
+}
+
+describe('a check of what is installed', () => {
+  it('runs the health checks of the plan and no other step, and asks no hub', async () => {
+    const away = 'http://127.0.0.1:1'
+    const { exitCode, outputs, log, summary } = await check({ 'hub-url': away })
+    const { outcome, version, 'previous-version': before, 'running-version': running, state } = outputs
+    assert.deepEqual([exitCode, outcome, state], [0, 'success', 'succeeded'], log)
+    assert.deepEqual([version, before, running], ['1.0.0', '1.0.0', '1.0.0'])
+    assert.match(summary, /Healthy, nothing was changed/)
+    assert.deepEqual(
+      ['installing', 'fetching', 'make-db'].filter(word => summary.includes(word)),
+      [],
+    )
+  })
+
+  it('calls a service unhealthy that does not run, and does not start it', async () => {
+    stage.standIns.setState('greeter.service', 'inactive')
+    const { outputs } = await assertFails('unhealthy')
+    assert.equal(outputs['failed-step'], 's2')
+    assert.equal(stage.standIns.stateOf('greeter.service'), 'inactive')
+  })
+
+  it('fails without a change when another version is installed, and does not check its health', async () => {
+    await stage.publish('2.0.0', versionFiles('2.0.0'))
+    assert.equal((await stage.deployHere({ version: '2.0.0' })).exitCode, 0)
+    stage.standIns.setState('greeter.service', 'inactive')
+    const { log } = await assertFails('not_installed')
+    assert.match(log, /should have version 1\.0\.0 .*plugins\/greeter is greeter 2\.0\.0/)
+  })
+
+  it('fails when the version has other bytes than the pinned ones', async () => {
+    await assertFails('not_installed', { 'artifact-sha256': 'ab'.repeat(32) })
+  })
+
+  it('fails when another slug has installed these bytes, and when nothing is installed', async () => {
+    const root = join(stage.folder, 'empty')
+    mkdirSync(root, { recursive: true })
+    await assertFails('not_installed', { 'project-root': root })
+    assert.deepEqual(readdirSync(root), [])
+    const file = join(stage.root, '.hub-deploy/installed.json')
+    const own = readFileSync(file, 'utf8')
+    writeFileSync(file, own.replace('"slug": "greeter"', '"slug": "other"'))
+    assert.notEqual(readFileSync(file, 'utf8'), own)
+    await assertFails('not_installed')
+    writeFileSync(file, own)
+  })
+
+  it('fails when a file was changed on the host', async () => {
+    appendFileSync(join(stage.root, 'plugins/greeter/plugin.yaml'), '# changed\n')
+    const { log } = await assertFails('not_installed')
+    assert.match(log, /missing or changed/)
+  })
+
+  it('says nothing of a host on which a deployment was cut off', async t => {
+    const journal = join(stage.root, '.hub-deploy/journal.jsonl')
+    writeFileSync(journal, '')
+    t.after(() => rmSync(journal))
+    await assertFails('locked')
+  })
+
+  it('calls nothing unhealthy that another run has replaced meanwhile', async t => {
+    const file = join(stage.root, '.hub-deploy/installed.json')
+    const own = readFileSync(file, 'utf8')
+    t.after(() => writeFileSync(file, own))
+    const replace = stage.standIns.add('replace', `sed -i 's/"slug": "greeter"/"slug": "other"/' ${file}; exit 1`)
+    stage.writeHostConfig(`${HOST_CONFIG}plugins: {greeter: {healthcheck: {command: [${replace}]}}}\n`)
+    stage.writePlan(planWith('action: healthcheck, plugin: greeter, timeout: 2s'))
+    const { exitCode, outputs, log } = await stage.deployHere({ 'check-only': 'true', ...pin })
+    assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', 'not_installed'], log)
+  })
+
+  it('must say which version and bytes, and cannot be combined with what does something else', async () => {
+    for (const inputs of [
+      { version: 'latest' },
+      { 'artifact-sha256': '' },
+      { redeploy: 'true' },
+      { 'dry-run': 'true' },
+    ])
+      await assertFails('invalid_input', inputs as Record<string, string>)
+  })
+})
