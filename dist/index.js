@@ -17905,6 +17905,10 @@ const installedVersionSchema = object({
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
     run_url: nullable(lineSchema),
 });
+/** A keep-path of any length. */
+const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
+    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+}));
 /** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
 const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
 const snapshotSchema = schemas_extend(installedVersionSchema, {
@@ -17916,6 +17920,8 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in it, because nothing replaced it. */
     kept_paths: exactOptional(array(innerPathSchema)),
+    /** Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the action. */
+    keep_paths: exactOptional(array(keepPathSchema)),
 });
 const installedRowSchema = schemas_extend(installedVersionSchema, {
     contract: originSchema.shape.contract,
@@ -17923,7 +17929,7 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     slug: originSchema.shape.slug,
     id: idSchema,
     /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
-    keep_paths: exactOptional(array(schemas_string().check(_regex(/^\P{Cc}+$/u)))),
+    keep_paths: exactOptional(array(keepPathSchema)),
     /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
     modified: exactOptional(literal(true)),
     /** Retained previous versions, newest last. */
@@ -26418,15 +26424,18 @@ function buildRow(context, part) {
     const { order, transaction } = context;
     const { installed, removed, version } = part.previous;
     const moved = findReplaced(context, part, { installed, version });
-    // A snapshot that returns may have had files of the host.
-    const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved;
+    const replaced = moved && withHostFiles(context.deployment, part, moved);
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
     const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
     const row = isUnchanged ? installed : versionOf(context, part);
-    return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard };
+    return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard };
+}
+/** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
+function keepPathsOf({ request }, part) {
+    return [...(part.retained === undefined ? request.keepPaths : part.keepPaths)];
 }
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
 function isInstalledAlready({ order }, { intact, artifactSha256, previous: { installed } }) {
@@ -26442,10 +26451,10 @@ function buildRemovedRow(context, part) {
     const { contract, kind, slug } = installed;
     return { row: { contract, kind, slug, id, snapshots }, discard };
 }
-/** No newer version takes over the host's own files, so they stay in the snapshot. */
-function withHostFiles({ layout, request, tools }, part, snapshot) {
+/** The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. */
+function withHostFiles({ layout, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const kept = presentPaths(path, request.keepPaths);
+    const kept = presentPaths(path, snapshot.keep_paths ?? []);
     if (kept.length > 0) {
         const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
         tools.log.notice(message);
@@ -26482,7 +26491,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
     return sha256 === null ? 'no hub can supply it again' : undefined;
 }
 /** The row of the snapshot to which the part's old tree was moved, if it was. */
-function findReplaced({ results, order }, part, { installed, version }) {
+function findReplaced({ results, order, deployment }, part, { installed, version }) {
     const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
     if (name === undefined)
         return undefined;
@@ -26499,6 +26508,7 @@ function findReplaced({ results, order }, part, { installed, version }) {
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
         ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.request.keepPaths])],
     };
 }
 /** A version that returns is what it was, whenever that was installed. */
@@ -38714,13 +38724,72 @@ async function awaitSupervisor({ service }) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/rollback/installed-version.js
+
+
+/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
+function readInstalledRows({ layout }, subject) {
+    const rows = readInstalled(layout);
+    if (subject.contract === 'project')
+        return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
+    const row = findInstalled(rows, placeOf(subject));
+    return row === undefined ? [] : [row];
+}
+/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
+async function installed_version_noteInstalledVersion(rollback) {
+    const { subject } = rollback.request;
+    const rows = readInstalledRows(rollback, subject);
+    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
+    const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
+    await rollback.record.update({ slug, previous_version: version, rollback_of: version });
+    return rows;
+}
+
+;// CONCATENATED MODULE: ./build/rollback/keep-paths.js
+/** All paths of these lists, in their order. */
+function uniteKeepPaths(...lists) {
+    return [...new Set(lists.flatMap(list => list ?? []))];
+}
+
 ;// CONCATENATED MODULE: ./build/rollback/deployment.js
+
+
+
 
 
 /** `sender` is undefined when the rollback is reported to no hub. */
 function startRollback(request, tools, sender) {
     const start = { transitions: ROLLBACK_TRANSITIONS, facts: rollback_deployment_initialFacts(request, tools), sender };
-    return Object.assign(startDeployment(request, tools, start), { request });
+    const keepPaths = [...request.keepPaths];
+    const own = { ...request, keepPaths };
+    const deployment = startDeployment(own, tools, start);
+    const { noteRunning } = deployment;
+    return Object.assign(deployment, {
+        request: own,
+        noteRunning() {
+            keepPaths.splice(0, keepPaths.length, ...uniteKeepPaths(recordedKeepPaths(deployment, own), request.keepPaths));
+            return noteRunning();
+        },
+    });
+}
+/** What belongs to the host in the installed version, whatever this run's input says: that was not there when it was installed. */
+function recordedKeepPaths({ layout }, request) {
+    try {
+        const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? []);
+        return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
+    }
+    catch {
+        // Whoever needs that record names what is wrong with it.
+        return [];
+    }
+}
+/** What the snapshots of a project's removed parts contain of the host's own files, which return with the parts. */
+function leftByRemovedParts(layout, { subject }) {
+    if (subject.contract !== 'project')
+        return [];
+    const origin = { contract: subject.contract, slug: subject.projectId };
+    const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin));
+    return snapshots.flatMap(snapshot => snapshot.kept_paths ?? []);
 }
 /** What is known of a rollback before it starts. */
 function rollback_deployment_initialFacts({ subject, slug, toVersion, hostId }, { deploymentId, now, runner }) {
@@ -38767,27 +38836,6 @@ async function refuseRollback(request, { error, sender }, tools) {
 /** The host that a request names; undefined without a project root. */
 function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sender, tools) {
     return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender });
-}
-
-;// CONCATENATED MODULE: ./build/rollback/installed-version.js
-
-
-/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
-function readInstalledRows({ layout }, subject) {
-    const rows = readInstalled(layout);
-    if (subject.contract === 'project')
-        return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
-    const row = findInstalled(rows, placeOf(subject));
-    return row === undefined ? [] : [row];
-}
-/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
-async function installed_version_noteInstalledVersion(rollback) {
-    const { subject } = rollback.request;
-    const rows = readInstalledRows(rollback, subject);
-    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
-    const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
-    await rollback.record.update({ slug, previous_version: version, rollback_of: version });
-    return rows;
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/default-steps.js
@@ -39028,6 +39076,7 @@ function refusals_describe({ name, modified }) {
 
 
 
+
 /** Whether no file of what is installed in a place is missing or changed. What is there as well does no harm. */
 async function target_part_isIntact({ drift }, place) {
     const found = await drift.of(place);
@@ -39038,9 +39087,9 @@ function keepInstalled({ layout }, { place, returning }) {
     const previous = readPreviousInstall(layout, place);
     return { ...place, ...target_part_versionOf(returning), previous, intact: tree_record_identityOf(returning), returning };
 }
-/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains. */
+/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
 function takeRetained({ layout, request }, { place, origin, returning }, retained) {
-    const keepPaths = [...new Set([...request.keepPaths, ...(retained.kept_paths ?? [])])];
+    const keepPaths = uniteKeepPaths(request.keepPaths, retained.keep_paths, retained.kept_paths);
     const previous = readPreviousInstall(layout, place);
     const newest = findLeftBehind(layout, previous, origin);
     const leftBehind = newest === (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), retained.name) ? undefined : newest;
@@ -39076,7 +39125,7 @@ async function choosePart(rollback, { place, origin, row }) {
     if (part_target_isNamed(row.version, toVersion) && (await target_part_isIntact(rollback, place)))
         return keepInstalled(rollback, { place, origin, returning: versionIn(row) });
     const snapshot = chooseSnapshot(rollback, place, row);
-    const { name: _, origin: __, kept_paths: ___, ...returning } = snapshot;
+    const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot;
     warnOfReturn(rollback, row, snapshot);
     return takeRetained(rollback, { place, origin, returning }, snapshot);
 }

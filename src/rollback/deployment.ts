@@ -3,8 +3,12 @@ import {
   type RunningDeployment,
   startDeployment as startOnHost,
 } from '../install/deployment/deployment.ts'
+import { readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
+import type { Layout } from '../install/host/layout.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import type { DeploymentFacts } from '../install/transaction/facts.ts'
+import { readInstalledRows } from './installed-version.ts'
+import { uniteKeepPaths } from './keep-paths.ts'
 import type { IncompleteRollback, RollbackRequest } from './request.ts'
 import { ROLLBACK_TRANSITIONS, type RollbackState } from './states.ts'
 
@@ -20,7 +24,39 @@ export function startRollback(
   sender: ReportSender | undefined,
 ): RunningRollback {
   const start = { transitions: ROLLBACK_TRANSITIONS, facts: initialFacts(request, tools), sender }
-  return Object.assign(startOnHost<RollbackState>(request, tools, start), { request })
+  const keepPaths = [...request.keepPaths]
+  const own = { ...request, keepPaths }
+  const deployment = startOnHost<RollbackState>(own, tools, start)
+  const { noteRunning } = deployment
+  return Object.assign(deployment, {
+    request: own,
+    noteRunning() {
+      keepPaths.splice(0, keepPaths.length, ...uniteKeepPaths(recordedKeepPaths(deployment, own), request.keepPaths))
+      return noteRunning()
+    },
+  })
+}
+
+/** What belongs to the host in the installed version, whatever this run's input says: that was not there when it was installed. */
+function recordedKeepPaths(
+  { layout }: Pick<RunningDeployment<RollbackState>, 'layout'>,
+  request: RollbackRequest,
+): string[] {
+  try {
+    const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
+    return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
+  } catch {
+    // Whoever needs that record names what is wrong with it.
+    return []
+  }
+}
+
+/** What the snapshots of a project's removed parts contain of the host's own files, which return with the parts. */
+function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): string[] {
+  if (subject.contract !== 'project') return []
+  const origin = { contract: subject.contract, slug: subject.projectId }
+  const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin))
+  return snapshots.flatMap(snapshot => snapshot.kept_paths ?? [])
 }
 
 /** What is known of a rollback before it starts. */

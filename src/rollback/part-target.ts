@@ -35,7 +35,7 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
   if (isNamed(row.version, toVersion) && (await isIntact(rollback, place)))
     return keepInstalled(rollback, { place, origin, returning: versionIn(row) })
   const snapshot = chooseSnapshot(rollback, place, row)
-  const { name: _, origin: __, kept_paths: ___, ...returning } = snapshot
+  const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot
   warnOfReturn(rollback, row, snapshot)
   return takeRetained(rollback, { place, origin, returning }, snapshot)
 }

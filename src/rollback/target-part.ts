@@ -6,6 +6,7 @@ import { findLeftBehind, readPreviousInstall } from '../install/host/previous-in
 import { identityOf } from '../install/host/tree-record.ts'
 import type { IntactPart, RetainedPart, ReturningVersion } from '../install/steps/part.ts'
 import type { RunningRollback } from './deployment.ts'
+import { uniteKeepPaths } from './keep-paths.ts'
 
 /** A part before it is known which settings it reads. */
 export type TargetPart = Omit<RetainedPart, 'environment'> | Omit<IntactPart, 'environment'>
@@ -29,13 +30,13 @@ export function keepInstalled({ layout }: RunningRollback, { place, returning }:
   return { ...place, ...versionOf(returning), previous, intact: identityOf(returning), returning }
 }
 
-/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains. */
+/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
 export function takeRetained(
   { layout, request }: RunningRollback,
   { place, origin, returning }: Returning,
   retained: SnapshotRow,
 ): TargetPart {
-  const keepPaths = [...new Set([...request.keepPaths, ...(retained.kept_paths ?? [])])]
+  const keepPaths = uniteKeepPaths(request.keepPaths, retained.keep_paths, retained.kept_paths)
   const previous = readPreviousInstall(layout, place)
   const newest = findLeftBehind(layout, previous, origin)
   const leftBehind = newest === join(snapshotsPath(layout, place), retained.name) ? undefined : newest

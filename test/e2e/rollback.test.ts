@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import { acceptedReports, commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
 import { planWith } from './harness/host-stage.ts'
@@ -155,6 +155,66 @@ describe('a rollback', () => {
       ['2.0.0\n', '1.0.0\n'],
     )
     assert.deepEqual(installedRow(stage).snapshots[0]?.kept_paths, ['etc/local.conf'])
+  })
+})
+
+/** What keep-paths named in each deployment, and no input of the rollback names. */
+const KEEP_PATHS = '.env\ndata\nuploads\nconf'
+
+describe('a rollback that does not repeat the keep-paths of the deployments', () => {
+  /** The artifact ships a default of one of them. */
+  async function openKeepingHost(t: TestContext): Promise<Stage> {
+    const stage = await openStage()
+    t.after(() => stage.close())
+    for (const version of ['1.0.0', '2.0.0']) {
+      await stage.publish(version, pluginFiles(version, { 'conf/app.conf': `shipped with ${version}\n` }))
+      await stage.deploy({ version, 'keep-paths': KEEP_PATHS })
+      writeFiles(join(stage.root, 'plugins/greeter'), { 'uploads/photo': 'one of its kind\n' })
+    }
+    return stage
+  }
+
+  it('leaves the data of the host in the live tree', async t => {
+    const stage = await openKeepingHost(t)
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'conf/app.conf': 'edited here\n' })
+    const result = await rollBack(stage)
+    assert.equal(summaryOf(result), 'success true 1.0.0 2.0.0 1.0.0 ', result.log)
+    const place = join(stage.root, 'plugins/greeter')
+    assert.equal(readFileSync(join(place, 'uploads/photo'), 'utf8'), 'one of its kind\n')
+    assert.equal(readFileSync(join(place, 'conf/app.conf'), 'utf8'), 'edited here\n')
+    const { keep_paths: keepPaths, snapshots } = installedRow(stage)
+    assert.deepEqual(keepPaths, KEEP_PATHS.split('\n'))
+    assert.deepEqual(
+      snapshots.map(({ name, modified }) => [name, modified]),
+      [['2-2.0.0', undefined]],
+    )
+    const back = await rollBack(stage, { 'to-version': '2.0.0' })
+    assert.equal(back.outputs['outcome'], 'success', back.log)
+    assert.equal(readFileSync(join(place, 'uploads/photo'), 'utf8'), 'one of its kind\n')
+    const same = await stage.deploy({ version: '2.0.0', 'keep-paths': KEEP_PATHS })
+    assert.deepEqual([same.outputs['outcome'], same.outputs['changed']], ['success', 'false'], same.log)
+  })
+
+  it('says in a dry run nothing of that data', async t => {
+    const { log } = await rollBack(await openKeepingHost(t), { 'dry-run': 'true' })
+    assert.doesNotMatch(log, /uploads|not as they were installed/)
+  })
+
+  it('returns with what was kept in the snapshot, when a later deployment has kept less', async t => {
+    const stage = await openKeepingHost(t)
+    await stage.publish('3.0.0', pluginFiles('3.0.0', { 'conf/app.conf': 'shipped with 3.0.0\n' }))
+    await stage.deploy({ version: '3.0.0' })
+    const kept = installedRow(stage).snapshots.at(-1)
+    assert.deepEqual([kept?.name, kept?.kept_paths], ['2-2.0.0', ['uploads', 'conf']])
+    for (const version of ['4.0.0', '5.0.0', '6.0.0']) {
+      await stage.publish(version, pluginFiles(version))
+      await stage.deploy({ version, 'keep-snapshots': '1' })
+    }
+    const result = await rollBack(stage, { 'to-version': '2.0.0' })
+    assert.equal(result.outputs['outcome'], 'success', result.log)
+    const place = join(stage.root, 'plugins/greeter')
+    assert.equal(readFileSync(join(place, 'uploads/photo'), 'utf8'), 'one of its kind\n')
+    assert.equal(readFileSync(join(place, 'conf/app.conf'), 'utf8'), 'shipped with 1.0.0\n')
   })
 })
 

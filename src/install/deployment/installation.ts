@@ -67,15 +67,19 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
   const { installed, removed, version } = part.previous
   const moved = findReplaced(context, part, { installed, version })
-  // A snapshot that returns may have had files of the host.
-  const replaced = moved && part.returning ? withHostFiles(context.deployment, part, moved) : moved
+  const replaced = moved && withHostFiles(context.deployment, part, moved)
   const before = installed ?? removed
   const recorded = before === undefined ? [] : handOver(before, order.origin)
   const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
   const row = isUnchanged ? installed : versionOf(context, part)
-  return { row: { ...row, keep_paths: [...context.deployment.request.keepPaths], snapshots }, discard }
+  return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard }
+}
+
+/** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
+function keepPathsOf({ request }: Deployment, part: Part): string[] {
+  return [...(part.retained === undefined ? request.keepPaths : part.keepPaths)]
 }
 
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
@@ -97,10 +101,10 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
   return { row: { contract, kind, slug, id, snapshots }, discard }
 }
 
-/** No newer version takes over the host's own files, so they stay in the snapshot. */
-function withHostFiles({ layout, request, tools }: Deployment, part: Place, snapshot: SnapshotRow): SnapshotRow {
+/** The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. */
+function withHostFiles({ layout, tools }: Deployment, part: Place, snapshot: SnapshotRow): SnapshotRow {
   const path = join(snapshotsPath(layout, part), snapshot.name)
-  const kept = presentPaths(path, request.keepPaths)
+  const kept = presentPaths(path, snapshot.keep_paths ?? [])
   if (kept.length > 0) {
     const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`
     tools.log.notice(message)
@@ -155,7 +159,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 
 /** The row of the snapshot to which the part's old tree was moved, if it was. */
 function findReplaced(
-  { results, order }: StepContext,
+  { results, order, deployment }: StepContext,
   part: Place,
   { installed, version }: { installed: InstalledRow | undefined; version: string | null },
 ): SnapshotRow | undefined {
@@ -174,6 +178,7 @@ function findReplaced(
       ? { origin: { contract: installed.contract, slug: installed.slug } }
       : {}),
     ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+    keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.request.keepPaths])],
   }
 }
 

@@ -29,6 +29,13 @@ const installedVersionSchema = z.object({
 })
 export type InstalledVersion = z.infer<typeof installedVersionSchema>
 
+/** A keep-path of any length. */
+const keepPathSchema = z.string().check(
+  z.regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
+    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+  }),
+)
+
 /** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
 const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: originSlugSchema })
 export type Origin = z.infer<typeof originSchema>
@@ -42,6 +49,8 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in it, because nothing replaced it. */
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
+  /** Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the action. */
+  keep_paths: z.exactOptional(z.array(keepPathSchema)),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
 
@@ -51,7 +60,7 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   slug: originSchema.shape.slug,
   id: idSchema,
   /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
-  keep_paths: z.exactOptional(z.array(z.string().check(z.regex(/^\P{Cc}+$/u)))),
+  keep_paths: z.exactOptional(z.array(keepPathSchema)),
   /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
   modified: z.exactOptional(z.literal(true)),
   /** Retained previous versions, newest last. */

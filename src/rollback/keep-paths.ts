@@ -1,0 +1,4 @@
+/** All paths of these lists, in their order. */
+export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined)[]): string[] {
+  return [...new Set(lists.flatMap(list => list ?? []))]
+}
