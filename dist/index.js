@@ -39030,16 +39030,19 @@ function refusals_notInstalled(subject) {
     return new DeploymentError('no_snapshot', `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`);
 }
 /** DeploymentError `no_snapshot`, which lists what could be restored. */
-function noSnapshot(place, { toVersion, known }) {
-    const asked = toVersion === undefined ? 'that nobody has modified' : `of version ${toVersion}`;
-    const found = known.length === 0 ? 'It has none.' : `It has ${listNames(known.map(refusals_describe))}.`;
-    return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(place)} ${asked}: nothing was changed. ${found} Name one of these in to-version, or deploy the version from the hub.`);
+function noSnapshot(row, { toVersion, known }) {
+    const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`;
+    const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
+    const found = known.length === 0
+        ? 'It has none: deploy the version from the hub.'
+        : `It has ${listNames(known.map(refusals_describe))}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`;
+    return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(placeOf(row))} ${asked}: nothing was changed. ${found}`);
 }
 /** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
-    const asked = toVersion === undefined ? 'no earlier version' : `no version ${toVersion}`;
+    const asked = toVersion === undefined ? 'no version that it had before the present one' : `no version ${toVersion}`;
     const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`;
-    return new DeploymentError('no_snapshot', `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Deploy the version from the hub.`);
+    return new DeploymentError('no_snapshot', `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`);
 }
 /** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
 function missingParts(slug, lacking) {
@@ -39126,15 +39129,17 @@ async function choosePart(rollback, { place, origin, row }) {
         return keepInstalled(rollback, { place, origin, returning: versionIn(row) });
     const snapshot = chooseSnapshot(rollback, place, row);
     const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot;
-    warnOfReturn(rollback, row, snapshot);
     return takeRetained(rollback, { place, origin, returning }, snapshot);
 }
-/** The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one. */
+/**
+ * The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one.
+ * Unnamed, only one that was installed before the present version was: what an earlier rollback has replaced is later.
+ */
 function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
     const folder = snapshotsPath(layout, place);
     const known = existingSnapshots(folder, snapshotsFrom(row, row));
-    const asked = toVersion === undefined ? known : known.filter(({ version }) => part_target_isNamed(version, toVersion));
+    const asked = known.filter(snapshot => toVersion === undefined ? isEarlier(snapshot, row) : part_target_isNamed(snapshot.version, toVersion));
     const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
     const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
     if (chosen !== undefined)
@@ -39142,7 +39147,7 @@ function chooseSnapshot({ layout, request }, place, row) {
     const unknown = toVersion === undefined ? undefined : asked.at(-1);
     if (unknown !== undefined)
         throw unrecorded((0,external_node_path_namespaceObject.join)(folder, unknown.name));
-    throw noSnapshot(place, { toVersion, known });
+    throw noSnapshot(row, { toVersion, known });
 }
 function part_target_isNamed(version, asked) {
     return version !== null && asked !== undefined && isSameVersion(version, asked);
@@ -39151,12 +39156,9 @@ function versionIn(row) {
     const { contract: _, kind: __, slug: ___, id: ____, keep_paths: _____, snapshots: ______, ...version } = row;
     return version;
 }
-/** A workflow that runs again must not bring back silently what it has just replaced. */
-function warnOfReturn({ request, tools }, row, snapshot) {
-    const isLater = (snapshot.installed_at ?? '') > (row.installed_at ?? '');
-    if (request.toVersion !== undefined || !isLater)
-        return;
-    tools.log.warning(`The newest snapshot, ${snapshot.version}, was installed later than ${row.version}, which is installed now: an earlier rollback has replaced it, and this one restores it. To choose, name to-version.`);
+/** By when each was first installed, which a rollback does not change. */
+function isEarlier(snapshot, row) {
+    return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/project-target.js
@@ -39189,12 +39191,18 @@ async function findProjectTarget(rollback, slug, rows) {
         plugins,
     };
 }
-/** The version that was asked for, else the newest before the present one that is whole. */
+/**
+ * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
+ * replaced, which is later.
+ */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;
     const known = readHostRecord(rollback.layout).projects.filter(project => project.slug === slug);
     const asked = toVersion === undefined
-        ? known.slice(0, -1).reverse()
+        ? known
+            .slice(0, -1)
+            .filter(isBefore(known.at(-1)))
+            .reverse()
         : known.filter(({ version }) => isSameVersion(version, toVersion)).slice(-1);
     const lacking = [];
     for (const version of asked) {
@@ -39206,6 +39214,12 @@ async function project_target_chooseVersion(rollback, slug) {
     if (lacking.length > 0)
         throw missingParts(slug, lacking);
     throw noProjectVersion(slug, { toVersion, known: known.map(({ version }) => version) });
+}
+/** By when the newest part of each was first installed, which a rollback does not change. */
+function isBefore(present) {
+    const timeOf = (version) => (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '');
+    const presentTime = timeOf(present);
+    return version => timeOf(version) < presentTime;
 }
 async function findParts(rollback, { slug, parts }) {
     const found = [];

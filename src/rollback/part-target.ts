@@ -36,22 +36,26 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
     return keepInstalled(rollback, { place, origin, returning: versionIn(row) })
   const snapshot = chooseSnapshot(rollback, place, row)
   const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot
-  warnOfReturn(rollback, row, snapshot)
   return takeRetained(rollback, { place, origin, returning }, snapshot)
 }
 
-/** The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one. */
+/**
+ * The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one.
+ * Unnamed, only one that was installed before the present version was: what an earlier rollback has replaced is later.
+ */
 function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: InstalledRow): SnapshotRow {
   const { toVersion } = request
   const folder = snapshotsPath(layout, place)
   const known = existingSnapshots(folder, snapshotsFrom(row, row))
-  const asked = toVersion === undefined ? known : known.filter(({ version }) => isNamed(version, toVersion))
+  const asked = known.filter(snapshot =>
+    toVersion === undefined ? isEarlier(snapshot, row) : isNamed(snapshot.version, toVersion),
+  )
   const recorded = asked.filter(({ tree_digest: digest }) => digest !== null)
   const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1))
   if (chosen !== undefined) return chosen
   const unknown = toVersion === undefined ? undefined : asked.at(-1)
   if (unknown !== undefined) throw unrecorded(join(folder, unknown.name))
-  throw noSnapshot(place, { toVersion, known })
+  throw noSnapshot(row, { toVersion, known })
 }
 
 function isNamed(version: string | null, asked: string | undefined): boolean {
@@ -63,11 +67,7 @@ function versionIn(row: InstalledRow): ReturningVersion {
   return version
 }
 
-/** A workflow that runs again must not bring back silently what it has just replaced. */
-function warnOfReturn({ request, tools }: RunningRollback, row: InstalledRow, snapshot: SnapshotRow): void {
-  const isLater = (snapshot.installed_at ?? '') > (row.installed_at ?? '')
-  if (request.toVersion !== undefined || !isLater) return
-  tools.log.warning(
-    `The newest snapshot, ${snapshot.version}, was installed later than ${row.version}, which is installed now: an earlier rollback has replaced it, and this one restores it. To choose, name to-version.`,
-  )
+/** By when each was first installed, which a rollback does not change. */
+function isEarlier(snapshot: SnapshotRow, row: InstalledRow): boolean {
+  return (snapshot.installed_at ?? '') < (row.installed_at ?? '')
 }

@@ -52,13 +52,19 @@ interface WholeVersion {
   readonly parts: readonly TargetPart[]
 }
 
-/** The version that was asked for, else the newest before the present one that is whole. */
+/**
+ * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
+ * replaced, which is later.
+ */
 async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
   const { toVersion } = rollback.request
   const known = readHostRecord(rollback.layout).projects.filter(project => project.slug === slug)
   const asked =
     toVersion === undefined
-      ? known.slice(0, -1).reverse()
+      ? known
+          .slice(0, -1)
+          .filter(isBefore(known.at(-1)))
+          .reverse()
       : known.filter(({ version }) => isSameVersion(version, toVersion)).slice(-1)
   const lacking: string[] = []
   for (const version of asked) {
@@ -68,6 +74,14 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
   }
   if (lacking.length > 0) throw missingParts(slug, lacking)
   throw noProjectVersion(slug, { toVersion, known: known.map(({ version }) => version) })
+}
+
+/** By when the newest part of each was first installed, which a rollback does not change. */
+function isBefore(present: ProjectVersion | undefined): (version: ProjectVersion) => boolean {
+  const timeOf = (version: ProjectVersion | undefined): string =>
+    (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '')
+  const presentTime = timeOf(present)
+  return version => timeOf(version) < presentTime
 }
 
 async function findParts(

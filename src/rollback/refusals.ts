@@ -15,14 +15,18 @@ export function notInstalled(subject: Subject): DeploymentError {
 
 /** DeploymentError `no_snapshot`, which lists what could be restored. */
 export function noSnapshot(
-  place: Place,
+  row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
 ): DeploymentError {
-  const asked = toVersion === undefined ? 'that nobody has modified' : `of version ${toVersion}`
-  const found = known.length === 0 ? 'It has none.' : `It has ${listNames(known.map(describe))}.`
+  const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`
+  const asked = toVersion === undefined ? earlier : `of version ${toVersion}`
+  const found =
+    known.length === 0
+      ? 'It has none: deploy the version from the hub.'
+      : `It has ${listNames(known.map(describe))}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`
   return new DeploymentError(
     'no_snapshot',
-    `This host has no snapshot of ${placeName(place)} ${asked}: nothing was changed. ${found} Name one of these in to-version, or deploy the version from the hub.`,
+    `This host has no snapshot of ${placeName(placeOf(row))} ${asked}: nothing was changed. ${found}`,
   )
 }
 
@@ -31,11 +35,11 @@ export function noProjectVersion(
   slug: string,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly string[] },
 ): DeploymentError {
-  const asked = toVersion === undefined ? 'no earlier version' : `no version ${toVersion}`
+  const asked = toVersion === undefined ? 'no version that it had before the present one' : `no version ${toVersion}`
   const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`
   return new DeploymentError(
     'no_snapshot',
-    `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Deploy the version from the hub.`,
+    `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`,
   )
 }
 

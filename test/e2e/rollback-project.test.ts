@@ -70,6 +70,16 @@ describe('a rollback of a project', () => {
     assert.deepEqual(listLive(stage.root), three)
   })
 
+  it('never brings back the version that it has replaced, if it runs again', async t => {
+    const stage = await openHost(t, { '1.0.0': {}, '2.0.0': {} })
+    await rollBack(stage)
+    const one = listLive(stage.root)
+    const again = await rollBack(stage)
+    assert.deepEqual([again.outputs['outcome'], again.outputs['error-code']], ['failed', 'no_snapshot'], again.log)
+    assert.match(again.log, /no version that it had before the present one .* It knows 2\.0\.0 and 1\.0\.0/)
+    assert.deepEqual(listLive(stage.root), one)
+  })
+
   it('leaves a part in its place whose files both versions share', async t => {
     const same = { more: { 'plugins/till/src/main.py': 'print("till")\n' } }
     const stage = await openHost(t, { '1.0.0': same, '2.0.0': same, '3.0.0': same })

@@ -72,9 +72,21 @@ describe('a rollback', () => {
   it('restores any retained version by its name, and can itself be rolled back', async t => {
     const stage = await openRetainingHost(t, ['1.0.0', '2.0.0', '3.0.0'])
     assert.equal(summaryOf(await rollBack(stage, { 'to-version': 'v1.0.0' })), 'success true 1.0.0 3.0.0 1.0.0 ')
-    const back = await rollBack(stage)
+    const back = await rollBack(stage, { 'to-version': '3.0.0' })
     assert.equal(summaryOf(back), 'success true 3.0.0 1.0.0 3.0.0 ')
-    assert.match(commandsIn(back.log, 'warning').join(), /an earlier rollback has replaced it/)
+  })
+
+  it('never brings back the version that it has replaced, if it runs again', async t => {
+    const stage = await openRetainingHost(t)
+    await rollBack(stage)
+    const before = listHost(stage.root)
+    const again = await rollBack(stage)
+    assert.equal(summaryOf(again), 'failed false  1.0.0 1.0.0 no_snapshot')
+    assert.match(again.log, /installed before 1\.0\.0: nothing was changed\. It has 2-2\.0\.0\. .*to-version/)
+    assert.deepEqual(listHost(stage.root), before)
+    await stage.publish('3.0.0', pluginFiles('3.0.0'))
+    await stage.deploy({ version: '3.0.0' })
+    assert.equal(summaryOf(await rollBack(stage)), 'success true 1.0.0 3.0.0 1.0.0 ')
   })
 
   it('changes nothing where that version is installed and intact', async t => {
