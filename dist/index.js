@@ -18542,6 +18542,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     repo: nullable(schemas_string()),
     /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
     rollback_of: exactOptional(nullable(schemas_string())),
+    /** Only of such a rollback: whether what it restores had been changed on the host, so that no artifact is like it. */
+    modified: exactOptional(literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
@@ -34158,7 +34160,9 @@ function facts(report, reportPath) {
     ];
 }
 /** A rollback knows its digest alone. */
-function artifact({ artifact_sha256: sha256, artifact_size: size }) {
+function artifact({ artifact_sha256: sha256, artifact_size: size, modified }) {
+    if (modified)
+        return 'none: the restored files had been changed on this host (a modified snapshot)';
     if (sha256 === null)
         return 'not fetched';
     return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`;
@@ -39278,13 +39282,20 @@ function lostPart(place, { version }, snapshots) {
 async function target_findTarget(rollback) {
     const { record, request } = rollback;
     const target = await choose(rollback);
-    const [artifact = null] = target.parts.map(({ artifactSha256 }) => artifactSha256);
     const { version, plugins } = target;
-    await record.update({ version, version_source: 'snapshot', artifact_sha256: artifact, ...(plugins && { plugins }) });
+    const known = { version, version_source: 'snapshot', ...identityIn(target), ...(plugins && { plugins }) };
+    await record.update(known);
     if (!request.dryRun)
         for (const part of [...target.parts, ...target.removals])
             requireRestorable(rollback, part);
     return target;
+}
+/** What was changed on this host is not the artifact that it came from. */
+function identityIn({ parts }) {
+    if (parts.some(({ returning }) => returning?.modified))
+        return { artifact_sha256: null, modified: true };
+    const [artifact = null] = parts.map(({ artifactSha256 }) => artifactSha256);
+    return { artifact_sha256: artifact };
 }
 async function choose(rollback) {
     const { subject } = rollback.request;
@@ -39700,9 +39711,15 @@ function withoutRecord(layout, row) {
 
 
 
+/** Whether a part differs from what was installed, or from the artifact, or may do so. */
+function isPartDrifted({ row, drift }) {
+    return drift !== undefined || row.modified === true;
+}
 /** Whether installed files differ: not known where a deployment hides that. */
 function isDrifted({ parts }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
+    if (parts.some(({ row }) => row.modified))
+        return true;
     if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing))
         return true;
     return found.length === 0 ? false : undefined;
@@ -39846,7 +39863,18 @@ function status_summary_describeDrift({ parts }) {
         .join(', ');
     const more = count - Math.min(names.length, MAX_LISTED_PATHS);
     const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
-    return [...(count === 0 ? [] : [differing]), ...notComparedIn(parts)];
+    return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)];
+}
+/** What a rollback has restored as it was changed on the host. */
+function modifiedIn(parts) {
+    const names = parts.flatMap(({ row, ...part }) => row.modified ? [`${placeName(part)} ${row.version ?? ''}`.trim()] : []);
+    if (names.length === 0)
+        return [];
+    const listed = names.slice(0, MAX_LISTED_PATHS).join(', ');
+    const more = names.length > MAX_LISTED_PATHS ? ` and ${names.length - MAX_LISTED_PATHS} more` : '';
+    return [
+        `Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}${more}.`,
+    ];
 }
 function notComparedIn(parts) {
     const lasting = parts.flatMap(({ drift, ...part }) => drift?.kind === 'not compared' && !drift.isPassing
@@ -39872,19 +39900,19 @@ function status_summary_headline(inspection) {
         return '✅ Nothing is installed';
     if (isDrifted(inspection) === false)
         return `✅ ${what} as installed`;
-    const differing = parts.filter(({ drift }) => drift !== undefined).length;
+    const differing = parts.filter(isPartDrifted).length;
     return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`;
 }
 function rowsOf({ parts, snapshots }) {
     const retained = Map.groupBy(snapshots, placeName);
-    const inOrder = parts.toSorted((a, b) => Number(b.drift !== undefined) - Number(a.drift !== undefined));
+    const inOrder = parts.toSorted((a, b) => Number(isPartDrifted(b)) - Number(isPartDrifted(a)));
     return inOrder
         .slice(0, status_summary_MAX_ROWS)
         .map(({ row, drift, ...place }) => [
         code(placeName(place)),
         cell(row.version ?? row.project_version ?? 'unknown'),
         cell(dateOf(row.installed_at)),
-        cellOf(filesInWords(drift), status_summary_MAX_CELL_CHARS),
+        cellOf(drift === undefined && row.modified ? '⚠️ a modified snapshot' : filesInWords(drift), status_summary_MAX_CELL_CHARS),
         cell(versionsOf(retained.get(placeName(place)) ?? [])),
     ]);
 }
@@ -40031,7 +40059,8 @@ function buildOutputs(inspection, lists) {
 }
 function installedEntry({ shelf, id, row }) {
     const version = row.version ?? row.project_version;
-    return { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url };
+    const entry = { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url };
+    return row.modified ? { ...entry, sha256: null, modified: true } : entry;
 }
 function snapshotEntry({ shelf, id, row, path }) {
     const version = row.version ?? row.project_version;
@@ -40040,7 +40069,7 @@ function snapshotEntry({ shelf, id, row, path }) {
 /** Every part that differs, with as many paths as have room in the output. */
 function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
-    return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]));
+    return parts.filter(isPartDrifted).map(part => driftEntry(part, room));
 }
 /** Where the output lists a path. */
 const LIST_OF = {
@@ -40054,11 +40083,14 @@ const LIST_OF = {
 function driftEntry({ shelf, id, row, drift }, room) {
     const listed = { added: [], removed: [], changed: [], mode: [] };
     const replaced = [];
-    const entry = { shelf, id, version: row.version ?? row.project_version, ...listed };
-    if (drift?.kind === 'no directory')
+    const named = { shelf, id, version: row.version ?? row.project_version };
+    const entry = { ...named, ...listed, ...(row.modified ? { modified: true } : {}) };
+    if (drift === undefined)
+        return entry;
+    if (drift.kind === 'no directory')
         return { ...entry, instead: drift.instead };
-    if (drift?.kind !== 'differs')
-        return { ...entry, compared: false, reason: drift?.why };
+    if (drift.kind !== 'differs')
+        return { ...entry, compared: false, reason: drift.why };
     let omitted = drift.count - drift.paths.length;
     for (const { path, how } of drift.paths) {
         room.chars -= JSON.stringify(path).length + 1;

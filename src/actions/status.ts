@@ -9,6 +9,7 @@ import {
   type InspectionRequest,
   inspectHost,
   isDrifted,
+  isPartDrifted,
 } from '../install/inspection/inspect.ts'
 import type { How } from '../install/inspection/part-check.ts'
 import { readWorkspace } from '../runner/environment.ts'
@@ -127,7 +128,8 @@ function buildOutputs(inspection: Inspection, lists: Lists): Record<string, stri
 
 function installedEntry({ shelf, id, row }: InspectedPart) {
   const version = row.version ?? row.project_version
-  return { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url }
+  const entry = { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url }
+  return row.modified ? { ...entry, sha256: null, modified: true } : entry
 }
 
 function snapshotEntry({ shelf, id, row, path }: Inspection['snapshots'][number]) {
@@ -141,7 +143,7 @@ type DriftEntry = Readonly<Record<string, unknown>> & { readonly omitted?: numbe
 /** Every part that differs, with as many paths as have room in the output. */
 function driftEntries(parts: readonly InspectedPart[]): DriftEntry[] {
   const room = { chars: MAX_OUTPUT_CHARS / 2 }
-  return parts.flatMap(part => (part.drift === undefined ? [] : [driftEntry(part, room)]))
+  return parts.filter(isPartDrifted).map(part => driftEntry(part, room))
 }
 
 /** Where the output lists a path. */
@@ -157,9 +159,11 @@ const LIST_OF = {
 function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): DriftEntry {
   const listed = { added: [] as string[], removed: [] as string[], changed: [] as string[], mode: [] as string[] }
   const replaced: string[] = []
-  const entry = { shelf, id, version: row.version ?? row.project_version, ...listed }
-  if (drift?.kind === 'no directory') return { ...entry, instead: drift.instead }
-  if (drift?.kind !== 'differs') return { ...entry, compared: false, reason: drift?.why }
+  const named = { shelf, id, version: row.version ?? row.project_version }
+  const entry = { ...named, ...listed, ...(row.modified ? { modified: true } : {}) }
+  if (drift === undefined) return entry
+  if (drift.kind === 'no directory') return { ...entry, instead: drift.instead }
+  if (drift.kind !== 'differs') return { ...entry, compared: false, reason: drift.why }
   let omitted = drift.count - drift.paths.length
   for (const { path, how } of drift.paths) {
     room.chars -= JSON.stringify(path).length + 1

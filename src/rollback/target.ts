@@ -32,11 +32,18 @@ export interface Target {
 export async function findTarget(rollback: RunningRollback): Promise<Target> {
   const { record, request } = rollback
   const target = await choose(rollback)
-  const [artifact = null] = target.parts.map(({ artifactSha256 }) => artifactSha256)
   const { version, plugins } = target
-  await record.update({ version, version_source: 'snapshot', artifact_sha256: artifact, ...(plugins && { plugins }) })
+  const known = { version, version_source: 'snapshot', ...identityIn(target), ...(plugins && { plugins }) }
+  await record.update(known)
   if (!request.dryRun) for (const part of [...target.parts, ...target.removals]) requireRestorable(rollback, part)
   return target
+}
+
+/** What was changed on this host is not the artifact that it came from. */
+function identityIn({ parts }: Target): Pick<DeploymentFacts, 'artifact_sha256' | 'modified'> {
+  if (parts.some(({ returning }) => returning?.modified)) return { artifact_sha256: null, modified: true }
+  const [artifact = null] = parts.map(({ artifactSha256 }) => artifactSha256)
+  return { artifact_sha256: artifact }
 }
 
 async function choose(rollback: RunningRollback): Promise<Target> {

@@ -114,7 +114,8 @@ function facts(report: LocalReport, reportPath: string | undefined): string[][] 
 }
 
 /** A rollback knows its digest alone. */
-function artifact({ artifact_sha256: sha256, artifact_size: size }: LocalReport): string {
+function artifact({ artifact_sha256: sha256, artifact_size: size, modified }: LocalReport): string {
+  if (modified) return 'none: the restored files had been changed on this host (a modified snapshot)'
   if (sha256 === null) return 'not fetched'
   return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`
 }

@@ -2,7 +2,7 @@ import type { DeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { cell, cellOf, code, table } from '../core/markdown.ts'
 import { type Place, placeName } from '../install/host/layout.ts'
-import { type InspectedPart, type Inspection, isDrifted } from '../install/inspection/inspect.ts'
+import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../install/inspection/inspect.ts'
 import type { How, PartDrift } from '../install/inspection/part-check.ts'
 import { INSTEAD_WORDS } from '../install/transaction/drift-names.ts'
 
@@ -76,7 +76,20 @@ export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
     .join(', ')
   const more = count - Math.min(names.length, MAX_LISTED_PATHS)
   const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
-  return [...(count === 0 ? [] : [differing]), ...notComparedIn(parts)]
+  return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)]
+}
+
+/** What a rollback has restored as it was changed on the host. */
+function modifiedIn(parts: readonly InspectedPart[]): string[] {
+  const names = parts.flatMap(({ row, ...part }) =>
+    row.modified ? [`${placeName(part)} ${row.version ?? ''}`.trim()] : [],
+  )
+  if (names.length === 0) return []
+  const listed = names.slice(0, MAX_LISTED_PATHS).join(', ')
+  const more = names.length > MAX_LISTED_PATHS ? ` and ${names.length - MAX_LISTED_PATHS} more` : ''
+  return [
+    `Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}${more}.`,
+  ]
 }
 
 function notComparedIn(parts: readonly InspectedPart[]): string[] {
@@ -104,20 +117,20 @@ function headline(inspection: Inspection): string {
   if (activity.kind === 'busy') return `⏳ A deployment is at work`
   if (parts.length === 0) return '✅ Nothing is installed'
   if (isDrifted(inspection) === false) return `✅ ${what} as installed`
-  const differing = parts.filter(({ drift }) => drift !== undefined).length
+  const differing = parts.filter(isPartDrifted).length
   return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`
 }
 
 function rowsOf({ parts, snapshots }: Inspection): string[][] {
   const retained = Map.groupBy(snapshots, placeName)
-  const inOrder = parts.toSorted((a, b) => Number(b.drift !== undefined) - Number(a.drift !== undefined))
+  const inOrder = parts.toSorted((a, b) => Number(isPartDrifted(b)) - Number(isPartDrifted(a)))
   return inOrder
     .slice(0, MAX_ROWS)
     .map(({ row, drift, ...place }) => [
       code(placeName(place)),
       cell(row.version ?? row.project_version ?? 'unknown'),
       cell(dateOf(row.installed_at)),
-      cellOf(filesInWords(drift), MAX_CELL_CHARS),
+      cellOf(drift === undefined && row.modified ? '⚠️ a modified snapshot' : filesInWords(drift), MAX_CELL_CHARS),
       cell(versionsOf(retained.get(placeName(place)) ?? [])),
     ])
 }

@@ -76,7 +76,7 @@ describe('a rollback of a project', () => {
     const one = listLive(stage.root)
     const again = await rollBack(stage)
     assert.deepEqual([again.outputs['outcome'], again.outputs['error-code']], ['failed', 'no_snapshot'], again.log)
-    assert.match(again.log, /no version that it had before the present one .* It knows 2\.0\.0 and 1\.0\.0/)
+    assert.match(again.log, /from before the present one: nothing was changed\. It knows 2\.0\.0, 1\.0\.0\./)
     assert.deepEqual(listLive(stage.root), one)
   })
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import type { ActionResult } from '../../local/runner.ts'
+import { type ActionResult, runAction } from '../../local/runner.ts'
 import { acceptedReports, commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
 import { planWith } from './harness/host-stage.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
@@ -123,6 +123,22 @@ describe('a rollback', () => {
     assert.match(mainOf(stage), /patched/)
     assert.match(commandsIn(named.log, 'warning').join(), /contains changes that were made on this host/)
     // It is not what the hub serves under this version.
+    assert.equal(named.outputs['artifact-sha256'], '')
+    assert.match(named.summary, /the restored files had been changed on this host/)
+    const { artifact_sha256: sha256, modified } = readLocalReport(named)
+    assert.deepEqual([sha256, modified], [null, true])
+    const { root, workspace } = stage
+    const inputs = { 'project-root': root, 'fail-on-drift': 'true' }
+    const status = await runAction({ action: 'status', workspace, inputs })
+    assert.deepEqual(
+      [status.exitCode, status.outputs['error-code'], status.outputs['drift']],
+      [1, 'drift_found', 'true'],
+      status.log,
+    )
+    assert.match(status.log, /changed on this host, so not the files of the artifact: plugins\/greeter 2\.0\.0/)
+    const [listed] = JSON.parse(status.outputs['installed'] ?? '')
+    assert.deepEqual([listed.version, listed.sha256, listed.modified], ['2.0.0', null, true])
+    assert.equal(JSON.parse(status.outputs['drift-details'] ?? '')[0].modified, true)
     const repaired = await stage.deploy({ version: '2.0.0' })
     assert.deepEqual(
       [repaired.outputs['changed'], mainOf(stage).trim()],

@@ -16,13 +16,19 @@ import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
 /** An installed part. */
 export interface InspectedPart extends Place {
   readonly row: InstalledRow
-  /** Undefined: its files are those that were installed. */
+  /** Undefined: its files are those that were installed; those of a modified snapshot, if the row says `modified`. */
   readonly drift: PartDrift | undefined
+}
+
+/** Whether a part differs from what was installed, or from the artifact, or may do so. */
+export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift'>): boolean {
+  return drift !== undefined || row.modified === true
 }
 
 /** Whether installed files differ: not known where a deployment hides that. */
 export function isDrifted({ parts }: Pick<Inspection, 'parts'>): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
+  if (parts.some(({ row }) => row.modified)) return true
   if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing)) return true
   return found.length === 0 ? false : undefined
 }

@@ -55,6 +55,8 @@ export const deploymentFactsSchema = z.lazy(() =>
     repo: z.nullable(z.string()),
     /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
     rollback_of: z.exactOptional(z.nullable(z.string())),
+    /** Only of such a rollback: whether what it restores had been changed on the host, so that no artifact is like it. */
+    modified: z.exactOptional(z.literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
