@@ -22060,7 +22060,41 @@ async function recordTree({ deployment }, part) {
     return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
 }
 
+;// CONCATENATED MODULE: ./build/install/host/stray-caches.js
+
+
+
+
+/** Each is moved by itself. */
+const MAX_STRAYS = 2000;
+/**
+ * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
+ * whole cache is strange, the cache. Whoever could write in the tree may have put code there. Undefined where
+ * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
+ */
+async function findStrayCaches({ root, keepPaths }, record, signal) {
+    const slice = new TimeSlice(signal);
+    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
+    const strays = new Set();
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded !== undefined || found === undefined || !isCache(found.path))
+            continue;
+        const cache = cacheOf(found.path);
+        strays.add(known.has(cache) ? found.path : cache);
+        if (strays.size > MAX_STRAYS)
+            return undefined;
+    }
+    return [...strays];
+}
+/** The outermost cache that contains the path. */
+function cacheOf(path) {
+    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
+
 
 
 
@@ -22074,7 +22108,8 @@ async function recordTree({ deployment }, part) {
 /**
  * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
  * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
+ * that the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
+ * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
  */
 async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
@@ -22082,15 +22117,20 @@ async function takeSnapshot(context, part) {
     const { retained, ...facts } = part;
     const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
-    requireMovableTree(layout, { root: snapshot, keepPaths: part.keepPaths });
+    const caches = await listCaches(context, part, snapshot);
+    requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] });
+    await moveAway(context, { part, folder: 'dropped', snapshot }, caches);
     const replaced = await moveKeptAway(context, part, snapshot);
     await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
     const recorded = tree_record_identityOf(retained);
     const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
     const difference = await compareRecorded(layout, tree, { signal: tools.signal });
-    if (difference === undefined || isModified(difference))
+    const isChanged = difference === undefined || isModified(difference);
+    if (isChanged || (await listCaches(context, part, staged)).length > 0)
         throw justModified(snapshot);
+    if (caches.length > 0)
+        tools.log.info(`${caches.length} bytecode caches that were not installed do not return with it.`);
     tools.log.info(`${snapshot} is taken from the snapshots.`);
     return { ...facts, staged, recorded, replaced };
 }
@@ -22111,20 +22151,33 @@ async function keepReplaced(context, part) {
         tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
     }
 }
-async function moveKeptAway({ deployment, transaction, stagingFolder }, part, snapshot) {
-    const { layout, request } = deployment;
+async function listCaches({ deployment }, part, root) {
+    const { layout, tools } = deployment;
+    const record = [...(readTreeRecord(layout, part.retained) ?? [])];
+    const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal);
+    if (caches === undefined)
+        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed: nothing of it is used. Remove what is in its __pycache__ directories, or name another version in to-version.`);
+    return caches;
+}
+async function moveKeptAway(context, part, snapshot) {
+    const { layout, request } = context.deployment;
     const path = installPath(layout, part);
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
     if (keeper === undefined)
         return [];
     const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot);
     const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
-    for (const inner of both) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), inner)];
-        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-    }
+    await moveAway(context, { part, folder: 'replaced', snapshot }, both);
     return both;
+}
+/** Moves these paths of a snapshot to the staging folder. */
+async function moveAway({ deployment, transaction, stagingFolder }, { part, snapshot, folder }, paths) {
+    const { root } = deployment.layout;
+    for (const inner of paths) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(stagingFolder, folder, placeName(part), inner)];
+        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(root, from), to: (0,external_node_path_namespaceObject.relative)(root, to) });
+    }
 }
 function replacedFolder(stagingFolder, part) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
@@ -39044,9 +39097,12 @@ function noSnapshot(row, { toVersion, known }) {
 }
 /** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
-    const asked = toVersion === undefined ? 'no version that it had before the present one' : `no version ${toVersion}`;
+    const ofProject = `of the project ${slug}`;
+    const asked = toVersion === undefined
+        ? `no version ${ofProject} from before the present one`
+        : `no version ${toVersion} ${ofProject}`;
     const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`;
-    return new DeploymentError('no_snapshot', `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`);
+    return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`);
 }
 /** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
 function missingParts(slug, lacking) {
@@ -39059,6 +39115,10 @@ function unrecorded(path) {
 /** DeploymentError `snapshot_modified` about a snapshot that is not as it was recorded. */
 function modifiedSnapshot(path, finding) {
     return new DeploymentError('snapshot_modified', `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
+}
+/** DeploymentError `inconsistent` about a row of another version than that of the files. */
+function otherVersion(record, { root, recorded, found }) {
+    return new DeploymentError('inconsistent', `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a copy, or deploy the version from the hub.`);
 }
 /** Refuses what belongs to a project or has another slug: DeploymentError `place_taken`, ConfigError `invalid_input`. */
 function requireOwnPart(row, { place, slug }) {
@@ -39325,14 +39385,33 @@ function requireRestorable(rollback, part) {
 
 
 
+
+
+
+const verify_PLUGIN_YAML = 'plugin.yaml';
 /**
  * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
- * when a file differs, or nothing can be compared.
+ * when a file differs, or nothing can be compared, and `inconsistent` for a row that names another version than the files.
  */
 async function verifySnapshots(rollback, { parts }) {
     for (const part of parts)
         if (part.retained !== undefined)
             await verifySnapshot(rollback, part);
+    for (const part of parts)
+        if (part.retained !== undefined)
+            verify_verifyVersion(rollback, part);
+}
+/** A plugin says itself which version it is; a part of a project may be another by its manifest. */
+function verify_verifyVersion({ layout, request }, part) {
+    const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained);
+    if (!isOwn || isBelow(part.keepPaths)(verify_PLUGIN_YAML))
+        return;
+    const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+    const { version, versionAsWritten } = readPluginYaml(root);
+    if (version === undefined)
+        return;
+    if (![version, versionAsWritten].some(name => name !== undefined && isSameVersion(name, part.version)))
+        throw otherVersion(layout.installed, { root, recorded: part.version, found: version });
 }
 async function verifySnapshot({ layout, tools }, part) {
     const { retained, keepPaths } = part;

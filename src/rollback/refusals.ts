@@ -1,5 +1,5 @@
 import { ConfigError, type DeployError, DeploymentError } from '../core/errors.ts'
-import { listNames } from '../core/foreign-text.ts'
+import { cleanForeignText, listNames } from '../core/foreign-text.ts'
 import { type InstalledRow, placeOf, type SnapshotRow } from '../install/host/installed.ts'
 import { type Place, placeName } from '../install/host/layout.ts'
 import type { Subject } from './request.ts'
@@ -35,11 +35,15 @@ export function noProjectVersion(
   slug: string,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly string[] },
 ): DeploymentError {
-  const asked = toVersion === undefined ? 'no version that it had before the present one' : `no version ${toVersion}`
+  const ofProject = `of the project ${slug}`
+  const asked =
+    toVersion === undefined
+      ? `no version ${ofProject} from before the present one`
+      : `no version ${toVersion} ${ofProject}`
   const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`
   return new DeploymentError(
     'no_snapshot',
-    `This host has retained ${asked} of the project ${slug}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`,
+    `This host has retained ${asked}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`,
   )
 }
 
@@ -64,6 +68,17 @@ export function modifiedSnapshot(path: string, finding: string): DeploymentError
   return new DeploymentError(
     'snapshot_modified',
     `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`,
+  )
+}
+
+/** DeploymentError `inconsistent` about a row of another version than that of the files. */
+export function otherVersion(
+  record: string,
+  { root, recorded, found }: { readonly root: string; readonly recorded: string; readonly found: string },
+): DeploymentError {
+  return new DeploymentError(
+    'inconsistent',
+    `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a copy, or deploy the version from the hub.`,
   )
 }
 

@@ -1,28 +1,44 @@
 import { join } from 'node:path'
 import { listNames } from '../core/foreign-text.ts'
+import { isSameVersion } from '../core/trust/versions.ts'
 import { compareRecorded } from '../install/host/drift.ts'
 import { isModified } from '../install/host/drift-check.ts'
 import { placeName, snapshotsPath } from '../install/host/layout.ts'
+import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import { isGenuine } from '../install/host/snapshots.ts'
 import type { TreeDifference } from '../install/host/tree-comparison.ts'
-import { identityOf } from '../install/host/tree-record.ts'
+import { identityOf, isBelow } from '../install/host/tree-record.ts'
 import { TreeRecordDamage } from '../install/host/tree-record-damage.ts'
 import type { RetainedPart } from '../install/steps/part.ts'
 import type { RunningRollback } from './deployment.ts'
-import { modifiedSnapshot, unrecorded } from './refusals.ts'
+import { modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
 import type { Target } from './target.ts'
+
+const PLUGIN_YAML = 'plugin.yaml'
 
 /**
  * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
- * when a file differs, or nothing can be compared.
+ * when a file differs, or nothing can be compared, and `inconsistent` for a row that names another version than the files.
  */
 export async function verifySnapshots(rollback: RunningRollback, { parts }: Target): Promise<void> {
   for (const part of parts) if (part.retained !== undefined) await verifySnapshot(rollback, part)
+  for (const part of parts) if (part.retained !== undefined) verifyVersion(rollback, part)
 }
 
-async function verifySnapshot(
-  { layout, tools }: RunningRollback,
-  part: Omit<RetainedPart, 'environment'>,
-): Promise<void> {
+type Restored = Omit<RetainedPart, 'environment'>
+
+/** A plugin says itself which version it is; a part of a project may be another by its manifest. */
+function verifyVersion({ layout, request }: RunningRollback, part: Restored): void {
+  const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
+  if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return
+  const root = join(snapshotsPath(layout, part), part.retained.name)
+  const { version, versionAsWritten } = readPluginYaml(root)
+  if (version === undefined) return
+  if (![version, versionAsWritten].some(name => name !== undefined && isSameVersion(name, part.version)))
+    throw otherVersion(layout.installed, { root, recorded: part.version, found: version })
+}
+
+async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored): Promise<void> {
   const { retained, keepPaths } = part
   const root = join(snapshotsPath(layout, part), retained.name)
   const tree = { root, keepPaths, identity: identityOf(retained) }

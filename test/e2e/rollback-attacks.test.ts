@@ -12,11 +12,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import { listHost } from './harness/evidence.ts'
+import { planWith } from './harness/host-stage.ts'
+import { assertNothingStrays } from './harness/invariants.ts'
 import { bindMount, whyNoMounting } from './harness/mounts.ts'
 import { openRetainingHost, rollBack } from './harness/rolled-back.ts'
-import { pluginFiles, type Stage } from './harness/stage.ts'
+import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 const PRELOADED = join(import.meta.dirname, 'harness/before-restore.mjs')
@@ -115,6 +117,54 @@ describe('a snapshot that is not as it was', () => {
   })
 })
 
+describe('code in the bytecode caches of a snapshot', () => {
+  const PLANTED = {
+    'src/__pycache__/main.cpython-312.pyc': 'evil\n',
+    'src/__pycache__/deep/more.so': 'evil\n',
+    '__pycache__/top.pyc': 'evil\n',
+    'data/__pycache__/of-the-host.pyc': 'kept\n',
+  }
+
+  async function openPlanted(t: TestContext): Promise<Stage> {
+    const stage = await openStage()
+    t.after(() => stage.close())
+    for (const version of ['1.0.0', '2.0.0']) {
+      await stage.publish(version, pluginFiles(version))
+      const { exitCode, log } = await stage.deploy({ version })
+      assert.equal(exitCode, 0, log)
+      writeFiles(join(stage.root, 'plugins/greeter'), PLANTED)
+    }
+    return stage
+  }
+
+  function cachedIn(path: string): string[] {
+    const files = readdirSync(path, { recursive: true, encoding: 'utf8' })
+    return files.filter(file => /__pycache__\/.*\.(?:pyc|so)$/.test(file)).sort()
+  }
+
+  it('does not return, unless it belongs to the host', async t => {
+    const stage = await openPlanted(t)
+    const { outputs, log } = await rollBack(stage)
+    assert.deepEqual([outputs['outcome'], outputs['running-version']], ['success', '1.0.0'], log)
+    assert.deepEqual(cachedIn(join(stage.root, 'plugins/greeter')), ['data/__pycache__/of-the-host.pyc'])
+    assertNothingStrays(stage.root)
+  })
+
+  it('is back where it was when the rollback fails', async t => {
+    const stage = await openPlanted(t)
+    const before = listHost(stage.root)
+    writeFiles(stage.workspace.path, {
+      'host.yaml': 'version: 1\nprovision: {greeter: {command: ["false"]}}\n',
+      'back.yaml': planWith('action: provision, plugin: greeter'),
+    })
+    const { outputs, log } = await rollBack(stage, { 'host-config': 'host.yaml', 'install-plan': 'back.yaml' })
+    assert.deepEqual([outputs['outcome'], outputs['running-version']], ['rolled_back', '2.0.0'], log)
+    const isFile = ([path]: [string, unknown]) => /^(plugins|\.hub-deploy\/snapshots)\//.test(path)
+    const files = (list: object) => Object.entries(list).filter(isFile)
+    assert.deepEqual(files(listHost(stage.root)), files(before))
+  })
+})
+
 describe('a rollback of what is not there', () => {
   for (const [name, { inputs, code }] of Object.entries(REFUSALS)) {
     it(`is refused: ${name}`, async t => {
@@ -152,6 +202,18 @@ describe('a rollback of what is not there', () => {
     const hub = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'other' }
     const { outputs } = await rollBack(stage, hub)
     assert.equal(outputs['error-code'], 'invalid_input')
+  })
+
+  it('does not believe a row that names another version than the files do', async t => {
+    const stage = await openRetainingHost(t)
+    const path = join(stage.root, '.hub-deploy/installed.json')
+    const record = JSON.parse(readFileSync(path, 'utf8'))
+    record.installed[0].snapshots[0].version = '9.9.9'
+    writeFileSync(path, JSON.stringify(record))
+    const { outputs, log } = await rollBack(stage)
+    assert.deepEqual([outputs['error-code'], outputs['changed']], ['inconsistent', 'false'], log)
+    assert.match(log, /1-1\.0\.0 is version 9\.9\.9, but its plugin\.yaml says "1\.0\.0"/)
+    assert.match(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), /2\.0\.0/)
   })
 
   it('does not follow a row that names a path outside of the snapshots', async t => {

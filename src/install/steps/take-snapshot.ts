@@ -6,15 +6,17 @@ import { compareRecorded } from '../host/drift.ts'
 import { isModified } from '../host/drift-check.ts'
 import { findKeptPaths } from '../host/keep-paths.ts'
 import { installPath, placeName, snapshotsPath } from '../host/layout.ts'
+import { findStrayCaches } from '../host/stray-caches.ts'
 import { requireMovableTree } from '../host/switchable.ts'
-import { identityOf } from '../host/tree-record.ts'
+import { identityOf, readTreeRecord } from '../host/tree-record.ts'
 import type { RetainedPart, ReturningPart } from './part.ts'
 import type { StepContext } from './step-context.ts'
 
 /**
  * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
  * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
+ * that the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
+ * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {
   const { deployment, transaction, stagingFolder } = context
@@ -22,14 +24,19 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   const { retained, ...facts } = part
   const snapshot = join(snapshotsPath(layout, part), retained.name)
   const staged = join(stagingFolder, 'restored', placeName(part))
-  requireMovableTree(layout, { root: snapshot, keepPaths: part.keepPaths })
+  const caches = await listCaches(context, part, snapshot)
+  requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] })
+  await moveAway(context, { part, folder: 'dropped', snapshot }, caches)
   const replaced = await moveKeptAway(context, part, snapshot)
   await makeFolders(stagingFolder, dirname(staged))
   await transaction.apply({ type: 'move', from: relative(layout.root, snapshot), to: relative(layout.root, staged) })
   const recorded = identityOf(retained)
   const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded }
   const difference = await compareRecorded(layout, tree, { signal: tools.signal })
-  if (difference === undefined || isModified(difference)) throw justModified(snapshot)
+  const isChanged = difference === undefined || isModified(difference)
+  if (isChanged || (await listCaches(context, part, staged)).length > 0) throw justModified(snapshot)
+  if (caches.length > 0)
+    tools.log.info(`${caches.length} bytecode caches that were not installed do not return with it.`)
   tools.log.info(`${snapshot} is taken from the snapshots.`)
   return { ...facts, staged, recorded, replaced }
 }
@@ -53,26 +60,51 @@ export async function keepReplaced(context: StepContext, part: ReturningPart): P
   }
 }
 
-async function moveKeptAway(
-  { deployment, transaction, stagingFolder }: StepContext,
-  part: RetainedPart,
-  snapshot: string,
-): Promise<string[]> {
-  const { layout, request } = deployment
+async function listCaches({ deployment }: StepContext, part: RetainedPart, root: string): Promise<string[]> {
+  const { layout, tools } = deployment
+  const record = [...(readTreeRecord(layout, part.retained) ?? [])]
+  const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal)
+  if (caches === undefined)
+    throw new DeploymentError(
+      'snapshot_modified',
+      `${root} has too many bytecode caches that were not installed: nothing of it is used. Remove what is in its __pycache__ directories, or name another version in to-version.`,
+    )
+  return caches
+}
+
+async function moveKeptAway(context: StepContext, part: RetainedPart, snapshot: string): Promise<string[]> {
+  const { layout, request } = context.deployment
   const path = installPath(layout, part)
   const keeper = pathExistsSync(path) ? path : part.leftBehind
   if (keeper === undefined) return []
   const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot)
   const both = kept.filter(inner => pathExistsSync(join(snapshot, inner)))
-  for (const inner of both) {
-    const [from, to] = [join(snapshot, inner), join(replacedFolder(stagingFolder, part), inner)]
-    await makeFolders(stagingFolder, dirname(to))
-    await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) })
-  }
+  await moveAway(context, { part, folder: 'replaced', snapshot }, both)
   return both
 }
 
-function replacedFolder(stagingFolder: string, part: RetainedPart | ReturningPart): string {
+interface Leaving {
+  readonly part: RetainedPart
+  readonly snapshot: string
+  /** Where in the staging folder. */
+  readonly folder: 'replaced' | 'dropped'
+}
+
+/** Moves these paths of a snapshot to the staging folder. */
+async function moveAway(
+  { deployment, transaction, stagingFolder }: StepContext,
+  { part, snapshot, folder }: Leaving,
+  paths: readonly string[],
+): Promise<void> {
+  const { root } = deployment.layout
+  for (const inner of paths) {
+    const [from, to] = [join(snapshot, inner), join(stagingFolder, folder, placeName(part), inner)]
+    await makeFolders(stagingFolder, dirname(to))
+    await transaction.apply({ type: 'move', from: relative(root, from), to: relative(root, to) })
+  }
+}
+
+function replacedFolder(stagingFolder: string, part: ReturningPart): string {
   return join(stagingFolder, 'replaced', placeName(part))
 }
 
