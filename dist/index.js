@@ -26482,7 +26482,8 @@ function buildRow(context, part) {
     const replaced = moved && withHostFiles(context.deployment, part, moved);
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
-    const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true;
+    const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
+    const isRetained = order.snapshot || mustStay;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
     const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
     const row = isUnchanged ? installed : versionOf(context, part);

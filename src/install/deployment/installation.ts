@@ -15,7 +15,14 @@ import {
 } from '../host/installed.ts'
 import { presentPaths } from '../host/keep-paths.ts'
 import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
-import { chooseRetained, existingSnapshots, isGenuine, type Retention, withKeptPaths } from '../host/snapshots.ts'
+import {
+  chooseRetained,
+  existingSnapshots,
+  isGenuine,
+  isIrreplaceable,
+  type Retention,
+  withKeptPaths,
+} from '../host/snapshots.ts'
 import { identityOf } from '../host/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import { noteModifiedSnapshots } from '../steps/report-drift.ts'
@@ -70,7 +77,8 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const replaced = moved && withHostFiles(context.deployment, part, moved)
   const before = installed ?? removed
   const recorded = before === undefined ? [] : handOver(before, order.origin)
-  const isRetained = order.snapshot || replaced?.artifact_sha256 === null || replaced?.modified === true
+  const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced))
+  const isRetained = order.snapshot || mustStay
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
   const row = isUnchanged ? installed : versionOf(context, part)
