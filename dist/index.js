@@ -26507,10 +26507,15 @@ function buildRemovedRow(context, part) {
     const { contract, kind, slug } = installed;
     return { row: { contract, kind, slug, id, snapshots }, discard };
 }
-/** The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. */
-function withHostFiles({ layout, tools }, part, snapshot) {
+/**
+ * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
+ * version has taken over, and the replaced one makes anew until it is stopped, does not count.
+ */
+function withHostFiles({ layout, request, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const kept = presentPaths(path, snapshot.keep_paths ?? []);
+    const takenOver = 'previous' in part && part.returning === undefined ? request.keepPaths : [];
+    const isTakenOver = isBelow(takenOver);
+    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
         const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
         tools.log.notice(message);

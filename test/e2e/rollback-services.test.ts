@@ -44,7 +44,7 @@ describe('a rollback of a service', () => {
     assert.equal((await rollBackHere()).outputs['outcome'], 'success')
     stage.standIns.setState('greeter.service', 'inactive')
     stage.writeHostConfig('version: 1\nsupervisor: systemd\nsystemd: {project_unit: app.service}\n')
-    assert.equal((await rollBackHere()).outputs['outcome'], 'success')
+    assert.equal((await rollBackHere({ 'to-version': '2.0.0' })).outputs['outcome'], 'success')
     assert.deepEqual(unitChanges(stage).slice(1), ['restart greeter.service', 'restart app.service'])
   })
 

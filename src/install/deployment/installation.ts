@@ -23,7 +23,7 @@ import {
   type Retention,
   withKeptPaths,
 } from '../host/snapshots.ts'
-import { identityOf } from '../host/tree-record.ts'
+import { identityOf, isBelow } from '../host/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import { noteModifiedSnapshots } from '../steps/report-drift.ts'
 import type { StepContext } from '../steps/step-context.ts'
@@ -109,10 +109,22 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
   return { row: { contract, kind, slug, id, snapshots }, discard }
 }
 
-/** The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. */
-function withHostFiles({ layout, tools }: Deployment, part: Place, snapshot: SnapshotRow): SnapshotRow {
+/**
+ * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
+ * version has taken over, and the replaced one makes anew until it is stopped, does not count.
+ */
+function withHostFiles(
+  { layout, request, tools }: Deployment,
+  part: Part | InstalledPart,
+  snapshot: SnapshotRow,
+): SnapshotRow {
   const path = join(snapshotsPath(layout, part), snapshot.name)
-  const kept = presentPaths(path, snapshot.keep_paths ?? [])
+  const takenOver = 'previous' in part && part.returning === undefined ? request.keepPaths : []
+  const isTakenOver = isBelow(takenOver)
+  const kept = presentPaths(
+    path,
+    (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)),
+  )
   if (kept.length > 0) {
     const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`
     tools.log.notice(message)
