@@ -39098,7 +39098,7 @@ function noSnapshot(row, { toVersion, known }) {
     const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
     const found = known.length === 0
         ? 'It has none: deploy the version from the hub.'
-        : `It has ${listNames(known.map(refusals_describe))}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`;
+        : `It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`;
     return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(placeOf(row))} ${asked}: nothing was changed. ${found}`);
 }
 /** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
@@ -39139,8 +39139,8 @@ function ofProject(place, slug) {
 function otherSlug(place, names) {
     return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from ${names.installed}: nothing was changed. Correct the step's "with:".`);
 }
-function refusals_describe({ name, modified }) {
-    return modified ? `${name} (modified)` : name;
+function refusals_describe({ version, modified }) {
+    return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`;
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/target-part.js

@@ -23,7 +23,7 @@ export function noSnapshot(
   const found =
     known.length === 0
       ? 'It has none: deploy the version from the hub.'
-      : `It has ${listNames(known.map(describe))}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`
+      : `It has ${listNames([...new Set(known.map(describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`
   return new DeploymentError(
     'no_snapshot',
     `This host has no snapshot of ${placeName(placeOf(row))} ${asked}: nothing was changed. ${found}`,
@@ -102,6 +102,6 @@ function otherSlug(place: Place, names: { slug: string; installed: string }): De
   )
 }
 
-function describe({ name, modified }: SnapshotRow): string {
-  return modified ? `${name} (modified)` : name
+function describe({ version, modified }: SnapshotRow): string {
+  return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`
 }

@@ -82,7 +82,7 @@ describe('a rollback', () => {
     const before = listHost(stage.root)
     const again = await rollBack(stage)
     assert.equal(summaryOf(again), 'failed false  1.0.0 1.0.0 no_snapshot')
-    assert.match(again.log, /installed before 1\.0\.0: nothing was changed\. It has 2-2\.0\.0\. .*to-version/)
+    assert.match(again.log, /installed before 1\.0\.0: nothing was changed\. It has 2\.0\.0\. .*to-version/)
     assert.deepEqual(listHost(stage.root), before)
     await stage.publish('3.0.0', pluginFiles('3.0.0'))
     await stage.deploy({ version: '3.0.0' })

@@ -87,7 +87,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     await fleet.install('1.0.0')
     const before = fleet.files('app-1')
     fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
-    const result = await execute(fleet, 'emergency-rollback.yml', { hosts: '["app-2"]', id: 'greeter' })
+    const result = await execute(fleet, 'emergency-rollback.yml', { hosts: '["app-2"]' })
     assert.deepEqual(outline(result), ['rollback (app-2): failure'], result.log)
     assert.equal(outputsOf(result)['error-code'], 'no_snapshot')
     assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
