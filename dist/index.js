@@ -29000,8 +29000,8 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
     const [first] = known;
     if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
         return;
-    throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
-        'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, by its record .hub-deploy/installed.json): ` +
+        'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
@@ -39853,9 +39853,19 @@ async function inspect_look({ layout, keepPaths }, signal) {
         activity,
         parts,
         snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
+        unrecorded: activity.kind === 'quiet' ? findUnrecorded(layout, rows) : [],
         isKnown: pathExistsSync(layout.own),
         unrestored: record.unrestored.length,
     };
+}
+function findUnrecorded({ root }, rows) {
+    const recorded = new Set(rows.map(row => placeName(placeOf(row))));
+    const found = ['plugins', 'extensions'].flatMap(shelf => pathExistsSync((0,external_node_path_namespaceObject.join)(root, shelf)) ? directoriesIn(root, shelf) : []);
+    return found.filter(name => !recorded.has(name)).toSorted();
+}
+function directoriesIn(root, shelf) {
+    const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, shelf), { withFileTypes: true });
+    return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${shelf}/${name}`);
 }
 /** Where a deployment works, or one has died in the middle, a difference says nothing. */
 async function driftOf(setting, row, activity) {
@@ -39917,6 +39927,7 @@ function buildStatusSummary(inspection, { host, error, cut }) {
     const blocks = [
         `### ${status_summary_headline(inspection)} on ${cell(host.name)}`,
         ...sentences,
+        ...describeUnrecorded(inspection).map(cell),
         ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
         ...(parts.length > status_summary_MAX_ROWS ? [`And ${parts.length - status_summary_MAX_ROWS} more parts.`] : []),
         ...cut.map(cell),
@@ -39968,6 +39979,14 @@ function notComparedIn(parts) {
     const more = lasting.length - MAX_LISTED_PATHS;
     return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])];
 }
+/** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
+function describeUnrecorded({ unrecorded }) {
+    if (unrecorded.length === 0)
+        return [];
+    const listed = unrecorded.slice(0, MAX_LISTED_PATHS).map(name => cleanForeignText(name, status_summary_MAX_CELL_CHARS));
+    const more = unrecorded.length - listed.length;
+    return [`Not recorded as installed, so not compared: ${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`];
+}
 function describeBusy(holder) {
     return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`;
 }
@@ -39981,6 +40000,8 @@ function status_summary_headline(inspection) {
         return `⚠️ An interrupted deployment waits for its recovery`;
     if (activity.kind === 'busy')
         return `⏳ A deployment is at work`;
+    if (parts.length === 0 && inspection.unrecorded.length > 0)
+        return '⚠️ Nothing is recorded as installed';
     if (parts.length === 0)
         return '✅ Nothing is installed';
     if (isDrifted(inspection) === false)
@@ -40087,7 +40108,7 @@ async function showStatus({ request, failOnDrift, problems }, tools) {
         if (error === undefined)
             for (const finding of findingsOf(inspection))
                 tools.log.warning(finding);
-        for (const sentence of cut)
+        for (const sentence of [...describeUnrecorded(inspection), ...cut])
             tools.log.notice(sentence);
         return {
             outputs: buildOutputs(inspection, lists),

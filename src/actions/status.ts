@@ -16,7 +16,12 @@ import { readWorkspace } from '../runner/environment.ts'
 import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
 import { booleanSchema, keepPathListSchema, projectRootSchema } from '../runner/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
-import { buildFailedStatusSummary, buildStatusSummary, findingsOf } from '../runner/status-summary.ts'
+import {
+  buildFailedStatusSummary,
+  buildStatusSummary,
+  describeUnrecorded,
+  findingsOf,
+} from '../runner/status-summary.ts'
 
 export interface StatusInputs {
   /** Undefined where there are problems. */
@@ -66,7 +71,7 @@ async function showStatus({ request, failOnDrift, problems }: StatusInputs, tool
     const cut = [...cutIn(lists), ...omittedIn(inspection)]
     logStatus(inspection, tools.log)
     if (error === undefined) for (const finding of findingsOf(inspection)) tools.log.warning(finding)
-    for (const sentence of cut) tools.log.notice(sentence)
+    for (const sentence of [...describeUnrecorded(inspection), ...cut]) tools.log.notice(sentence)
     return {
       outputs: buildOutputs(inspection, lists),
       error,

@@ -42,6 +42,7 @@ export function buildStatusSummary(inspection: Inspection, { host, error, cut }:
   const blocks = [
     `### ${headline(inspection)} on ${cell(host.name)}`,
     ...sentences,
+    ...describeUnrecorded(inspection).map(cell),
     ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
     ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
     ...cut.map(cell),
@@ -102,6 +103,14 @@ function notComparedIn(parts: readonly InspectedPart[]): string[] {
   return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])]
 }
 
+/** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
+export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'>): string[] {
+  if (unrecorded.length === 0) return []
+  const listed = unrecorded.slice(0, MAX_LISTED_PATHS).map(name => cleanForeignText(name, MAX_CELL_CHARS))
+  const more = unrecorded.length - listed.length
+  return [`Not recorded as installed, so not compared: ${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`]
+}
+
 function describeBusy(holder: string): string {
   return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`
 }
@@ -115,6 +124,7 @@ function headline(inspection: Inspection): string {
   const what = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
   if (activity.kind === 'interrupted') return `⚠️ An interrupted deployment waits for its recovery`
   if (activity.kind === 'busy') return `⏳ A deployment is at work`
+  if (parts.length === 0 && inspection.unrecorded.length > 0) return '⚠️ Nothing is recorded as installed'
   if (parts.length === 0) return '✅ Nothing is installed'
   if (isDrifted(inspection) === false) return `✅ ${what} as installed`
   const differing = parts.filter(isPartDrifted).length

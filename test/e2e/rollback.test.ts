@@ -117,7 +117,7 @@ describe('a rollback', () => {
     )
     const second = await rollBack(stage)
     assert.equal(second.outputs['error-code'], 'no_snapshot')
-    assert.match(second.log, /2-2\.0\.0 \(modified\)/)
+    assert.match(second.log, /2\.0\.0 \(modified\)/)
     const named = await rollBack(stage, { 'to-version': '2.0.0' })
     assert.equal(named.outputs['outcome'], 'success', named.log)
     assert.match(mainOf(stage), /patched/)

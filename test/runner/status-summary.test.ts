@@ -17,6 +17,7 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
     activity: { kind: 'quiet' },
     parts: [],
     snapshots: [],
+    unrecorded: [],
     isKnown: true,
     unrestored: 0,
     ...more,
@@ -25,6 +26,13 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
 }
 
 describe('buildStatusSummary', () => {
+  it('names what nobody has recorded, and does not call such a host empty', () => {
+    const unrecorded = Array.from({ length: 22 }, (_, index) => `plugins/by-hand-${index}`)
+    const summary = summaryOf({ unrecorded })
+    assert.match(summary, /^### ⚠️ Nothing is recorded as installed on app-1\n/)
+    assert.match(summary, /not compared: plugins\/by-hand-0, .* and 2 more\.\n/)
+  })
+
   it('has a line with the result, what differs, and the parts, those that differ first', () => {
     const snapshots = [
       snapshotOf('1-1.0.0', { version: '1.0.0' }),

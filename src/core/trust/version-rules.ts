@@ -69,7 +69,7 @@ export function refuseReusedVersion(
   if (first === undefined || known.some(row => row.artifact_sha256 === sha256)) return
   throw new ArtifactError(
     'version_reused',
-    `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}): ` +
-      'nothing was installed. Ask the publisher why; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.',
+    `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, by its record .hub-deploy/installed.json): ` +
+      'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.',
   )
 }

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
@@ -45,6 +45,8 @@ export interface Inspection {
   readonly activity: Activity
   readonly parts: readonly InspectedPart[]
   readonly snapshots: readonly RetainedSnapshot[]
+  /** Directories in `plugins/` and `extensions/` of which there is no record: `<shelf>/<name>`. */
+  readonly unrecorded: readonly string[]
   /** Whether anything was ever deployed there. */
   readonly isKnown: boolean
   /** How many services run another version than they should, since a rollback that could not restore them. */
@@ -101,9 +103,23 @@ async function look({ layout, keepPaths }: InspectionRequest, signal: AbortSigna
     activity,
     parts,
     snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
+    unrecorded: activity.kind === 'quiet' ? findUnrecorded(layout, rows) : [],
     isKnown: pathExistsSync(layout.own),
     unrestored: record.unrestored.length,
   }
+}
+
+function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string[] {
+  const recorded = new Set(rows.map(row => placeName(placeOf(row))))
+  const found = (['plugins', 'extensions'] as const).flatMap(shelf =>
+    pathExistsSync(join(root, shelf)) ? directoriesIn(root, shelf) : [],
+  )
+  return found.filter(name => !recorded.has(name)).toSorted()
+}
+
+function directoriesIn(root: string, shelf: string): string[] {
+  const entries = readdirSync(join(root, shelf), { withFileTypes: true })
+  return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${shelf}/${name}`)
 }
 
 /** Where a deployment works, or one has died in the middle, a difference says nothing. */

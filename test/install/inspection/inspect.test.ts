@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, utimesSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, utimesSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
@@ -52,6 +52,15 @@ describe('inspectHost', () => {
       const paths = [{ path, how: 'writable' }]
       assert.deepEqual(parts[0]?.drift, isDrift ? { kind: 'differs', paths, count: 1 } : undefined)
     })
+
+  it('finds what nobody has recorded, also where the record is gone', async t => {
+    const layout = await prepareTemporaryHost(t)
+    await installRecorded(layout, { 'main.py': 'x' })
+    writeTree(layout.root, { 'plugins/by-hand/main.py': '', 'plugins/greeter.env': '' })
+    assert.deepEqual((await inspect(layout)).unrecorded, ['plugins/by-hand'])
+    rmSync(layout.installed)
+    assert.deepEqual((await inspect(layout)).unrecorded, ['plugins/by-hand', 'plugins/greeter'])
+  })
 
   it('ends at once with the reason of a cancel', async t => {
     const layout = await prepareTemporaryHost(t)
