@@ -18,7 +18,7 @@ const KEEP = { 'keep-reports': '2', 'keep-snapshots': '1' }
 const MOST: Record<string, number> = {
   '.': 14,
   reports: 2 * 2,
-  outbox: 1,
+  outbox: 2, // of each part, one that a run of the other part closed
   trees: 2 * (1 + 1) + 1,
   staging: 2 + 2 * 5,
   snapshots: 4 + 2 * 5 + 5,
