@@ -27406,6 +27406,184 @@ async function verifyPlace(place, request) {
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
+
+
+
+
+function beginTransaction(changeLog) {
+    const { root, journal, log } = changeLog;
+    const changes = [];
+    const places = [];
+    const services = [];
+    const healthchecks = [];
+    return {
+        places,
+        services,
+        healthchecks,
+        get changed() {
+            return changes.some(({ change }) => change.type !== 'make_directory');
+        },
+        async apply(planned) {
+            const change = await announceable(root, planned);
+            const seq = await journal.append({ record: 'change', change });
+            if (seq === undefined)
+                throw new Error('A change could not be announced.');
+            changes.push({ seq, change });
+            const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
+            places.push(...placesIn([change]).filter(place => !isKnown(place)));
+            for (const path of await applyChange(root, change))
+                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
+        },
+        async supervise(service, action, signal) {
+            const change = await planServiceChange({ service, action }, services, signal);
+            await journal.append({ record: 'service', change });
+            services.push(change);
+            await superviseService(change, { signal });
+        },
+        async noteHealthchecks(checks) {
+            await journal.append({ record: 'healthchecks', checks: [...checks] });
+            healthchecks.push(...checks);
+        },
+        async commit({ rows, removed, discard, project }) {
+            const at = new Date().toISOString();
+            await journal.append({
+                record: 'commit',
+                at,
+                rows: [...rows],
+                removed: [...removed],
+                discard: [...discard],
+                ...(project && { project }),
+            });
+        },
+        async rollback() {
+            return await undoChanges(changeLog, changes);
+        },
+    };
+}
+/**
+ * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
+ * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
+ * each in the journal.
+ * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
+ * what remains. Does not throw while the host is exactly what it was.
+ */
+async function undoChanges(changeLog, pending) {
+    const { root, journal, log } = changeLog;
+    let wasChanged = await dropUndone(changeLog, pending);
+    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
+        try {
+            const { wasMade, setAside } = await undoChange(root, newest.change);
+            for (const path of setAside)
+                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
+            wasChanged ||= wasMade;
+        }
+        catch (error) {
+            if (!isAnyMade(root, pending))
+                return true;
+            throw rollbackFailed(pending, error);
+        }
+        pending.pop();
+    }
+    return wasChanged;
+}
+/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+function isAnyMade(root, pending) {
+    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+}
+/**
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
+ * made: certainly, when a newer change was announced after it.
+ */
+async function dropUndone({ root, journal }, pending) {
+    const undone = pending.splice(firstUndone(root, pending)).reverse();
+    for (const [age, { seq }] of undone.entries())
+        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
+    return undone.length > 1;
+}
+/**
+ * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
+ * change has put where something was is not what was there, even if that is lost.
+ */
+function firstUndone(root, pending) {
+    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
+    const index = pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
+    return index === -1 ? pending.length : index;
+}
+function rollbackFailed(pending, error) {
+    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
+    const left = pending
+        .map(({ change }) => describeChange(change))
+        .reverse()
+        .join('; ');
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
+        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/dead-run.js
+
+
+
+
+
+
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
+function readRecords({ root, journal: path }) {
+    try {
+        const records = readJournal(path) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(path)))
+            throw new JournalDamage('a change was made that is announced behind a torn record');
+        return records;
+    }
+    catch (error) {
+        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+    }
+}
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+function isInDoubt({ root, journal }) {
+    try {
+        const records = readJournal(journal) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(journal)))
+            return true;
+        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
+    }
+    catch {
+        return true;
+    }
+}
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+function countAttempts({ runId }, records) {
+    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
+    runs.delete(runId);
+    return runs.size;
+}
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+function dead_run_findAccepted(records) {
+    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
+    return last?.record === 'reported' ? last.attempts : undefined;
+}
+/** How the run, or an earlier recovery of it, says that it ended. */
+function findEnd(records) {
+    return records.findLast(entry => entry.record === 'end')?.end;
+}
+/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
+function wasUnfinished(records) {
+    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
+}
+/** The state in which the run was cut off. */
+function lastState(record) {
+    return record.states.at(-1)?.state ?? 'pending';
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
 /**
  * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
@@ -28092,120 +28270,20 @@ function kernelLockOf(path) {
     return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+;// CONCATENATED MODULE: ./build/install/deployment/leftovers.js
 
 
-
-
-
-function beginTransaction(changeLog) {
-    const { root, journal, log } = changeLog;
-    const changes = [];
-    const places = [];
-    const services = [];
-    const healthchecks = [];
-    return {
-        places,
-        services,
-        healthchecks,
-        get changed() {
-            return changes.some(({ change }) => change.type !== 'make_directory');
-        },
-        async apply(planned) {
-            const change = await announceable(root, planned);
-            const seq = await journal.append({ record: 'change', change });
-            if (seq === undefined)
-                throw new Error('A change could not be announced.');
-            changes.push({ seq, change });
-            const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
-            places.push(...placesIn([change]).filter(place => !isKnown(place)));
-            for (const path of await applyChange(root, change))
-                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
-        },
-        async supervise(service, action, signal) {
-            const change = await planServiceChange({ service, action }, services, signal);
-            await journal.append({ record: 'service', change });
-            services.push(change);
-            await superviseService(change, { signal });
-        },
-        async noteHealthchecks(checks) {
-            await journal.append({ record: 'healthchecks', checks: [...checks] });
-            healthchecks.push(...checks);
-        },
-        async commit({ rows, removed, discard, project }) {
-            const at = new Date().toISOString();
-            await journal.append({
-                record: 'commit',
-                at,
-                rows: [...rows],
-                removed: [...removed],
-                discard: [...discard],
-                ...(project && { project }),
-            });
-        },
-        async rollback() {
-            return await undoChanges(changeLog, changes);
-        },
-    };
+/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+async function endJournal(host, deploymentId) {
+    const { layout, log } = host;
+    discardStaging(layout, deploymentId);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
 }
-/**
- * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
- * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal.
- * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains. Does not throw while the host is exactly what it was.
- */
-async function undoChanges(changeLog, pending) {
-    const { root, journal, log } = changeLog;
-    let wasChanged = await dropUndone(changeLog, pending);
-    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
-        try {
-            const { wasMade, setAside } = await undoChange(root, newest.change);
-            for (const path of setAside)
-                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
-            wasChanged ||= wasMade;
-        }
-        catch (error) {
-            if (!isAnyMade(root, pending))
-                return true;
-            throw rollbackFailed(pending, error);
-        }
-        pending.pop();
-    }
-    return wasChanged;
-}
-/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
-function isAnyMade(root, pending) {
-    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
-}
-/**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
- * made: certainly, when a newer change was announced after it.
- */
-async function dropUndone({ root, journal }, pending) {
-    const undone = pending.splice(firstUndone(root, pending)).reverse();
-    for (const [age, { seq }] of undone.entries())
-        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
-    return undone.length > 1;
-}
-/**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
- * change has put where something was is not what was there, even if that is lost.
- */
-function firstUndone(root, pending) {
-    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
-    const index = pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
-    return index === -1 ? pending.length : index;
-}
-function rollbackFailed(pending, error) {
-    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
-    const left = pending
-        .map(({ change }) => describeChange(change))
-        .reverse()
-        .join('; ');
-    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
+/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
@@ -28225,6 +28303,88 @@ function runs(version, still = '') {
     return version === null ? 'no version is known to run' : `${version}${still} runs`;
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/recovered-end.js
+
+
+
+
+
+
+
+
+/** How a run that was cut off ended. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws what the disk says about the journal. */
+async function endRun(host, run) {
+    const commit = findCommit(run.records);
+    return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+}
+/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
+async function endRolledBack(host, run) {
+    const { records, record } = run;
+    const known = findEnd(records);
+    if (known !== undefined && known.rollback?.restored !== false)
+        return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known };
+    const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
+    if (known?.outcome === outcome)
+        return { end: known };
+    const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
+    const end = buildEnd(new Date(), {
+        outcome,
+        rollback,
+        changed: rollback?.restored === false,
+        error: known?.error ?? { code: 'interrupted', message, step: null },
+    });
+    return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
+}
+/**
+ * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
+ * the files by now, so these are not compared any more.
+ */
+async function endRestored(host, run, known) {
+    const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
+    if (rollback === null || known.rollback === null)
+        return { end: known };
+    const ofFiles = known.rollback.problems.filter(isOfFile);
+    const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
+    const { healthy, problems } = rollback;
+    const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
+    return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
+}
+/** Whether a problem of a rollback is a file, which stays one. */
+function isOfFile(problem) {
+    return /^(?:plugins|extensions)\//.test(problem);
+}
+function recovered_end_isLeft({ isUnfinished, unchecked }) {
+    return isUnfinished === true || unchecked !== undefined;
+}
+function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    return {
+        layout,
+        log,
+        grace,
+        places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
+        keepPaths: begin.keep_paths,
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
+        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
+        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+        onFilesRestored,
+    };
+}
+/** The run died after its commit: the new version stays. */
+async function endCommitted({ layout, log }, { records }, commit) {
+    await finishCommitted(layout, log, { removed: [], ...commit });
+    const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
+    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
 
 
@@ -28239,18 +28399,7 @@ function runs(version, still = '') {
 
 
 
-
-
-
-
-
 const MAX_RECOVERIES = 5;
-/** How a run that was cut off ended. */
-const ROLLED_BACK = {
-    failed: 'before it had changed anything',
-    rolled_back: 'and rolled back afterwards',
-    inconsistent: 'and could not be rolled back',
-};
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
  * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
@@ -28278,45 +28427,17 @@ async function recover(host) {
         journal.close();
     }
 }
-/**
- * Whether this host may run neither version whole, according to the journal of a dead run and without changing
- * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
- */
-function isInDoubt({ root, journal }) {
-    try {
-        const records = readJournal(journal) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(journal)))
-            return true;
-        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
-    }
-    catch {
-        return true;
-    }
-}
-/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
-async function endJournal(host, deploymentId) {
-    const { layout, log } = host;
-    discardStaging(layout, deploymentId);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
 async function recoverRun(host, run) {
     const { begin, records, journal, record } = run;
-    const commit = findCommit(records);
     const attempts = countAttempts(host, records);
     const known = findEnd(records);
     // What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up.
-    if (commit === undefined && (known === undefined || known.rollback?.restored === false)) {
+    if (findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)) {
         if (attempts >= MAX_RECOVERIES)
             throw givenUp(host.layout, begin);
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
     }
-    const { end, isUnfinished, unwritten } = commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+    const { end, isUnfinished, unwritten } = await endRun(host, run);
     const wasReported = attempts > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
@@ -28327,7 +28448,7 @@ async function recoverRun(host, run) {
         record,
         end,
         address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? recovery_findAccepted(records) : undefined,
+        accepted: known && isReportedAlike(end, known) ? dead_run_findAccepted(records) : undefined,
         onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
     });
     if (closed.unwritten !== undefined)
@@ -28358,85 +28479,6 @@ function logRecovered({ log, onRecovered }, report, known) {
     if (known === undefined)
         onRecovered?.(unhealthy ?? describeRecovered(report));
 }
-/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
-async function endRolledBack(host, run) {
-    const { records, record } = run;
-    const known = findEnd(records);
-    if (known !== undefined && known.rollback?.restored !== false)
-        return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known };
-    const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
-    if (known?.outcome === outcome)
-        return { end: known };
-    const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
-    const end = buildEnd(new Date(), {
-        outcome,
-        rollback,
-        changed: rollback?.restored === false,
-        error: known?.error ?? { code: 'interrupted', message, step: null },
-    });
-    return { end, isUnfinished: recovery_isLeft(left), unwritten: left.unwritten };
-}
-/**
- * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
- * the files by now, so these are not compared any more.
- */
-async function endRestored(host, run, known) {
-    const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
-    if (rollback === null || known.rollback === null)
-        return { end: known };
-    const ofFiles = known.rollback.problems.filter(isOfFile);
-    const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
-    const { healthy, problems } = rollback;
-    const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
-    return { end: { ...known, rollback: continued }, isUnfinished: recovery_isLeft(left), unwritten: left.unwritten };
-}
-/** Whether a problem of a rollback is a file, which stays one. */
-function isOfFile(problem) {
-    return /^(?:plugins|extensions)\//.test(problem);
-}
-function recovery_isLeft({ isUnfinished, unchecked }) {
-    return isUnfinished === true || unchecked !== undefined;
-}
-function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
-    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
-    return {
-        layout,
-        log,
-        grace,
-        places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
-        keepPaths: begin.keep_paths,
-        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
-        byContent: true,
-        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
-        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
-        onFilesRestored,
-    };
-}
-/** A cancelled run, or a cancelled recovery of it, had no time for its services. */
-function wasUnfinished(records) {
-    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
-}
-/** The run died after its commit: the new version stays. */
-async function endCommitted({ layout, log }, { records }, commit) {
-    await finishCommitted(layout, log, { removed: [], ...commit });
-    const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
-    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
-}
-/** How many other runs have begun to recover this one; a main step and its post step are one run. */
-function countAttempts({ runId }, records) {
-    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
-    runs.delete(runId);
-    return runs.size;
-}
-/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
-function recovery_findAccepted(records) {
-    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
-    return last?.record === 'reported' ? last.attempts : undefined;
-}
-function findEnd(records) {
-    return records.findLast(entry => entry.record === 'end')?.end;
-}
 /**
  * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
  * anew that had failed because it could not roll back.
@@ -28455,25 +28497,6 @@ function terminalState({ outcome }) {
         return 'succeeded';
     return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
 }
-function lastState(record) {
-    return record.states.at(-1)?.state ?? 'pending';
-}
-/**
- * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is not what this action writes.
- */
-function readRecords({ root, journal: path }) {
-    try {
-        const records = readJournal(path) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(path)))
-            throw new JournalDamage('a change was made that is announced behind a torn record');
-        return records;
-    }
-    catch (error) {
-        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
-    }
-}
 function givenUp({ journal, reports }, begin) {
     return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`);
 }
@@ -28482,6 +28505,7 @@ function stillInconsistent(begin, rollback) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/session.js
+
 
 
 
@@ -28666,6 +28690,7 @@ function handover_digestOf({ installed }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recover-host.js
+
 
 
 

@@ -6,7 +6,8 @@ import { UntouchableHostError } from '../host/untouchable-host.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
-import { isInDoubt, recover } from './recovery.ts'
+import { isInDoubt } from './dead-run.ts'
+import { recover } from './recovery.ts'
 import { holdLock } from './session.ts'
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000

@@ -12,10 +12,10 @@ import { announceRemoved } from '../steps/remove-part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { rollBack } from '../transaction/rollback.ts'
+import { isInDoubt } from './dead-run.ts'
 import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
 import { writeHandover } from './handover.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
-import { isInDoubt } from './recovery.ts'
 import { type HostSession, type LockedHost, lockHost } from './session.ts'
 
 /** A contract's part of a deployment, phase by phase; each takes what the one before returned. */

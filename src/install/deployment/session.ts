@@ -15,7 +15,8 @@ import type { InstallOrder, StepContext } from '../steps/step-context.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
 import type { RunningDeployment } from './deployment.ts'
-import { emptyStaging, endJournal, recover } from './recovery.ts'
+import { emptyStaging, endJournal } from './leftovers.ts'
+import { recover } from './recovery.ts'
 
 /** A host that is ours: locked. */
 export interface LockedHost {

@@ -1,5 +1,5 @@
 import { lstatSync } from 'node:fs'
-import { isInDoubt, readRecords } from '../deployment/recovery.ts'
+import { isInDoubt, readRecords } from '../deployment/dead-run.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, type Place, placeName } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/lock.ts'

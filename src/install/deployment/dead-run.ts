@@ -1,0 +1,89 @@
+import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { toHostError } from '../files/system-errors.ts'
+import type { Layout } from '../host/layout.ts'
+import type { Host } from '../reports/host.ts'
+import type { DeploymentEnd } from '../transaction/end.ts'
+import {
+  type BeginRecord,
+  findCommit,
+  type Journal,
+  type JournalRecord,
+  pendingChanges,
+  readJournal,
+  readUnprovenChanges,
+} from '../transaction/journal.ts'
+import { JournalDamage } from '../transaction/journal-line.ts'
+import type { DeploymentRecord } from '../transaction/record.ts'
+import { isAnyMade } from '../transaction/transaction.ts'
+
+/** A deployment whose run is dead, according to its journal. */
+export interface DeadRun {
+  readonly begin: BeginRecord
+  readonly records: readonly JournalRecord[]
+  /** Open, to continue it. */
+  readonly journal: Journal
+  readonly record: DeploymentRecord
+}
+
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
+export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
+  try {
+    const records = readJournal(path) ?? []
+    if (isAnyMade(root, readUnprovenChanges(path)))
+      throw new JournalDamage('a change was made that is announced behind a torn record')
+    return records
+  } catch (error) {
+    const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message
+    throw new DeploymentError(
+      'inconsistent',
+      `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`,
+      { cause: toDeployError(error) },
+    )
+  }
+}
+
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+export function isInDoubt({ root, journal }: Layout): boolean {
+  try {
+    const records = readJournal(journal) ?? []
+    if (isAnyMade(root, readUnprovenChanges(journal))) return true
+    return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records))
+  } catch {
+    return true
+  }
+}
+
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+export function countAttempts({ runId }: Host, records: readonly JournalRecord[]): number {
+  const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])))
+  runs.delete(runId)
+  return runs.size
+}
+
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+export function findAccepted(records: readonly JournalRecord[]): number | undefined {
+  const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end')
+  return last?.record === 'reported' ? last.attempts : undefined
+}
+
+/** How the run, or an earlier recovery of it, says that it ended. */
+export function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {
+  return records.findLast(entry => entry.record === 'end')?.end
+}
+
+/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
+export function wasUnfinished(records: readonly JournalRecord[]): boolean {
+  return records.findLast(entry => entry.record === 'end')?.unfinished === true
+}
+
+/** The state in which the run was cut off. */
+export function lastState(record: DeploymentRecord): string {
+  return record.states.at(-1)?.state ?? 'pending'
+}

@@ -1,0 +1,100 @@
+import type { DeployError } from '../../core/errors.ts'
+import { finishCommitted } from '../host/cleanup.ts'
+import { stagingPath } from '../host/layout.ts'
+import type { Host } from '../reports/host.ts'
+import { placesIn } from '../transaction/change.ts'
+import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
+import { type CommitRecord, findCommit, pendingChanges } from '../transaction/journal.ts'
+import { type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
+import { undoChanges } from '../transaction/transaction.ts'
+import { type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
+
+/** How a run that was cut off ended. */
+const ROLLED_BACK = {
+  failed: 'before it had changed anything',
+  rolled_back: 'and rolled back afterwards',
+  inconsistent: 'and could not be rolled back',
+} as const
+
+/** How a dead run has ended. */
+export interface RecoveredEnd {
+  readonly end: DeploymentEnd
+  /** This recovery was cancelled, and another one has to go on. */
+  readonly isUnfinished?: boolean
+  /** Why another one has to go on too. */
+  readonly unwritten?: DeployError | undefined
+}
+
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws what the disk says about the journal. */
+export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
+  const commit = findCommit(run.records)
+  return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
+}
+
+/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
+async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
+  const { records, record } = run
+  const known = findEnd(records)
+  if (known !== undefined && known.rollback?.restored !== false)
+    return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known }
+  const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run))
+  if (known?.outcome === outcome) return { end: known }
+  const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`
+  const end = buildEnd(new Date(), {
+    outcome,
+    rollback,
+    changed: rollback?.restored === false,
+    error: known?.error ?? { code: 'interrupted', message, step: null },
+  })
+  return { end, isUnfinished: isLeft(left), unwritten: left.unwritten }
+}
+
+/**
+ * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
+ * the files by now, so these are not compared any more.
+ */
+async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
+  const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] })
+  if (rollback === null || known.rollback === null) return { end: known }
+  const ofFiles = known.rollback.problems.filter(isOfFile)
+  const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
+  const { healthy, problems } = rollback
+  const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] }
+  return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
+}
+
+/** Whether a problem of a rollback is a file, which stays one. */
+function isOfFile(problem: string): boolean {
+  return /^(?:plugins|extensions)\//.test(problem)
+}
+
+function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
+  return isUnfinished === true || unchecked !== undefined
+}
+
+function rollbackOf(
+  { layout, log, grace, onFilesRestored }: Host,
+  { begin, records, journal }: DeadRun,
+): RollbackRequest {
+  const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
+  return {
+    layout,
+    log,
+    grace,
+    places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
+    keepPaths: begin.keep_paths,
+    stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+    byContent: true,
+    services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
+    healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+    undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+    onFilesRestored,
+  }
+}
+
+/** The run died after its commit: the new version stays. */
+async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+  await finishCommitted(layout, log, { removed: [], ...commit })
+  const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
+  return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
+}
