@@ -20333,7 +20333,7 @@ function orNone(read) {
  * Runs what only reads the host: writes nothing below the project root, neither a lock nor a report, and reports nothing
  * to a hub. Never throws for what happens on the way: it is in the result.
  */
-async function runUnreported(deployment, { name, run, end }) {
+async function runUnreported(deployment, { name, run, fail }) {
     try {
         for (const accepted of requireSafeHost(deployment.host))
             deployment.tools.log.warning(accepted);
@@ -20343,7 +20343,7 @@ async function runUnreported(deployment, { name, run, end }) {
     }
     catch (error) {
         if (deployment.state !== 'pending')
-            await end('failed');
+            await fail();
         return conclude(deployment, name, { thrown: causeOf(deployment, error) });
     }
 }
@@ -21024,22 +21024,22 @@ class DriftCheck {
     async of({ shelf, id }) {
         if (this.#isDisregarded)
             return undefined;
-        const { keepPaths, signal } = this.#setting;
+        const { signal } = this.#setting;
         const name = placeName({ shelf, id });
-        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal);
         this.#found.set(name, found);
         return await found;
     }
     /** As it is now; what could not be compared is not compared again. */
     async again({ shelf, id }) {
-        const { keepPaths, signal } = this.#setting;
+        const { signal } = this.#setting;
         const name = placeName({ shelf, id });
         if (this.#isDisregarded)
             return undefined;
         const before = this.#found.has(name) ? await this.of({ shelf, id }) : null;
         if (before === undefined)
             return undefined;
-        const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal);
+        const now = await findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal);
         this.#found.set(name, Promise.resolve(now));
         return now;
     }
@@ -21363,6 +21363,10 @@ async function awaitAll(...works) {
 
 
 
+/** All paths of these lists, in their order, each once. */
+function uniteKeepPaths(...lists) {
+    return [...new Set(lists.flatMap(list => list ?? []))];
+}
 /**
  * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
  * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
@@ -21461,8 +21465,8 @@ const PROBE = 'probe';
  * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
  * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
  */
-function requireSwitchable({ layout, request }, place) {
-    requireMovableTree(layout, { root: installPath(layout, place), keepPaths: request.keepPaths });
+function requireSwitchable({ layout, keepPaths }, place) {
+    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
 }
 /** The same for any tree of this host, for example a snapshot whose kept paths return. */
 function requireMovableTree(layout, { root, keepPaths }) {
@@ -21590,8 +21594,8 @@ function nearestDirectory(path) {
  * dropped; what a snapshot contains there was moved away, and is never removed.
  */
 async function prepareKeptPaths({ deployment }, part, keeper) {
-    const { layout, request } = deployment;
-    const tree = { root: keeper, keepPaths: request.keepPaths };
+    const { layout, keepPaths } = deployment;
+    const tree = { root: keeper, keepPaths };
     if (keeper === part.leftBehind)
         requireMovableTree(layout, tree);
     const kept = findKeptPaths(tree, part.staged);
@@ -21972,7 +21976,7 @@ function describeDrift(entries) {
  * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
 async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
-    const { layout, request, tools } = deployment;
+    const { layout, keepPaths, tools } = deployment;
     const place = { shelf, id };
     const drift = await deployment.drift.again(place);
     await recordDrift(deployment, [place]);
@@ -21992,7 +21996,7 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
         return { tree_digest: null };
     try {
         const record = (identity && readTreeRecord(layout, identity)) ?? [];
-        const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal);
+        const items = await describeTree({ root, keepPaths }, record, tools.signal);
         if (items !== undefined)
             return await writeTreeRecord(layout, items, tools.signal);
         tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`);
@@ -22056,8 +22060,8 @@ async function recordTree({ deployment }, part) {
     if (part.recorded !== undefined)
         return part.recorded;
     await hearSignals();
-    const { layout, request, tools } = deployment;
-    return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal);
+    const { layout, keepPaths, tools } = deployment;
+    return await writeTreeRecord(layout, stagedItems(part, keepPaths), tools.signal);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/stray-caches.js
@@ -22160,12 +22164,12 @@ async function listCaches({ deployment }, part, root) {
     return caches;
 }
 async function moveKeptAway(context, part, snapshot) {
-    const { layout, request } = context.deployment;
+    const { layout, keepPaths } = context.deployment;
     const path = installPath(layout, part);
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
     if (keeper === undefined)
         return [];
-    const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot);
+    const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot);
     const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
     await moveAway(context, { part, folder: 'replaced', snapshot }, both);
     return both;
@@ -24681,7 +24685,7 @@ function buildStep(written, position) {
  * be restored.
  */
 async function removePart(context, part) {
-    const { layout, request, tools } = context.deployment;
+    const { layout, keepPaths, tools } = context.deployment;
     const { installed } = part;
     const path = installPath(layout, part);
     if (!pathExistsSync(path)) {
@@ -24689,7 +24693,7 @@ async function removePart(context, part) {
         return 'unchanged';
     }
     // Refuse what could not be restored before anything is touched.
-    findMovablePaths({ root: path, keepPaths: request.keepPaths });
+    findMovablePaths({ root: path, keepPaths });
     requireSwitchable(context.deployment, part);
     const modified = await noteReplaced(context, part);
     await stopService(context, part);
@@ -24926,12 +24930,14 @@ function definedOnly(facts) {
 
 
 
-function startDeployment(request, tools, { transitions, facts, sender }) {
+
+function startDeployment(request, tools, { transitions, facts, sender, recordedKeepPaths }) {
     const machine = createStateMachine(transitions, 'pending', tools.now);
     const host = hostOf(tools, { ...request, sender });
     tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)]);
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
+    let { keepPaths } = request;
     const interrupted = () => {
         const running_version = runningIn(machine, { before: running, after: record.facts.version });
         const end = buildEnd(tools.now(), { outcome: 'interrupted' });
@@ -24943,7 +24949,10 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
         layout: host.layout,
         record,
         host,
-        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal }),
+        drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
+        get keepPaths() {
+            return keepPaths;
+        },
         get state() {
             return machine.current;
         },
@@ -24957,6 +24966,7 @@ function startDeployment(request, tools, { transitions, facts, sender }) {
         },
         noteRunning() {
             running = readRunningVersion(host.layout, record.facts);
+            keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths);
             return interrupted();
         },
     };
@@ -25147,13 +25157,9 @@ function reportAddress({ bases, kind, slug }) {
     return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/states.js
-/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
-const MARKETPLACE_TRANSITIONS = {
-    pending: ['fetching'],
-    fetching: ['verifying_signature', 'failed'],
-    verifying_signature: ['extracting', 'failed'],
-    extracting: ['loading_plan', 'failed'],
+;// CONCATENATED MODULE: ./build/install/deployment/plan-states.js
+/** Nothing rolls back that has not begun to install. */
+const PLAN_TRANSITIONS = {
     loading_plan: ['resolving_sequence', 'failed'],
     resolving_sequence: ['installing', 'failed'],
     installing: ['healthchecking', 'failed', 'rolled_back'],
@@ -25162,19 +25168,24 @@ const MARKETPLACE_TRANSITIONS = {
     failed: [],
     rolled_back: [],
 };
-/** A check of what is installed. No way leads to `installing`. */
+
+;// CONCATENATED MODULE: ./build/marketplace/states.js
+
+/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
+const MARKETPLACE_TRANSITIONS = {
+    pending: ['fetching'],
+    fetching: ['verifying_signature', 'failed'],
+    verifying_signature: ['extracting', 'failed'],
+    extracting: ['loading_plan', 'failed'],
+    ...PLAN_TRANSITIONS,
+};
+/** A check of what is installed. */
 const CHECK_TRANSITIONS = {
     pending: ['loading_plan'],
     loading_plan: ['healthchecking', 'failed'],
     healthchecking: ['succeeded', 'failed'],
     succeeded: [],
     failed: [],
-    fetching: [],
-    verifying_signature: [],
-    extracting: [],
-    resolving_sequence: [],
-    installing: [],
-    rolled_back: [],
 };
 
 ;// CONCATENATED MODULE: ./build/marketplace/deployment.js
@@ -25184,11 +25195,15 @@ const CHECK_TRANSITIONS = {
 
 
 function deployment_startDeployment(request, tools) {
-    const start = {
-        transitions: request.checkOnly ? CHECK_TRANSITIONS : MARKETPLACE_TRANSITIONS,
-        facts: initialFacts(request, tools),
-        sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
-    };
+    return startBy(MARKETPLACE_TRANSITIONS, request, tools);
+}
+/** A check of what an earlier deployment installed. */
+function startCheck(request, tools) {
+    return startBy(CHECK_TRANSITIONS, request, tools);
+}
+function startBy(transitions, request, tools) {
+    const sender = createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request);
+    const start = { transitions, facts: initialFacts(request, tools), sender };
     return Object.assign(startDeployment(request, tools, start), {
         request,
         shelf: shelfOf(request.kind),
@@ -26355,10 +26370,10 @@ function* parseSources(request) {
  * happens on the way: it is in the result.
  */
 async function checkInstalled(request, tools) {
-    const deployment = deployment_startDeployment(request, tools);
+    const deployment = startCheck(request, tools);
     return await runUnreported(deployment, {
         name: 'a check',
-        end: async (state) => await deployment.enter(state),
+        fail: async () => await deployment.enter('failed'),
         run: async () => await check_check(deployment),
     });
 }
@@ -26490,8 +26505,8 @@ function buildRow(context, part) {
     return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard };
 }
 /** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
-function keepPathsOf({ request }, part) {
-    return [...(part.retained === undefined ? request.keepPaths : part.keepPaths)];
+function keepPathsOf({ keepPaths }, part) {
+    return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
 }
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
 function isInstalledAlready({ order }, { intact, artifactSha256, previous: { installed } }) {
@@ -26511,9 +26526,9 @@ function buildRemovedRow(context, part) {
  * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
  * version has taken over, and the replaced one makes anew until it is stopped, does not count.
  */
-function withHostFiles({ layout, request, tools }, part, snapshot) {
+function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const takenOver = 'previous' in part && part.returning === undefined ? request.keepPaths : [];
+    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
     const isTakenOver = isBelow(takenOver);
     const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
@@ -26569,7 +26584,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
         ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.request.keepPaths])],
+        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
     };
 }
 /** A version that returns is what it was, whenever that was installed. */
@@ -26610,7 +26625,7 @@ function newVersion({ deployment, order, results }, part) {
 async function rehearseDeployment(deployment, flow) {
     return await runUnreported(deployment, {
         name: 'a dry run',
-        end: state => flow.end(state),
+        fail: () => flow.end('failed'),
         async run() {
             const checked = await flow.check();
             await rehearse(deployment, folder => flow.prepare(checked, folder));
@@ -26651,13 +26666,13 @@ async function makeFolder(parent) {
         throw toHostError(error, `making a folder in ${parent}`);
     }
 }
-async function logDifferences({ tools, layout, request }, part) {
+async function logDifferences({ tools, layout, keepPaths }, part) {
     const { log, signal } = tools;
     if (part.intact !== undefined)
         return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
     const path = installPath(layout, part);
-    const tree = { root: path, keepPaths: request.keepPaths };
-    const items = itemsIn(layout, part, request.keepPaths);
+    const tree = { root: path, keepPaths };
+    const items = itemsIn(layout, part, keepPaths);
     const { added, removed, changed } = await compareTree(tree, items, signal);
     const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
     const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
@@ -28557,7 +28572,7 @@ async function holdLock(host, timeoutMs, signal) {
     }
 }
 async function openSession(deployment) {
-    const { host, record, request } = deployment;
+    const { host, record } = deployment;
     const { layout, log } = host;
     const { deployment_id: id } = record.facts;
     // An earlier run may have been recovered meanwhile.
@@ -28565,7 +28580,7 @@ async function openSession(deployment) {
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const reportAddress = host.sender?.address ?? null;
-    const journal = await record.startJournal(host, { reportAddress, keepPaths: request.keepPaths });
+    const journal = await record.startJournal(host, { reportAddress, keepPaths: deployment.keepPaths });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         stagingFolder,
@@ -28859,13 +28874,13 @@ async function cleanUp({ tools }, session, installation) {
     }
 }
 async function undo(deployment, { transaction, stagingFolder }, cause) {
-    const { layout, tools, request } = deployment;
+    const { layout, tools, keepPaths } = deployment;
     const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
         layout,
         log: tools.log,
         grace: tools.grace,
         places: transaction.places,
-        keepPaths: request.keepPaths,
+        keepPaths,
         stagingFolder,
         byContent: false,
         services: transaction.services,
@@ -29599,7 +29614,7 @@ const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
         return undefined;
-    if (!isSameList(installed.keep_paths, deployment.request.keepPaths))
+    if (!isSameList(installed.keep_paths, deployment.keepPaths))
         return undefined;
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     if (find === undefined || !(await isIntact(deployment, place)))
@@ -29628,25 +29643,25 @@ async function isIntact(deployment, place) {
     return drift !== undefined && isOnlyAdded(drift);
 }
 /** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
-async function isAddedToSigned({ layout, request }, part) {
+async function isAddedToSigned({ layout, keepPaths }, part) {
     const shipped = new Set(part.tree.files.map(({ path }) => path));
     if (!SIGNED.every(path => shipped.has(path)))
         return false;
     const pluginYaml = readPluginYaml(part.staged);
     if (!needsPluginSig(pluginYaml))
         return false;
-    const isKept = isBelow(request.keepPaths);
+    const isKept = isBelow(keepPaths);
     const found = await signedFiles(installPath(layout, part), pluginYaml);
     return found.some(path => !shipped.has(path) && !isKept(path));
 }
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */
-function isRecordedTree({ layout, request }, part, installed) {
+function isRecordedTree({ layout, keepPaths }, part, installed) {
     const record = readTreeRecord(layout, installed);
     if (record === undefined)
         return false;
     // An earlier version of the action recorded no modes; the same artifact has the same.
     const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
-    const items = itemsOf(part.tree, request.keepPaths);
+    const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
         if (!isAlike(recorded, items.next().value, knowsMode))
             return false;
@@ -29658,8 +29673,8 @@ function isAlike(recorded, item, knowsMode) {
     const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
     return isSameKind && recorded.content === item.content;
 }
-async function withPluginYaml({ layout, request, tools }, place, tree) {
-    const { keepPaths, pluginSecretKey } = request;
+async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
+    const { pluginSecretKey } = request;
     // A kept one is the host's own, and its record says nothing about the artifact's.
     if (keepPaths.includes(PLUGIN_YAML))
         return undefined;
@@ -31511,7 +31526,7 @@ async function buildPart(deployment, extracted) {
     const { plan, previous } = target;
     const environment = pluginYaml?.environment ?? { required: [], optional: [] };
     const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous };
-    const { keepPaths } = deployment.request;
+    const { keepPaths } = deployment;
     if ('identity' in content) {
         bindToFiles(plan, path => hasRegularFile(content, path), keepPaths);
         noticeNoSigning(deployment);
@@ -31539,12 +31554,12 @@ function refuseReused(deployment, { served, target }, version) {
     refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request);
 }
 async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
-    const { request, tools, layout } = deployment;
+    const { request, tools, layout, keepPaths } = deployment;
     noticeNoSigning(deployment);
     if (pluginYaml === undefined)
         return tree;
     const { place } = target.previous;
-    const kept = { installed: installPath(layout, place), keepPaths: request.keepPaths, log: tools.log };
+    const kept = { installed: installPath(layout, place), keepPaths, log: tools.log };
     return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey);
 }
 function noticeNoSigning({ request, tools }) {
@@ -34956,9 +34971,7 @@ const EMPTY_SECRET = 'is empty (is the secret defined in this repository or envi
  */
 class InputReader {
     problems = [];
-    /** Every secret that was read, the malformed ones too. */
     secrets = [];
-    /** Values that are masked as well, but may be ordinary words. */
     settingValues = [];
     #workspace;
     #readFile;
@@ -35016,13 +35029,22 @@ class InputReader {
     file(name, maxBytes) {
         return this.#read(name, take(name), maxBytes);
     }
+    /** Whether an input that was read has a problem. */
+    isRefused(name) {
+        return this.problems.some(({ input }) => input === name);
+    }
+    /** All of that, once everything was read. */
+    given() {
+        const { secrets, settingValues, problems } = this;
+        return { secrets, settingValues, problems };
+    }
     /** Adds that something is missing, in a sentence of its own. */
     require(message) {
-        this.problems.push({ kind: 'missing', message });
+        this.problems.push({ kind: 'missing', input: null, message });
     }
     /** Adds a problem; `reason` continues the sentence that the input's name begins. */
     refuse(name, reason) {
-        this.problems.push({ kind: 'invalid', message: `${name} ${reason}` });
+        this.problems.push({ kind: 'invalid', input: name, message: `${name} ${reason}` });
     }
     #takeSecret(name) {
         const secret = takeExactly(name);
@@ -35046,7 +35068,7 @@ class InputReader {
     }
     #present(name, text, found = 'was not given') {
         if (text === undefined)
-            this.problems.push({ kind: 'missing', message: `${name} is required and ${found}` });
+            this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` });
         return text;
     }
     #parse(name, text, schema) {
@@ -35192,18 +35214,13 @@ const PROJECT_TRANSITIONS = {
 };
 
 ;// CONCATENATED MODULE: ./build/rollback/states.js
+
 /** The flow of a rollback. No way leads to `installing` that does not pass `verifying_snapshots`. */
 const ROLLBACK_TRANSITIONS = {
     pending: ['finding_snapshots'],
     finding_snapshots: ['verifying_snapshots', 'failed'],
     verifying_snapshots: ['loading_plan', 'failed'],
-    loading_plan: ['resolving_sequence', 'failed'],
-    resolving_sequence: ['installing', 'failed'],
-    installing: ['healthchecking', 'failed', 'rolled_back'],
-    healthchecking: ['succeeded', 'failed', 'rolled_back'],
-    succeeded: [],
-    failed: [],
-    rolled_back: [],
+    ...PLAN_TRANSITIONS,
 };
 
 ;// CONCATENATED MODULE: ./build/actions/flows.js
@@ -35280,9 +35297,7 @@ function readDeployInputs(workspace) {
     return {
         request,
         connection: readConnection(read),
-        secrets: read.secrets,
-        settingValues: read.settingValues,
-        problems: read.problems,
+        ...read.given(),
     };
 }
 /** The outputs of action.yml, all of them, always; what is not known is empty. */
@@ -35295,8 +35310,7 @@ function buildDeployOutputs(result, projectRoot) {
 function refuseUnclearCheck(read, request) {
     if (request.version === 'latest')
         read.refuse('version', 'must name a version with check-only: true');
-    if (request.artifactSha256 === undefined &&
-        !read.problems.some(({ message }) => message.startsWith('artifact-sha256')))
+    if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))
         read.refuse('artifact-sha256', 'must be set with check-only: true');
     if (request.dryRun)
         read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either');
@@ -35954,11 +35968,11 @@ function readFleetInputs(workspace) {
     const keys = readKeys(read);
     const question = readQuestion(read);
     const connection = readConnection(read);
-    const { secrets, settingValues, problems } = read;
+    const given = read.given();
     // Without problems every required input was parsed; what is undefined may be.
     const access = { deployments, kind, slug, ...keys };
-    const request = problems.length > 0 ? undefined : { access, ...question };
-    return { request, slug, connection, secrets, settingValues, problems };
+    const request = given.problems.length > 0 ? undefined : { access, ...question };
+    return { request, slug, connection, ...given };
 }
 function readKeys(read) {
     const before = read.secrets.length;
@@ -36921,14 +36935,14 @@ async function stagePart(deployment, source, part) {
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
-async function signPart({ layout, request, tools }, { content, tree }, { shelf, id, folder, leftBehind }) {
+async function signPart({ layout, keepPaths, request, tools }, { content, tree }, { shelf, id, folder, leftBehind }) {
     const staged = (0,external_node_path_namespaceObject.join)(content, folder);
     const shipped = treeBelow(tree, folder);
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
     if (pluginYaml === undefined)
         return { staged, tree: shipped, pluginYaml };
     const installed = leftBehind ?? installPath(layout, { shelf, id });
-    const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log };
+    const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
 /** What is below a folder, with paths relative to it; its symlinks do not leave it. */
@@ -37013,11 +37027,11 @@ function verifyReach({ layout, request, tools }, { bound, skipped, manifest, rem
     verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) });
 }
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
-function bindPlan({ request, tools }, { manifest, ...project }, hostConfig) {
+function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
     try {
         const plan = readBundledPlan(project.content);
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
-        verifyTemplates(ready.bound.steps, request.keepPaths, fileTestOf(manifest, project));
+        verifyTemplates(ready.bound.steps, keepPaths, fileTestOf(manifest, project));
         return ready;
     }
     catch (error) {
@@ -38520,9 +38534,7 @@ function readProjectInputs(workspace) {
     return {
         request,
         connection: readConnection(read),
-        secrets: read.secrets,
-        settingValues: read.settingValues,
-        problems: read.problems,
+        ...read.given(),
     };
 }
 /** The outputs of project/action.yml, all of them, always; what is not known is empty. */
@@ -38833,12 +38845,6 @@ async function installed_version_noteInstalledVersion(rollback) {
     return rows;
 }
 
-;// CONCATENATED MODULE: ./build/rollback/keep-paths.js
-/** All paths of these lists, in their order. */
-function uniteKeepPaths(...lists) {
-    return [...new Set(lists.flatMap(list => list ?? []))];
-}
-
 ;// CONCATENATED MODULE: ./build/rollback/deployment.js
 
 
@@ -38847,21 +38853,16 @@ function uniteKeepPaths(...lists) {
 
 /** `sender` is undefined when the rollback is reported to no hub. */
 function startRollback(request, tools, sender) {
-    const start = { transitions: ROLLBACK_TRANSITIONS, facts: rollback_deployment_initialFacts(request, tools), sender };
-    const keepPaths = [...request.keepPaths];
-    const own = { ...request, keepPaths };
-    const deployment = startDeployment(own, tools, start);
-    const { noteRunning } = deployment;
-    return Object.assign(deployment, {
-        request: own,
-        noteRunning() {
-            keepPaths.splice(0, keepPaths.length, ...uniteKeepPaths(recordedKeepPaths(deployment, own), request.keepPaths));
-            return noteRunning();
-        },
+    const deployment = startDeployment(request, tools, {
+        transitions: ROLLBACK_TRANSITIONS,
+        facts: rollback_deployment_initialFacts(request, tools),
+        sender,
+        recordedKeepPaths: layout => readKeepPaths(layout, request),
     });
+    return Object.assign(deployment, { request });
 }
 /** What belongs to the host in the installed version, whatever this run's input says: that was not there when it was installed. */
-function recordedKeepPaths({ layout }, request) {
+function readKeepPaths(layout, request) {
     try {
         const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? []);
         return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
@@ -39036,7 +39037,7 @@ function* plan_parseSources({ plan: planFile, hostConfig: file }) {
 async function orderRollback(rollback, target, files) {
     const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
     const { steps, skipped } = await readySteps(rollback, target, files);
-    verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from));
+    verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
     // As for a deployment: the publisher of the project has chosen the ids.
     if (origin.contract === 'project') {
@@ -39186,12 +39187,12 @@ function keepInstalled({ layout }, { place, returning }) {
     return { ...place, ...target_part_versionOf(returning), previous, intact: tree_record_identityOf(returning), returning };
 }
 /** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
-function takeRetained({ layout, request }, { place, origin, returning }, retained) {
-    const keepPaths = uniteKeepPaths(request.keepPaths, retained.keep_paths, retained.kept_paths);
+function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
+    const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
     const previous = readPreviousInstall(layout, place);
     const newest = findLeftBehind(layout, previous, origin);
     const leftBehind = newest === (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), retained.name) ? undefined : newest;
-    return { ...place, ...target_part_versionOf(returning), previous, retained, returning, keepPaths, leftBehind };
+    return { ...place, ...target_part_versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind };
 }
 function target_part_versionOf({ version, artifact_sha256: artifactSha256, }) {
     return { version: version ?? 'unknown', artifactSha256 };
@@ -39604,9 +39605,7 @@ function readRollbackInputs(workspace) {
     return {
         request,
         connection: readConnection(read),
-        secrets: read.secrets,
-        settingValues: read.settingValues,
-        problems: read.problems,
+        ...read.given(),
     };
 }
 /** The outputs of rollback/action.yml, all of them, always; what is not known is empty. */
@@ -40115,9 +40114,7 @@ function readStatusInputs(workspace) {
     return {
         request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
         failOnDrift: failOnDrift ?? true,
-        secrets: read.secrets,
-        settingValues: read.settingValues,
-        problems: read.problems,
+        ...read.given(),
     };
 }
 async function showStatus({ request, failOnDrift, problems }, tools) {
@@ -40613,9 +40610,7 @@ function readVerifyInputs(workspace) {
         // Without problems every required input was parsed.
         request: { files: files, artifact: artifact },
         connection: readConnection(read),
-        secrets: read.secrets,
-        settingValues: read.settingValues,
-        problems: read.problems,
+        ...read.given(),
     };
 }
 /** The outputs of verify/action.yml but `error-code`, always all of them; what is not known is empty. */

@@ -64,9 +64,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
   return {
     request,
     connection: readConnection(read),
-    secrets: read.secrets,
-    settingValues: read.settingValues,
-    problems: read.problems,
+    ...read.given(),
   }
 }
 
@@ -83,10 +81,7 @@ export function buildDeployOutputs(result: KnownResult, projectRoot: string | un
 /** A check must say what is to be installed, because it asks no hub, and does nothing else. */
 function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void {
   if (request.version === 'latest') read.refuse('version', 'must name a version with check-only: true')
-  if (
-    request.artifactSha256 === undefined &&
-    !read.problems.some(({ message }) => message.startsWith('artifact-sha256'))
-  )
+  if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))
     read.refuse('artifact-sha256', 'must be set with check-only: true')
   if (request.dryRun) read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either')
   if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step')

@@ -11,7 +11,7 @@ import { createWire } from '../net/wire.ts'
 import { type Connection, readConnection, wireOptions } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { buildFleetSummary } from '../runner/fleet-summary.ts'
-import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
+import { type GivenInputs, InputReader, inputError } from '../runner/input-reader.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
@@ -22,14 +22,11 @@ import {
 } from '../runner/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 
-export interface FleetInputs {
+export interface FleetInputs extends GivenInputs {
   /** Undefined where there are problems. */
   readonly request: FleetRequest | undefined
   readonly slug: string | undefined
   readonly connection: Connection
-  readonly secrets: readonly string[]
-  readonly settingValues: readonly string[]
-  readonly problems: readonly InputProblem[]
 }
 
 /** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
@@ -54,11 +51,11 @@ export function readFleetInputs(workspace: string): FleetInputs {
   const keys = readKeys(read)
   const question = readQuestion(read)
   const connection = readConnection(read)
-  const { secrets, settingValues, problems } = read
+  const given = read.given()
   // Without problems every required input was parsed; what is undefined may be.
   const access = { deployments, kind, slug, ...keys } as FleetRequest['access']
-  const request = problems.length > 0 ? undefined : { access, ...question }
-  return { request, slug, connection, secrets, settingValues, problems }
+  const request = given.problems.length > 0 ? undefined : { access, ...question }
+  return { request, slug, connection, ...given }
 }
 
 function readKeys(read: InputReader): Pick<FleetRequest['access'], 'apiKey' | 'accessToken'> {

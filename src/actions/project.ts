@@ -57,9 +57,7 @@ export function readProjectInputs(workspace: string): ProjectInputs {
   return {
     request,
     connection: readConnection(read),
-    secrets: read.secrets,
-    settingValues: read.settingValues,
-    problems: read.problems,
+    ...read.given(),
   }
 }
 

@@ -74,9 +74,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
   return {
     request,
     connection: readConnection(read),
-    secrets: read.secrets,
-    settingValues: read.settingValues,
-    problems: read.problems,
+    ...read.given(),
   }
 }
 

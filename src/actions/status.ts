@@ -13,7 +13,7 @@ import {
 } from '../install/inspection/inspect.ts'
 import type { How } from '../install/inspection/part-check.ts'
 import { readWorkspace } from '../runner/environment.ts'
-import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
+import { type GivenInputs, InputReader, inputError } from '../runner/input-reader.ts'
 import { booleanSchema, keepPathListSchema, projectRootSchema } from '../runner/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import {
@@ -23,13 +23,10 @@ import {
   findingsOf,
 } from '../runner/status-summary.ts'
 
-export interface StatusInputs {
+export interface StatusInputs extends GivenInputs {
   /** Undefined where there are problems. */
   readonly request: InspectionRequest | undefined
   readonly failOnDrift: boolean
-  readonly secrets: readonly string[]
-  readonly settingValues: readonly string[]
-  readonly problems: readonly InputProblem[]
 }
 
 /** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
@@ -55,9 +52,7 @@ export function readStatusInputs(workspace: string): StatusInputs {
   return {
     request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
     failOnDrift: failOnDrift ?? true,
-    secrets: read.secrets,
-    settingValues: read.settingValues,
-    problems: read.problems,
+    ...read.given(),
   }
 }
 

@@ -22,7 +22,7 @@ import { failStep } from '../runner/action-step.ts'
 import { type Connection, readConnection, wireOptions } from '../runner/connection.ts'
 import { readRunnerFacts, readWorkspace } from '../runner/environment.ts'
 import { DEFAULT_KEEP_PATHS, downloadTimeoutSchema, readLimits } from '../runner/host-inputs.ts'
-import { type InputProblem, InputReader, inputError } from '../runner/input-reader.ts'
+import { type GivenInputs, InputReader, inputError } from '../runner/input-reader.ts'
 import { apiKeySchema, baseUrlSchema, keepPathListSchema } from '../runner/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import { readState } from '../runner/runner-files.ts'
@@ -36,14 +36,11 @@ const KILLED = new DeploymentError('interrupted', 'The run was killed.')
 /** Where the artifact comes from; `none` is a check of the operator's files alone. */
 type Mode = 'hub' | 'file' | 'none'
 
-export interface VerifyInputs {
+export interface VerifyInputs extends GivenInputs {
   readonly mode: Mode
   /** Complete if there are no problems. */
   readonly request: GateRequest
   readonly connection: Connection
-  readonly secrets: readonly string[]
-  readonly settingValues: readonly string[]
-  readonly problems: readonly InputProblem[]
 }
 
 /** The verify action: reads inputs, checks a release, sets outputs. Fails the step unless everything passes. */
@@ -73,9 +70,7 @@ export function readVerifyInputs(workspace: string): VerifyInputs {
     // Without problems every required input was parsed.
     request: { files: files as GateFiles, artifact: artifact as GateArtifact | undefined },
     connection: readConnection(read),
-    secrets: read.secrets,
-    settingValues: read.settingValues,
-    problems: read.problems,
+    ...read.given(),
   }
 }
 

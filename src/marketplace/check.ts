@@ -9,10 +9,13 @@ import { findInstalled, type InstalledRow, isFrom, readInstalled } from '../inst
 import { type Place, placeName } from '../install/host/layout.ts'
 import { startEntry } from '../install/steps/run-steps.ts'
 import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/verify-health.ts'
-import { type ArtifactDeployment, originOf, startDeployment } from './deployment.ts'
+import { type ArtifactDeployment, originOf, startCheck } from './deployment.ts'
 import { noteInstalledVersion } from './installed-version.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import type { DeployRequest } from './request.ts'
+import type { CheckState } from './states.ts'
+
+type InstalledCheck = ArtifactDeployment<CheckState>
 
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
@@ -20,15 +23,15 @@ import type { DeployRequest } from './request.ts'
  * happens on the way: it is in the result.
  */
 export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
-  const deployment = startDeployment(request, tools)
+  const deployment = startCheck(request, tools)
   return await runUnreported(deployment, {
     name: 'a check',
-    end: async state => await deployment.enter(state),
+    fail: async () => await deployment.enter('failed'),
     run: async () => await check(deployment),
   })
 }
 
-async function check(deployment: ArtifactDeployment): Promise<void> {
+async function check(deployment: InstalledCheck): Promise<void> {
   const { request, record, tools, shelf } = deployment
   await noteInstalledVersion(deployment)
   const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request))
@@ -49,7 +52,7 @@ async function check(deployment: ArtifactDeployment): Promise<void> {
   await deployment.enter('succeeded')
 }
 
-async function runHealthchecks(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<void> {
+async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPlan): Promise<void> {
   const { record, request, tools } = deployment
   const parts = [{ id: plan.id, version: record.facts.previous_version ?? request.version }]
   const subject: HealthSubject = { ...plan, tools, parts, changed: false }
@@ -69,7 +72,7 @@ async function runHealthchecks(deployment: ArtifactDeployment, plan: ReadyArtifa
 }
 
 /** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed` or `locked`. */
-function requireInstalled(deployment: ArtifactDeployment, place: Place): InstalledRow {
+function requireInstalled(deployment: InstalledCheck, place: Place): InstalledRow {
   const { layout, request } = deployment
   if (pathExistsSync(layout.journal)) throw inTransit(layout.root)
   const installed = findInstalled(readInstalled(layout), place)
@@ -82,7 +85,7 @@ function requireInstalled(deployment: ArtifactDeployment, place: Place): Install
   return installed
 }
 
-async function requireIntact({ drift, request }: ArtifactDeployment, place: Place, row: InstalledRow): Promise<void> {
+async function requireIntact({ drift, request }: InstalledCheck, place: Place, row: InstalledRow): Promise<void> {
   // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
   if (row.modified) throw notInstalled(request, `files of ${placeName(place)} were changed before they were restored`)
   const found = await drift.of(place)

@@ -1,5 +1,9 @@
-import type { DeploymentTools } from '../install/deployment/deployment.ts'
-import { type RunningDeployment, startDeployment as startOnHost } from '../install/deployment/deployment.ts'
+import type { Transitions } from '../core/state-machine.ts'
+import {
+  type DeploymentTools,
+  type RunningDeployment,
+  startDeployment as startOnHost,
+} from '../install/deployment/deployment.ts'
 import { shelfOf } from '../install/host/installed.ts'
 import type { Shelf } from '../install/host/layout.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -7,22 +11,32 @@ import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { createMarketplaceClient, type MarketplaceClient } from './client.ts'
 import { createReportSender } from './hub-report.ts'
 import type { DeployRequest } from './request.ts'
-import { CHECK_TRANSITIONS, type DeployState, MARKETPLACE_TRANSITIONS } from './states.ts'
+import { CHECK_TRANSITIONS, type CheckState, type DeployState, MARKETPLACE_TRANSITIONS } from './states.ts'
 
 /** One deployment of a plugin or service from the marketplace. */
-export interface ArtifactDeployment extends RunningDeployment<DeployState> {
+export interface ArtifactDeployment<State extends string = DeployState> extends RunningDeployment<State> {
   readonly request: DeployRequest
   readonly shelf: Shelf
   readonly client: MarketplaceClient
 }
 
 export function startDeployment(request: DeployRequest, tools: DeploymentTools): ArtifactDeployment {
-  const start = {
-    transitions: request.checkOnly ? CHECK_TRANSITIONS : MARKETPLACE_TRANSITIONS,
-    facts: initialFacts(request, tools),
-    sender: createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request),
-  }
-  return Object.assign(startOnHost<DeployState>(request, tools, start), {
+  return startBy(MARKETPLACE_TRANSITIONS, request, tools)
+}
+
+/** A check of what an earlier deployment installed. */
+export function startCheck(request: DeployRequest, tools: DeploymentTools): ArtifactDeployment<CheckState> {
+  return startBy(CHECK_TRANSITIONS, request, tools)
+}
+
+function startBy<State extends string>(
+  transitions: Transitions<State | 'pending'>,
+  request: DeployRequest,
+  tools: DeploymentTools,
+): ArtifactDeployment<State> {
+  const sender = createReportSender(createMarketplaceClient(tools.wires.reportWire, request), request)
+  const start = { transitions, facts: initialFacts(request, tools), sender }
+  return Object.assign(startOnHost<State>(request, tools, start), {
     request,
     shelf: shelfOf(request.kind),
     client: createMarketplaceClient(tools.wires.wire, request),

@@ -141,7 +141,7 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
   const { plan, previous } = target
   const environment = pluginYaml?.environment ?? { required: [], optional: [] }
   const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous }
-  const { keepPaths } = deployment.request
+  const { keepPaths } = deployment
   if ('identity' in content) {
     bindToFiles(plan, path => hasRegularFile(content, path), keepPaths)
     noticeNoSigning(deployment)
@@ -180,11 +180,11 @@ async function sign(
   { target, pluginYaml }: ExtractedVersion,
   { staged, tree }: StagedTree,
 ): Promise<PartTree> {
-  const { request, tools, layout } = deployment
+  const { request, tools, layout, keepPaths } = deployment
   noticeNoSigning(deployment)
   if (pluginYaml === undefined) return tree
   const { place } = target.previous
-  const kept = { installed: installPath(layout, place), keepPaths: request.keepPaths, log: tools.log }
+  const kept = { installed: installPath(layout, place), keepPaths, log: tools.log }
   return await signForHost({ id: place.id, staged, tree, pluginYaml, ...kept }, request.pluginSecretKey)
 }
 

@@ -34,7 +34,7 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
 }
 
 async function signPart(
-  { layout, request, tools }: ProjectDeployment,
+  { layout, keepPaths, request, tools }: ProjectDeployment,
   { content, tree }: PartSource,
   { shelf, id, folder, leftBehind }: ManifestPart & { readonly leftBehind: string | undefined },
 ): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
@@ -43,7 +43,7 @@ async function signPart(
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
   if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
   const installed = leftBehind ?? installPath(layout, { shelf, id })
-  const toSign = { id, staged, tree: shipped, installed, keepPaths: request.keepPaths, log: tools.log }
+  const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log }
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }
 

@@ -76,14 +76,14 @@ function verifyReach(
 
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
 function bindPlan(
-  { request, tools }: ProjectDeployment,
+  { keepPaths, tools }: ProjectDeployment,
   { manifest, ...project }: VerifiedProject,
   hostConfig: HostConfig | undefined,
 ): ReadyPlan<BoundProject> {
   try {
     const plan = readBundledPlan(project.content)
     const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
-    verifyTemplates(ready.bound.steps, request.keepPaths, fileTestOf(manifest, project))
+    verifyTemplates(ready.bound.steps, keepPaths, fileTestOf(manifest, project))
     return ready
   } catch (error) {
     if (!(error instanceof PlanError)) throw error

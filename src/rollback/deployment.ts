@@ -4,11 +4,11 @@ import {
   startDeployment as startOnHost,
 } from '../install/deployment/deployment.ts'
 import { readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
+import { uniteKeepPaths } from '../install/host/keep-paths.ts'
 import type { Layout } from '../install/host/layout.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { readInstalledRows } from './installed-version.ts'
-import { uniteKeepPaths } from './keep-paths.ts'
 import type { IncompleteRollback, RollbackRequest } from './request.ts'
 import { ROLLBACK_TRANSITIONS, type RollbackState } from './states.ts'
 
@@ -23,25 +23,17 @@ export function startRollback(
   tools: DeploymentTools,
   sender: ReportSender | undefined,
 ): RunningRollback {
-  const start = { transitions: ROLLBACK_TRANSITIONS, facts: initialFacts(request, tools), sender }
-  const keepPaths = [...request.keepPaths]
-  const own = { ...request, keepPaths }
-  const deployment = startOnHost<RollbackState>(own, tools, start)
-  const { noteRunning } = deployment
-  return Object.assign(deployment, {
-    request: own,
-    noteRunning() {
-      keepPaths.splice(0, keepPaths.length, ...uniteKeepPaths(recordedKeepPaths(deployment, own), request.keepPaths))
-      return noteRunning()
-    },
+  const deployment = startOnHost<RollbackState>(request, tools, {
+    transitions: ROLLBACK_TRANSITIONS,
+    facts: initialFacts(request, tools),
+    sender,
+    recordedKeepPaths: layout => readKeepPaths(layout, request),
   })
+  return Object.assign(deployment, { request })
 }
 
 /** What belongs to the host in the installed version, whatever this run's input says: that was not there when it was installed. */
-function recordedKeepPaths(
-  { layout }: Pick<RunningDeployment<RollbackState>, 'layout'>,
-  request: RollbackRequest,
-): string[] {
+function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
   try {
     const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
     return uniteKeepPaths(installed, leftByRemovedParts(layout, request))

@@ -56,7 +56,7 @@ export async function orderRollback(
 ): Promise<InstallOrder> {
   const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }))
   const { steps, skipped } = await readySteps(rollback, target, files)
-  verifyTemplates(steps, rollback.request.keepPaths, from => hasTemplate(rollback, parts, from))
+  verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
   // As for a deployment: the publisher of the project has chosen the ids.
   if (origin.contract === 'project') {

@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import { isOnlyAdded } from '../install/host/drift-check.ts'
 import type { InstalledVersion, Origin, SnapshotRow } from '../install/host/installed.ts'
+import { uniteKeepPaths } from '../install/host/keep-paths.ts'
 import { type Place, snapshotsPath } from '../install/host/layout.ts'
 import { findLeftBehind, readPreviousInstall } from '../install/host/previous-install.ts'
 import { identityOf } from '../install/host/tree-record.ts'
 import type { IntactPart, RetainedPart, ReturningVersion } from '../install/steps/part.ts'
 import type { RunningRollback } from './deployment.ts'
-import { uniteKeepPaths } from './keep-paths.ts'
 
 /** A part before it is known which settings it reads. */
 export type TargetPart = Omit<RetainedPart, 'environment'> | Omit<IntactPart, 'environment'>
@@ -32,15 +32,15 @@ export function keepInstalled({ layout }: RunningRollback, { place, returning }:
 
 /** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
 export function takeRetained(
-  { layout, request }: RunningRollback,
+  { layout, keepPaths }: RunningRollback,
   { place, origin, returning }: Returning,
   retained: SnapshotRow,
 ): TargetPart {
-  const keepPaths = uniteKeepPaths(request.keepPaths, retained.keep_paths, retained.kept_paths)
+  const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths)
   const previous = readPreviousInstall(layout, place)
   const newest = findLeftBehind(layout, previous, origin)
   const leftBehind = newest === join(snapshotsPath(layout, place), retained.name) ? undefined : newest
-  return { ...place, ...versionOf(returning), previous, retained, returning, keepPaths, leftBehind }
+  return { ...place, ...versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind }
 }
 
 function versionOf({

@@ -13,7 +13,7 @@ import { listenForCancel } from './cancel.ts'
 import { type Connection, wireOptions } from './connection.ts'
 import { buildDeploySummary } from './deploy-summary.ts'
 import { readRunnerFacts } from './environment.ts'
-import type { InputProblem } from './input-reader.ts'
+import type { GivenInputs } from './input-reader.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper } from './secret-keeper.ts'
@@ -26,13 +26,9 @@ export const HANDOVER_STATE = 'restored'
 const EXIT_AFTER_MS = 200
 
 /** Everything that was read of a step's inputs; the problems stand for what is missing or malformed. */
-export interface StepInputs<Request> {
+export interface StepInputs<Request> extends GivenInputs {
   readonly request: Request
   readonly connection: Connection
-  readonly secrets: readonly string[]
-  /** Secret too, but they may be words that the run itself uses. */
-  readonly settingValues: readonly string[]
-  readonly problems: readonly InputProblem[]
 }
 
 /** What is known of a run when its outputs are written. */

@@ -8,8 +8,19 @@ import { parseSettings, type Settings } from '../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../core/secrets.ts'
 import { readStart, readStartInside } from './file-input.ts'
 
+/** What was read besides the request. */
+export interface GivenInputs {
+  /** Every secret that was read, the malformed ones too: redacted everywhere. */
+  readonly secrets: readonly string[]
+  /** Masked as well, but they may be ordinary words: redacted except where they are part of what the run itself knows. */
+  readonly settingValues: readonly string[]
+  readonly problems: readonly InputProblem[]
+}
+
 export interface InputProblem {
   kind: 'missing' | 'invalid'
+  /** The input, where it is one that has a problem. */
+  input: string | null
   message: string
 }
 
@@ -22,11 +33,9 @@ const EMPTY_SECRET = 'is empty (is the secret defined in this repository or envi
  * Reads inputs one by one and collects what is wrong with them, so that one run reports all of it. An empty input
  * counts as left out. An input that is missing or malformed is undefined, and a problem.
  */
-export class InputReader {
+export class InputReader implements GivenInputs {
   readonly problems: InputProblem[] = []
-  /** Every secret that was read, the malformed ones too. */
   readonly secrets: string[] = []
-  /** Values that are masked as well, but may be ordinary words. */
   readonly settingValues: string[] = []
   readonly #workspace: string
   readonly #readFile: (path: string, maxBytes: number) => string
@@ -95,14 +104,25 @@ export class InputReader {
     return this.#read(name, take(name), maxBytes)
   }
 
+  /** Whether an input that was read has a problem. */
+  isRefused(name: string): boolean {
+    return this.problems.some(({ input }) => input === name)
+  }
+
+  /** All of that, once everything was read. */
+  given(): GivenInputs {
+    const { secrets, settingValues, problems } = this
+    return { secrets, settingValues, problems }
+  }
+
   /** Adds that something is missing, in a sentence of its own. */
   require(message: string): void {
-    this.problems.push({ kind: 'missing', message })
+    this.problems.push({ kind: 'missing', input: null, message })
   }
 
   /** Adds a problem; `reason` continues the sentence that the input's name begins. */
   refuse(name: string, reason: string): void {
-    this.problems.push({ kind: 'invalid', message: `${name} ${reason}` })
+    this.problems.push({ kind: 'invalid', input: name, message: `${name} ${reason}` })
   }
 
   #takeSecret(name: string): string | undefined {
@@ -126,7 +146,8 @@ export class InputReader {
   }
 
   #present(name: string, text: string | undefined, found = 'was not given'): string | undefined {
-    if (text === undefined) this.problems.push({ kind: 'missing', message: `${name} is required and ${found}` })
+    if (text === undefined)
+      this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` })
     return text
   }
 

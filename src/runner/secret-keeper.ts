@@ -1,14 +1,10 @@
 import * as core from '@actions/core'
 import { createRedactor } from '../core/secrets.ts'
 import type { SecretKeeper } from '../install/transaction/context.ts'
+import type { GivenInputs } from './input-reader.ts'
 
 /** The secrets that a step was given. */
-export interface GivenSecrets {
-  /** Redacted everywhere. */
-  readonly secrets: readonly string[]
-  /** Redacted except where they are part of what the run itself knows. */
-  readonly settingValues: readonly string[]
-}
+export type GivenSecrets = Pick<GivenInputs, 'secrets' | 'settingValues'>
 
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub

@@ -88,8 +88,9 @@ export function deploymentOf(
   more: { request?: Partial<HostRequest>; tools?: Partial<DeploymentTools> } = {},
 ): Deployment {
   const [request, tools] = [requestOf(layout, more.request), toolsOf(more.tools)]
-  const drift = new DriftCheck({ layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal })
-  return { request, tools, layout, record: newRecord(), drift }
+  const { keepPaths } = request
+  const drift = new DriftCheck({ layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal })
+  return { request, tools, layout, keepPaths, record: newRecord(), drift }
 }
 
 /** What the steps of a plan work with: an order without steps or parts, an open journal, an empty staging folder. */

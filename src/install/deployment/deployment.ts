@@ -4,7 +4,8 @@ import type { Wire } from '../../net/wire.ts'
 import type { Grace } from '../files/grace.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { DriftCheck } from '../host/drift-check.ts'
-import { layoutOf } from '../host/layout.ts'
+import { uniteKeepPaths } from '../host/keep-paths.ts'
+import { type Layout, layoutOf } from '../host/layout.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import type { Flows, Host } from '../reports/host.ts'
 import { buildLocalReport, type LocalReport, notSent } from '../reports/local-report.ts'
@@ -63,7 +64,7 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   readonly state: string
   /** Moves to the next state: table, journal, log and outputs. Hears the signals that have arrived by now. */
   enter(state: State): Promise<void>
-  /** Reads anew what this host runs. Returns what a run has reported that is killed from now on. */
+  /** Reads anew what this host runs, and what it keeps. Returns what a run has reported that is killed from now on. */
   noteRunning(): LocalReport
 }
 
@@ -72,18 +73,21 @@ export interface DeploymentStart<State extends string> {
   facts: DeploymentFacts
   /** Undefined when there is no hub to report to. */
   sender: ReportSender | undefined
+  /** What belongs to the host besides what the request names, as the host's record says. */
+  recordedKeepPaths?(layout: Layout): readonly string[]
 }
 
 export function startDeployment<State extends string>(
   request: HostRequest,
   tools: DeploymentTools,
-  { transitions, facts, sender }: DeploymentStart<State>,
+  { transitions, facts, sender, recordedKeepPaths }: DeploymentStart<State>,
 ): RunningDeployment<State> {
   const machine = createStateMachine<State | 'pending'>(transitions, 'pending', tools.now)
   const host = hostOf(tools, { ...request, sender })
   tools.secrets.know([request.projectRoot, request.hostId, sender?.address, Object.keys(transitions)])
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
+  let { keepPaths } = request
   const interrupted = (): LocalReport => {
     const running_version = runningIn(machine, { before: running, after: record.facts.version })
     const end = buildEnd(tools.now(), { outcome: 'interrupted' })
@@ -95,7 +99,10 @@ export function startDeployment<State extends string>(
     layout: host.layout,
     record,
     host,
-    drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: request.keepPaths, signal: tools.signal }),
+    drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
+    get keepPaths() {
+      return keepPaths
+    },
     get state() {
       return machine.current
     },
@@ -109,6 +116,7 @@ export function startDeployment<State extends string>(
     },
     noteRunning() {
       running = readRunningVersion(host.layout, record.facts)
+      keepPaths = uniteKeepPaths(recordedKeepPaths?.(host.layout), request.keepPaths)
       return interrupted()
     },
   }

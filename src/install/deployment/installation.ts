@@ -86,8 +86,8 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
 }
 
 /** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
-function keepPathsOf({ request }: Deployment, part: Part): string[] {
-  return [...(part.retained === undefined ? request.keepPaths : part.keepPaths)]
+function keepPathsOf({ keepPaths }: Deployment, part: Part): string[] {
+  return [...(part.retained === undefined ? keepPaths : part.keepPaths)]
 }
 
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
@@ -114,12 +114,12 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
  * version has taken over, and the replaced one makes anew until it is stopped, does not count.
  */
 function withHostFiles(
-  { layout, request, tools }: Deployment,
+  { layout, keepPaths, tools }: Deployment,
   part: Part | InstalledPart,
   snapshot: SnapshotRow,
 ): SnapshotRow {
   const path = join(snapshotsPath(layout, part), snapshot.name)
-  const takenOver = 'previous' in part && part.returning === undefined ? request.keepPaths : []
+  const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : []
   const isTakenOver = isBelow(takenOver)
   const kept = presentPaths(
     path,
@@ -198,7 +198,7 @@ function findReplaced(
       ? { origin: { contract: installed.contract, slug: installed.slug } }
       : {}),
     ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-    keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.request.keepPaths])],
+    keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
   }
 }
 

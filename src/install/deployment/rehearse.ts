@@ -24,7 +24,7 @@ export async function rehearseDeployment<Checked>(
 ): Promise<EndedDeployment> {
   return await runUnreported(deployment, {
     name: 'a dry run',
-    end: state => flow.end(state),
+    fail: () => flow.end('failed'),
     async run() {
       const checked = await flow.check()
       await rehearse(deployment, folder => flow.prepare(checked, folder))
@@ -70,12 +70,12 @@ async function makeFolder(parent: string): Promise<string> {
   }
 }
 
-async function logDifferences({ tools, layout, request }: RunningDeployment, part: Part): Promise<void> {
+async function logDifferences({ tools, layout, keepPaths }: RunningDeployment, part: Part): Promise<void> {
   const { log, signal } = tools
   if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`)
   const path = installPath(layout, part)
-  const tree = { root: path, keepPaths: request.keepPaths }
-  const items = itemsIn(layout, part, request.keepPaths)
+  const tree = { root: path, keepPaths }
+  const items = itemsIn(layout, part, keepPaths)
   const { added, removed, changed } = await compareTree(tree, items, signal)
   const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])))
   const sizeOnHost = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)

@@ -164,13 +164,13 @@ async function undo(
   { transaction, stagingFolder }: HostSession,
   cause: DeployError,
 ): Promise<SettledEnding> {
-  const { layout, tools, request } = deployment
+  const { layout, tools, keepPaths } = deployment
   const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
     layout,
     log: tools.log,
     grace: tools.grace,
     places: transaction.places,
-    keepPaths: request.keepPaths,
+    keepPaths,
     stagingFolder,
     byContent: false,
     services: transaction.services,

@@ -97,7 +97,7 @@ export async function holdLock(host: Host, timeoutMs: number, signal?: AbortSign
 }
 
 async function openSession(deployment: RunningDeployment): Promise<HostSession> {
-  const { host, record, request } = deployment
+  const { host, record } = deployment
   const { layout, log } = host
   const { deployment_id: id } = record.facts
   // An earlier run may have been recovered meanwhile.
@@ -105,7 +105,7 @@ async function openSession(deployment: RunningDeployment): Promise<HostSession> 
   const stagingFolder = stagingPath(layout, id)
   mkdirSync(stagingFolder, { mode: 0o700 })
   const reportAddress = host.sender?.address ?? null
-  const journal = await record.startJournal(host, { reportAddress, keepPaths: request.keepPaths })
+  const journal = await record.startJournal(host, { reportAddress, keepPaths: deployment.keepPaths })
   const transaction = beginTransaction({ root: layout.root, journal, log })
   return {
     stagingFolder,

@@ -5,15 +5,17 @@ import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
 import { readRunningVersion } from '../reports/running-version.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
-import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
+import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+
+type Unreported = RunningDeployment<'failed'>
 
 /** A run that only reads the host. */
 export interface UnreportedRun {
   /** With its article. */
   readonly name: string
   run(): Promise<void>
-  /** Enters the last state after a failure. */
-  end(state: TerminalState): Promise<void>
+  /** Enters the last state of a failure. */
+  fail(): Promise<void>
 }
 
 /**
@@ -21,8 +23,8 @@ export interface UnreportedRun {
  * to a hub. Never throws for what happens on the way: it is in the result.
  */
 export async function runUnreported(
-  deployment: RunningDeployment,
-  { name, run, end }: UnreportedRun,
+  deployment: Unreported,
+  { name, run, fail }: UnreportedRun,
 ): Promise<EndedDeployment> {
   try {
     for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
@@ -30,17 +32,17 @@ export async function runUnreported(
     await run()
     return conclude(deployment, name)
   } catch (error) {
-    if (deployment.state !== 'pending') await end('failed')
+    if (deployment.state !== 'pending') await fail()
     return conclude(deployment, name, { thrown: causeOf(deployment, error) })
   }
 }
 
-function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): unknown {
+function causeOf({ tools, layout }: Unreported, thrown: unknown): unknown {
   if (tools.signal.aborted) return tools.signal.reason
   return isSystemError(thrown) ? toHostError(thrown, `examining ${layout.root}`) : thrown
 }
 
-function conclude(deployment: RunningDeployment, name: string, failure?: { thrown: unknown }): EndedDeployment {
+function conclude(deployment: Unreported, name: string, failure?: { thrown: unknown }): EndedDeployment {
   const { record, tools, layout } = deployment
   const error = failure && toDeployError(failure.thrown)
   const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts)
@@ -54,7 +56,7 @@ function conclude(deployment: RunningDeployment, name: string, failure?: { throw
   }
 }
 
-function endOf({ record, tools }: RunningDeployment, error: EndedDeployment['error']): DeploymentEnd {
+function endOf({ record, tools }: Unreported, error: EndedDeployment['error']): DeploymentEnd {
   if (error === undefined) return buildEnd(tools.now(), { outcome: 'success' })
   const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
   const message = step === null ? error.message : `${step}: ${error.message}`

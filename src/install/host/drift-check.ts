@@ -4,7 +4,7 @@ import type { TreeDifference } from './tree-comparison.ts'
 
 /** What a check works with. */
 export interface DriftCheckSetting extends RecordFolder {
-  readonly keepPaths: readonly string[]
+  keepPaths(): readonly string[]
   readonly signal: AbortSignal
 }
 
@@ -26,21 +26,22 @@ export class DriftCheck {
   /** As `findDrift` has found it last; compares only what was not compared. */
   async of({ shelf, id }: Place): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
-    const { keepPaths, signal } = this.#setting
+    const { signal } = this.#setting
     const name = placeName({ shelf, id })
-    const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths }, signal)
+    const found =
+      this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
     this.#found.set(name, found)
     return await found
   }
 
   /** As it is now; what could not be compared is not compared again. */
   async again({ shelf, id }: Place): Promise<TreeDifference | undefined> {
-    const { keepPaths, signal } = this.#setting
+    const { signal } = this.#setting
     const name = placeName({ shelf, id })
     if (this.#isDisregarded) return undefined
     const before = this.#found.has(name) ? await this.of({ shelf, id }) : null
     if (before === undefined) return undefined
-    const now = await findDrift(this.#setting, { shelf, id, keepPaths }, signal)
+    const now = await findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
     this.#found.set(name, Promise.resolve(now))
     return now
   }

@@ -9,6 +9,11 @@ export interface HostTree {
   readonly keepPaths: readonly string[]
 }
 
+/** All paths of these lists, in their order, each once. */
+export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined)[]): string[] {
+  return [...new Set(lists.flatMap(list => list ?? []))]
+}
+
 /**
  * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
  * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.

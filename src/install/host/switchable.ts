@@ -24,15 +24,15 @@ export const PROBE = 'probe'
 /** A host, and what a deployment is asked to keep there. */
 export interface SwitchingHost {
   readonly layout: Layout
-  readonly request: { readonly keepPaths: readonly string[] }
+  readonly keepPaths: readonly string[]
 }
 
 /**
  * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
  * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
  */
-export function requireSwitchable({ layout, request }: SwitchingHost, place: Place): void {
-  requireMovableTree(layout, { root: installPath(layout, place), keepPaths: request.keepPaths })
+export function requireSwitchable({ layout, keepPaths }: SwitchingHost, place: Place): void {
+  requireMovableTree(layout, { root: installPath(layout, place), keepPaths })
 }
 
 /** The same for any tree of this host, for example a snapshot whose kept paths return. */

@@ -57,6 +57,6 @@ export async function installPart(context: StepContext, part: NewPart | Returnin
 async function recordTree({ deployment }: StepContext, part: NewPart | ReturningPart): Promise<TreeIdentity> {
   if (part.recorded !== undefined) return part.recorded
   await hearSignals()
-  const { layout, request, tools } = deployment
-  return await writeTreeRecord(layout, stagedItems(part, request.keepPaths), tools.signal)
+  const { layout, keepPaths, tools } = deployment
+  return await writeTreeRecord(layout, stagedItems(part, keepPaths), tools.signal)
 }

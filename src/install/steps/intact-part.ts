@@ -59,7 +59,7 @@ export async function findIntactTree(
   { origin, sha256 }: VerifiedSource,
 ): Promise<IntactTree | undefined> {
   if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin)) return undefined
-  if (!isSameList(installed.keep_paths, deployment.request.keepPaths)) return undefined
+  if (!isSameList(installed.keep_paths, deployment.keepPaths)) return undefined
   const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   if (find === undefined || !(await isIntact(deployment, place))) return undefined
   const tree = { identity: identityOf(installed), find, pluginYaml: undefined }
@@ -88,23 +88,23 @@ async function isIntact(deployment: Deployment, place: Place): Promise<boolean> 
 }
 
 /** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
-async function isAddedToSigned({ layout, request }: Deployment, part: NewPart): Promise<boolean> {
+async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
   const shipped = new Set(part.tree.files.map(({ path }) => path))
   if (!SIGNED.every(path => shipped.has(path))) return false
   const pluginYaml = readPluginYaml(part.staged)
   if (!needsPluginSig(pluginYaml)) return false
-  const isKept = isBelow(request.keepPaths)
+  const isKept = isBelow(keepPaths)
   const found = await signedFiles(installPath(layout, part), pluginYaml)
   return found.some(path => !shipped.has(path) && !isKept(path))
 }
 
 /** Whether a record lists the files, modes and symlinks of this part, and no other. */
-function isRecordedTree({ layout, request }: Deployment, part: NewPart, installed: InstalledRow): boolean {
+function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, installed: InstalledRow): boolean {
   const record = readTreeRecord(layout, installed)
   if (record === undefined) return false
   // An earlier version of the action recorded no modes; the same artifact has the same.
   const knowsMode = installed.artifact_sha256 !== part.artifactSha256
-  const items = itemsOf(part.tree, request.keepPaths)
+  const items = itemsOf(part.tree, keepPaths)
   for (const recorded of record) if (!isAlike(recorded, items.next().value, knowsMode)) return false
   return items.next().done === true
 }
@@ -116,11 +116,11 @@ function isAlike(recorded: RecordedItem, item: RecordedItem | undefined, knowsMo
 }
 
 async function withPluginYaml(
-  { layout, request, tools }: SigningDeployment,
+  { layout, keepPaths, request, tools }: SigningDeployment,
   place: Place,
   tree: IntactTree,
 ): Promise<IntactTree | undefined> {
-  const { keepPaths, pluginSecretKey } = request
+  const { pluginSecretKey } = request
   // A kept one is the host's own, and its record says nothing about the artifact's.
   if (keepPaths.includes(PLUGIN_YAML)) return undefined
   if (tree.find(PLUGIN_YAML) === undefined) return tree

@@ -17,8 +17,8 @@ export async function prepareKeptPaths(
   part: NewPart | ReturningPart,
   keeper: string,
 ): Promise<string[]> {
-  const { layout, request } = deployment
-  const tree = { root: keeper, keepPaths: request.keepPaths }
+  const { layout, keepPaths } = deployment
+  const tree = { root: keeper, keepPaths }
   if (keeper === part.leftBehind) requireMovableTree(layout, tree)
   const kept = findKeptPaths(tree, part.staged)
   if (part.recorded === undefined) await drop(deployment, part.staged, kept)

@@ -22,7 +22,7 @@ import type { StepContext } from './step-context.ts'
  * be restored.
  */
 export async function removePart(context: StepContext, part: InstalledPart): Promise<StepEnd> {
-  const { layout, request, tools } = context.deployment
+  const { layout, keepPaths, tools } = context.deployment
   const { installed } = part
   const path = installPath(layout, part)
   if (!pathExistsSync(path)) {
@@ -30,7 +30,7 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
     return 'unchanged'
   }
   // Refuse what could not be restored before anything is touched.
-  findMovablePaths({ root: path, keepPaths: request.keepPaths })
+  findMovablePaths({ root: path, keepPaths })
   requireSwitchable(context.deployment, part)
   const modified = await noteReplaced(context, part)
   await stopService(context, part)

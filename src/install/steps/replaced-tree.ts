@@ -18,7 +18,7 @@ export async function noteReplaced(
   { deployment, stagingFolder }: Pick<StepContext, 'deployment' | 'stagingFolder'>,
   { shelf, id }: Place,
 ): Promise<TreeIdentity | undefined> {
-  const { layout, request, tools } = deployment
+  const { layout, keepPaths, tools } = deployment
   const place = { shelf, id }
   const drift = await deployment.drift.again(place)
   await recordDrift(deployment, [place])
@@ -36,7 +36,7 @@ export async function noteReplaced(
   if (drift.instead !== undefined) return { tree_digest: null }
   try {
     const record = (identity && readTreeRecord(layout, identity)) ?? []
-    const items = await describeTree({ root, keepPaths: request.keepPaths }, record, tools.signal)
+    const items = await describeTree({ root, keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
     tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`)
   } catch (error) {

@@ -73,11 +73,11 @@ async function listCaches({ deployment }: StepContext, part: RetainedPart, root:
 }
 
 async function moveKeptAway(context: StepContext, part: RetainedPart, snapshot: string): Promise<string[]> {
-  const { layout, request } = context.deployment
+  const { layout, keepPaths } = context.deployment
   const path = installPath(layout, part)
   const keeper = pathExistsSync(path) ? path : part.leftBehind
   if (keeper === undefined) return []
-  const kept = findKeptPaths({ root: keeper, keepPaths: request.keepPaths }, snapshot)
+  const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot)
   const both = kept.filter(inner => pathExistsSync(join(snapshot, inner)))
   await moveAway(context, { part, folder: 'replaced', snapshot }, both)
   return both

@@ -61,6 +61,8 @@ export interface Deployment {
   readonly tools: Tools
   readonly layout: Layout
   readonly record: DeploymentRecord
+  /** What belongs to the host, by path below an install path. */
+  readonly keepPaths: readonly string[]
   /** How the installed files differ from what was installed. */
   readonly drift: DriftCheck
 }

@@ -151,5 +151,5 @@ describe('a file in the place of the snapshots of a plugin', () => {
 })
 
 function hostOf(layout: Layout): SwitchingHost {
-  return { layout, request: { keepPaths: ['data'] } }
+  return { layout, keepPaths: ['data'] }
 }

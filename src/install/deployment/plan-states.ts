@@ -1,0 +1,16 @@
+import type { Transitions } from '../../core/state-machine.ts'
+import type { TerminalState } from './deployment.ts'
+
+/** The states of a flow that runs an operator's plan, from the plan on. */
+export type PlanState = 'loading_plan' | 'resolving_sequence' | 'installing' | 'healthchecking' | TerminalState
+
+/** Nothing rolls back that has not begun to install. */
+export const PLAN_TRANSITIONS: Transitions<PlanState> = {
+  loading_plan: ['resolving_sequence', 'failed'],
+  resolving_sequence: ['installing', 'failed'],
+  installing: ['healthchecking', 'failed', 'rolled_back'],
+  healthchecking: ['succeeded', 'failed', 'rolled_back'],
+  succeeded: [],
+  failed: [],
+  rolled_back: [],
+}
