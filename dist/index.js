@@ -18160,7 +18160,7 @@ function withoutLeadingV(version) {
     return version.replace(/^v(?=\d)/, '');
 }
 
-;// CONCATENATED MODULE: ./build/install/host/permissions.js
+;// CONCATENATED MODULE: ./build/install/host/ownership/permissions.js
 
 
 const GROUP_WRITE = 0o020;
@@ -18199,7 +18199,7 @@ function findName(file, id) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/untouchable-host.js
+;// CONCATENATED MODULE: ./build/install/host/ownership/untouchable-host.js
 
 /**
  * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
@@ -18212,7 +18212,7 @@ class UntouchableHostError extends DeploymentError {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/own-folder.js
+;// CONCATENATED MODULE: ./build/install/host/ownership/own-folder.js
 
 
 
@@ -18323,7 +18323,7 @@ function unsafe(message) {
     return new UntouchableHostError('unsafe_host', message);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/path-walk.js
+;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
 
 
 
@@ -18367,7 +18367,7 @@ function partsOf(path) {
     return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
 }
 
-;// CONCATENATED MODULE: ./build/install/host/ownership.js
+;// CONCATENATED MODULE: ./build/install/host/ownership/ownership.js
 
 
 
@@ -20513,13 +20513,13 @@ function openIfPresentSync(path) {
 
 ;// CONCATENATED MODULE: external "node:string_decoder"
 const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
-;// CONCATENATED MODULE: ./build/install/host/tree-record-damage.js
+;// CONCATENATED MODULE: ./build/install/host/trees/tree-record-damage.js
 /** A tree record that is not what this action has written; the message says what is wrong with it. */
 class TreeRecordDamage extends Error {
     name = 'TreeRecordDamage';
 }
 
-;// CONCATENATED MODULE: ./build/install/host/earlier-tree-record.js
+;// CONCATENATED MODULE: ./build/install/host/trees/earlier-tree-record.js
 
 
 
@@ -20580,7 +20580,7 @@ function earlier_tree_record_completed({ files, symlinks }) {
     return { files, symlinks: known };
 }
 
-;// CONCATENATED MODULE: ./build/install/host/tree-record.js
+;// CONCATENATED MODULE: ./build/install/host/trees/tree-record.js
 
 
 
@@ -20834,7 +20834,7 @@ function pruneTreeRecords({ trees }, used) {
         throw errors[0];
 }
 
-;// CONCATENATED MODULE: ./build/install/host/tree-comparison.js
+;// CONCATENATED MODULE: ./build/install/host/trees/tree-comparison.js
 
 
 
@@ -20942,7 +20942,7 @@ function* pairUp(record, tree) {
         yield { found: found.value };
 }
 
-;// CONCATENATED MODULE: ./build/install/host/drift.js
+;// CONCATENATED MODULE: ./build/install/host/trees/drift.js
 
 
 
@@ -21005,7 +21005,7 @@ function reasonOf(error, layout, identity) {
     return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/drift-check.js
+;// CONCATENATED MODULE: ./build/install/host/trees/drift-check.js
 
 
 /** Compares installed trees with their records; see `findDrift`. */
@@ -21733,7 +21733,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
     return { name, path };
 }
 
-;// CONCATENATED MODULE: ./build/install/host/drift-note.js
+;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
 
 
 
@@ -21799,7 +21799,7 @@ function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
     return [kind, content, stamp].join('\t');
 }
 
-;// CONCATENATED MODULE: ./build/install/host/modified-tree.js
+;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
 
 
 
@@ -22064,7 +22064,7 @@ async function recordTree({ deployment }, part) {
     return await writeTreeRecord(layout, stagedItems(part, keepPaths), tools.signal);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/stray-caches.js
+;// CONCATENATED MODULE: ./build/install/host/trees/stray-caches.js
 
 
 
@@ -24996,7 +24996,7 @@ function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, 
     };
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/bodies.js
+;// CONCATENATED MODULE: ./build/marketplace/api/bodies.js
 
 /** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
@@ -25011,7 +25011,7 @@ function parseErrorText(body) {
     return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/client.js
+;// CONCATENATED MODULE: ./build/marketplace/api/client.js
 
 
 
@@ -25115,7 +25115,7 @@ function parseRepo(header) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/hub-report.js
+;// CONCATENATED MODULE: ./build/marketplace/api/hub-report.js
 
 
 
@@ -26752,7 +26752,7 @@ function outOfInodes(path, free, needed) {
     return new DeploymentError('disk_full', `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/own-kinds.js
+;// CONCATENATED MODULE: ./build/install/host/ownership/own-kinds.js
 
 
 
@@ -27628,7 +27628,7 @@ function restoredUnhealthy(report) {
     return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/process-identity.js
+;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
 
 
 function readOwnIdentity() {
@@ -27847,7 +27847,7 @@ async function orWarn(log, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/lock-refusals.js
+;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
 
 /** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
 function notAFile(path) {
@@ -27860,7 +27860,7 @@ function toOpenError(path, error) {
 /** Of a symlink, a directory, a socket, a device without a driver. */
 const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
 
-;// CONCATENATED MODULE: ./build/install/host/kernel-lock.js
+;// CONCATENATED MODULE: ./build/install/host/locks/kernel-lock.js
 
 
 
@@ -27976,7 +27976,7 @@ function isFileAt(path, fd) {
     return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/lock-file.js
+;// CONCATENATED MODULE: ./build/install/host/locks/lock-file.js
 
 
 
@@ -28171,7 +28171,7 @@ function parseHolder(text) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/lock.js
+;// CONCATENATED MODULE: ./build/install/host/locks/lock.js
 
 
 
@@ -29757,8 +29757,6 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
     return artifact;
 }
 
-;// CONCATENATED MODULE: external "node:zlib"
-const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
 ;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
 
 
@@ -29847,7 +29845,118 @@ class ReadWindow {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/inflate-together.js
+;// CONCATENATED MODULE: ./build/install/archive/tree-writer.js
+
+
+
+
+
+
+const PERMISSION_BITS = 0o7777;
+/**
+ * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
+ * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
+ * and ArchiveError `unsafe_archive` where this file system treats two paths as one, or finds a path too long.
+ */
+class TreeWriter {
+    #root;
+    #slice;
+    constructor(root, slice) {
+        this.#root = root;
+        this.#slice = slice;
+    }
+    /**
+     * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
+     * `writeFiles` writes, symlinks last.
+     * Throws the signal's reason once the slice's signal is aborted.
+     */
+    async writeTree(plan, writeFiles) {
+        requireSpace(this.#root, spaceFor(plan));
+        const { files, directories, symlinks, bytes, flattened } = plan;
+        await this.#slice.forEach(directories, path => this.makeDirectory(path));
+        const written = await writeFiles(files);
+        await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
+        return { files: inOrderOf(files, written), symlinks, directories, bytes, flattened };
+    }
+    /** Makes a directory, mode 0755. */
+    makeDirectory(path) {
+        asHostError(path, () => {
+            (0,external_node_fs_namespaceObject.mkdirSync)(this.#at(path), 0o755);
+            (0,external_node_fs_namespaceObject.chmodSync)(this.#at(path), 0o755);
+        });
+    }
+    makeSymlink({ path, target }) {
+        asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
+    }
+    /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
+    writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
+        asHostError(path, () => {
+            const fd = this.#openNew(path, mode);
+            try {
+                (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
+            }
+            finally {
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            }
+        });
+        return { path, size: bytes.length, mode, sha256 };
+    }
+    /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
+    async writeFileFrom({ path, mode }, pieces) {
+        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        let size = 0;
+        const fd = asHostError(path, () => this.#openNew(path, mode));
+        try {
+            for await (const piece of pieces) {
+                asHostError(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
+                digest.update(piece);
+                size += piece.length;
+            }
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return { path, size, mode, sha256: digest.digest('hex') };
+    }
+    /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
+    #openNew(path, mode) {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(this.#at(path), 'wx', mode);
+        // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
+        if (((0,external_node_fs_namespaceObject.fstatSync)(fd).mode & PERMISSION_BITS) !== mode)
+            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
+        return fd;
+    }
+    #at(path) {
+        return `${this.#root}/${path}`;
+    }
+}
+function inOrderOf(planned, written) {
+    const byPath = new Map(written.map(file => [file.path, file]));
+    return planned.flatMap(({ path }) => byPath.get(path) ?? []);
+}
+/** A directory or a symlink takes a block too. */
+function spaceFor({ files, directories, symlinks }) {
+    const sizes = files.map(({ entry }) => entry.size);
+    const others = directories.length + symlinks.length;
+    return { sizes: [...sizes, ...Array(others).fill(1)], inodes: files.length + others + OWN_INODES };
+}
+function asHostError(path, action) {
+    try {
+        return action();
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'EEXIST')
+            throw unsafeEntry(path, 'has the same name as another entry on this file system');
+        if (errno === 'ENAMETOOLONG')
+            throw unsafeEntry(path, 'has a path that is too long for this file system');
+        throw toHostError(error, `extracting "${path}"`);
+    }
+}
+
+;// CONCATENATED MODULE: external "node:zlib"
+const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
+;// CONCATENATED MODULE: ./build/install/archive/zip/inflate-together.js
 
 
 const MEMBER_MAGIC = Buffer.from([0x1f, 0x8b, 0x08]);
@@ -30453,7 +30562,7 @@ function pathBelow(root, node) {
     return root.depth === 0 ? node.path : node.path.slice(root.path.length + 1);
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-end-record.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-end-record.js
 
 
 const END_SIGNATURE = Buffer.from('PK\x05\x06', 'latin1');
@@ -30567,7 +30676,7 @@ function readSafeInteger(bytes, at) {
     return Number(value);
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-entry-type.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-entry-type.js
 
 const TYPE_MASK = 0o170000;
 const DIRECTORY_TYPE = 0o040000;
@@ -30618,7 +30727,7 @@ function unixMode({ system, external }) {
     return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0;
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-extra-fields.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-extra-fields.js
 
 
 const ZIP64_ID = 0x0001;
@@ -30708,7 +30817,7 @@ class ZipExtraFields {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-directory.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-directory.js
 
 
 
@@ -30855,7 +30964,7 @@ function write(stream, piece) {
     });
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-entry-data.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-entry-data.js
 
 
 
@@ -30949,7 +31058,7 @@ function toEntryError(error, entry) {
     return code.startsWith('Z_') ? invalidEntry(entry.name, 'cannot be unpacked', error) : error;
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-data-descriptor.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-data-descriptor.js
 
 
 const SIGNATURE = 0x08074b50;
@@ -30995,7 +31104,7 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
     throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end");
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/zip-local-headers.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-local-headers.js
 
 
 
@@ -31110,7 +31219,7 @@ function contradiction(entry, what) {
     return invalidEntry(entry.name, `has another ${what} in its local header than in the directory`);
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/plan-zip.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/plan-zip.js
 
 
 
@@ -31142,116 +31251,7 @@ function plan_zip_readTarget(window, entry) {
     return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/tree-writer.js
-
-
-
-
-
-
-const PERMISSION_BITS = 0o7777;
-/**
- * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
- * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
- * and ArchiveError `unsafe_archive` where this file system treats two paths as one, or finds a path too long.
- */
-class TreeWriter {
-    #root;
-    #slice;
-    constructor(root, slice) {
-        this.#root = root;
-        this.#slice = slice;
-    }
-    /**
-     * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
-     * `writeFiles` writes, symlinks last.
-     * Throws the signal's reason once the slice's signal is aborted.
-     */
-    async writeTree(plan, writeFiles) {
-        requireSpace(this.#root, spaceFor(plan));
-        const { files, directories, symlinks, bytes, flattened } = plan;
-        await this.#slice.forEach(directories, path => this.makeDirectory(path));
-        const written = await writeFiles(files);
-        await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
-        return { files: inOrderOf(files, written), symlinks, directories, bytes, flattened };
-    }
-    /** Makes a directory, mode 0755. */
-    makeDirectory(path) {
-        asHostError(path, () => {
-            (0,external_node_fs_namespaceObject.mkdirSync)(this.#at(path), 0o755);
-            (0,external_node_fs_namespaceObject.chmodSync)(this.#at(path), 0o755);
-        });
-    }
-    makeSymlink({ path, target }) {
-        asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
-    }
-    /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
-    writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
-        asHostError(path, () => {
-            const fd = this.#openNew(path, mode);
-            try {
-                (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
-            }
-            finally {
-                (0,external_node_fs_namespaceObject.closeSync)(fd);
-            }
-        });
-        return { path, size: bytes.length, mode, sha256 };
-    }
-    /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
-    async writeFileFrom({ path, mode }, pieces) {
-        const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        let size = 0;
-        const fd = asHostError(path, () => this.#openNew(path, mode));
-        try {
-            for await (const piece of pieces) {
-                asHostError(path, () => (0,external_node_fs_namespaceObject.writeFileSync)(fd, piece));
-                digest.update(piece);
-                size += piece.length;
-            }
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return { path, size, mode, sha256: digest.digest('hex') };
-    }
-    /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
-    #openNew(path, mode) {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(this.#at(path), 'wx', mode);
-        // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
-        if (((0,external_node_fs_namespaceObject.fstatSync)(fd).mode & PERMISSION_BITS) !== mode)
-            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
-        return fd;
-    }
-    #at(path) {
-        return `${this.#root}/${path}`;
-    }
-}
-function inOrderOf(planned, written) {
-    const byPath = new Map(written.map(file => [file.path, file]));
-    return planned.flatMap(({ path }) => byPath.get(path) ?? []);
-}
-/** A directory or a symlink takes a block too. */
-function spaceFor({ files, directories, symlinks }) {
-    const sizes = files.map(({ entry }) => entry.size);
-    const others = directories.length + symlinks.length;
-    return { sizes: [...sizes, ...Array(others).fill(1)], inodes: files.length + others + OWN_INODES };
-}
-function asHostError(path, action) {
-    try {
-        return action();
-    }
-    catch (error) {
-        const errno = errnoOf(error);
-        if (errno === 'EEXIST')
-            throw unsafeEntry(path, 'has the same name as another entry on this file system');
-        if (errno === 'ENAMETOOLONG')
-            throw unsafeEntry(path, 'has a path that is too long for this file system');
-        throw toHostError(error, `extracting "${path}"`);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/archive/zip-small-files.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-small-files.js
 
 
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
@@ -31325,7 +31325,7 @@ function toEntry({ entry }) {
     return entry;
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/extract-zip.js
+;// CONCATENATED MODULE: ./build/install/archive/zip/extract-zip.js
 
 
 
@@ -34003,7 +34003,35 @@ function listenForCancel() {
     };
 }
 
-;// CONCATENATED MODULE: ./build/runner/input-schemas.js
+;// CONCATENATED MODULE: ./build/runner/environment.js
+
+
+/** The folder to which paths in inputs are relative. */
+function readWorkspace() {
+    return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
+}
+/** What the runner's environment says of this process. */
+function readRunnerFacts(env) {
+    return {
+        workflow: readWorkflowRun(env),
+        temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
+    };
+}
+/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
+function readWorkflowRun(env) {
+    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
+    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
+    return {
+        workflow: read('GITHUB_WORKFLOW'),
+        run_id: runId,
+        run_attempt: read('GITHUB_RUN_ATTEMPT'),
+        job: read('GITHUB_JOB'),
+        actor: read('GITHUB_ACTOR'),
+        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/inputs/input-schemas.js
 
 
 
@@ -34067,7 +34095,7 @@ function isKeepPath(path) {
         path.split('/').every(part => part !== '' && part !== '.' && part !== '..'));
 }
 
-;// CONCATENATED MODULE: ./build/runner/connection.js
+;// CONCATENATED MODULE: ./build/runner/inputs/connection.js
 
 
 const MAX_CA_BYTES = 1024 * 1024;
@@ -34105,6 +34133,113 @@ function readAuthorities(read) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/runner/runner-files.js
+
+
+/** Outputs without foreign text, or built from texts that were redacted one by one. */
+const OWN_OUTPUTS = new Set([
+    'outcome',
+    'changed',
+    'reported',
+    'state',
+    'error-code',
+    'deployment-id',
+    'duration-ms',
+    'plugins',
+    'drift',
+    'pending-recovery',
+    'in-sync',
+    'hosts',
+    'versions',
+    'outdated',
+    'verified',
+    'artifact-size',
+]);
+function createRunnerFiles(log, redact) {
+    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    const written = new Map();
+    let summaryStart;
+    return {
+        setOutputs(outputs) {
+            try {
+                for (const [name, value] of Object.entries(outputs)) {
+                    if (written.get(name) === value)
+                        continue;
+                    setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
+                    written.set(name, value);
+                }
+            }
+            catch (error) {
+                warn('outputs', error);
+            }
+        },
+        saveState(name, value) {
+            try {
+                saveState(name, value);
+            }
+            catch (error) {
+                warn('state for the post step', error);
+            }
+        },
+        setSummary(markdown) {
+            const path = process.env['GITHUB_STEP_SUMMARY'];
+            if (!path)
+                return;
+            try {
+                summaryStart ??= (0,external_node_fs_namespaceObject.statSync)(path).size;
+                (0,external_node_fs_namespaceObject.truncateSync)(path, summaryStart);
+                (0,external_node_fs_namespaceObject.appendFileSync)(path, redact(markdown));
+            }
+            catch (error) {
+                warn('job summary', error);
+            }
+        },
+    };
+}
+/** What the main step has saved for its post step; empty when that is nothing. */
+function readState(name) {
+    return getState(name);
+}
+
+;// CONCATENATED MODULE: ./build/runner/runner-log.js
+
+
+
+const MAX_LINE_CHARS = 4000;
+/**
+ * The workflow log: one group a state with its duration; every line redacted and free of runner commands. Each notice and
+ * warning once: what stays wrong is found again by each part of a run that looks.
+ */
+function createRunnerLog(redact) {
+    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
+    const annotated = new Set();
+    const once = (annotate, line) => {
+        if (!annotated.has(line))
+            annotate(safe(line));
+        annotated.add(line);
+    };
+    let openedAt;
+    const end = () => {
+        if (openedAt === undefined)
+            return;
+        info(`(${Math.round(external_node_perf_hooks_namespaceObject.performance.now() - openedAt)} ms)`);
+        endGroup();
+        openedAt = undefined;
+    };
+    return {
+        end,
+        group(title) {
+            end();
+            startGroup(safe(title));
+            openedAt = external_node_perf_hooks_namespaceObject.performance.now();
+        },
+        info: line => info(safe(line)),
+        notice: line => once(notice, line),
+        warning: line => once(warning, line),
+        error: line => core_error(safe(line)),
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/core/markdown.js
 
 const MAX_CELL_CHARS = 1500;
@@ -34126,7 +34261,89 @@ function table(head, rows) {
     return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
-;// CONCATENATED MODULE: ./build/runner/problem-list.js
+;// CONCATENATED MODULE: ./build/core/secrets.js
+
+
+/** Characters of a secret, or of the beginning that a cut left of one. */
+const SHORTEST_REDACTED = 4;
+const CUT_SIGN = CUT_MARK.charAt(0);
+/**
+ * A function that replaces every secret in a text by `***`, even the beginning of one that was cut off: for files and
+ * outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would garble every
+ * sentence.
+ */
+function createRedactor(secrets) {
+    const known = secrets
+        .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
+        .filter(secret => secret.length >= SHORTEST_REDACTED);
+    const forms = [...new Set(known.flatMap(formsOf))].sort((a, b) => b.length - a.length);
+    const withSign = forms.filter(form => form.includes(CUT_SIGN));
+    return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms);
+}
+/** How a secret may appear in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign text. */
+function formsOf(secret) {
+    const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY), cellOf(secret, Number.POSITIVE_INFINITY)];
+    const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)];
+    return forms.filter(form => form.length >= SHORTEST_REDACTED);
+}
+function redactWhole(text, forms) {
+    return forms.reduce((redacted, form) => redacted.replaceAll(form, '***'), text);
+}
+function redactCut(text, forms) {
+    const pieces = text.split(CUT_SIGN);
+    const last = pieces.length - 1;
+    return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN);
+}
+/** Replaces the longest beginning of a secret that the text ends with. */
+function redactEnd(text, forms) {
+    const length = Math.max(0, ...forms.map(form => commonLength(text, form)));
+    return length === 0 ? text : `${text.slice(0, -length)}***`;
+}
+/** How many characters of the secret's beginning are the end of the text. */
+function commonLength(text, secret) {
+    for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
+        if (text.endsWith(secret.slice(0, length)))
+            return length;
+    }
+    return 0;
+}
+
+;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
+
+
+/**
+ * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
+ * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
+ */
+function createSecretKeeper({ secrets, settingValues }) {
+    const redactGiven = createRedactor(secrets);
+    const doubtful = [...settingValues];
+    const known = new Set();
+    const isKnown = (secret) => [...known].some(text => text.includes(secret.trim()));
+    const redactorOfDoubtful = () => createRedactor(doubtful.filter(secret => !isKnown(secret)));
+    let redactDoubtful = redactorOfDoubtful();
+    return {
+        redact: text => redactDoubtful(redactGiven(text)),
+        hide(secret) {
+            if (!isKnown(secret))
+                core_setSecret(secret);
+            doubtful.push(secret);
+            redactDoubtful = redactorOfDoubtful();
+        },
+        know(facts) {
+            for (const text of textsIn(facts))
+                known.add(text);
+            redactDoubtful = redactorOfDoubtful();
+        },
+    };
+}
+function textsIn(value) {
+    if (typeof value === 'string')
+        return value === '' ? [] : [value];
+    return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/problem-list.js
 
 
 /** There are fewer annotations; the log has all of them. */
@@ -34142,7 +34359,7 @@ function listProblems(error) {
     return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
 }
 
-;// CONCATENATED MODULE: ./build/runner/version-move.js
+;// CONCATENATED MODULE: ./build/runner/summaries/version-move.js
 
 /** From which version to which a deployment that succeeded has gone. */
 function describeMove({ previous_version: before, changed, drift = [], ...report }) {
@@ -34162,7 +34379,7 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
     return `${after} was already installed with these files; ${addedInWords(count)}`;
 }
 
-;// CONCATENATED MODULE: ./build/runner/deploy-summary.js
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy-summary.js
 
 
 
@@ -34348,223 +34565,6 @@ function result({ status, error }) {
     return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
 }
 
-;// CONCATENATED MODULE: ./build/runner/environment.js
-
-
-/** The folder to which paths in inputs are relative. */
-function readWorkspace() {
-    return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
-}
-/** What the runner's environment says of this process. */
-function readRunnerFacts(env) {
-    return {
-        workflow: readWorkflowRun(env),
-        temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
-    };
-}
-/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
-function readWorkflowRun(env) {
-    const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
-    const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
-    return {
-        workflow: read('GITHUB_WORKFLOW'),
-        run_id: runId,
-        run_attempt: read('GITHUB_RUN_ATTEMPT'),
-        job: read('GITHUB_JOB'),
-        actor: read('GITHUB_ACTOR'),
-        url: server && repository && runId ? `${server}/${repository}/actions/runs/${runId}` : null,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/runner/runner-files.js
-
-
-/** Outputs without foreign text, or built from texts that were redacted one by one. */
-const OWN_OUTPUTS = new Set([
-    'outcome',
-    'changed',
-    'reported',
-    'state',
-    'error-code',
-    'deployment-id',
-    'duration-ms',
-    'plugins',
-    'drift',
-    'pending-recovery',
-    'in-sync',
-    'hosts',
-    'versions',
-    'outdated',
-    'verified',
-    'artifact-size',
-]);
-function createRunnerFiles(log, redact) {
-    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
-    const written = new Map();
-    let summaryStart;
-    return {
-        setOutputs(outputs) {
-            try {
-                for (const [name, value] of Object.entries(outputs)) {
-                    if (written.get(name) === value)
-                        continue;
-                    setOutput(name, OWN_OUTPUTS.has(name) ? value : redact(value));
-                    written.set(name, value);
-                }
-            }
-            catch (error) {
-                warn('outputs', error);
-            }
-        },
-        saveState(name, value) {
-            try {
-                saveState(name, value);
-            }
-            catch (error) {
-                warn('state for the post step', error);
-            }
-        },
-        setSummary(markdown) {
-            const path = process.env['GITHUB_STEP_SUMMARY'];
-            if (!path)
-                return;
-            try {
-                summaryStart ??= (0,external_node_fs_namespaceObject.statSync)(path).size;
-                (0,external_node_fs_namespaceObject.truncateSync)(path, summaryStart);
-                (0,external_node_fs_namespaceObject.appendFileSync)(path, redact(markdown));
-            }
-            catch (error) {
-                warn('job summary', error);
-            }
-        },
-    };
-}
-/** What the main step has saved for its post step; empty when that is nothing. */
-function readState(name) {
-    return getState(name);
-}
-
-;// CONCATENATED MODULE: ./build/runner/runner-log.js
-
-
-
-const MAX_LINE_CHARS = 4000;
-/**
- * The workflow log: one group a state with its duration; every line redacted and free of runner commands. Each notice and
- * warning once: what stays wrong is found again by each part of a run that looks.
- */
-function createRunnerLog(redact) {
-    const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
-    const annotated = new Set();
-    const once = (annotate, line) => {
-        if (!annotated.has(line))
-            annotate(safe(line));
-        annotated.add(line);
-    };
-    let openedAt;
-    const end = () => {
-        if (openedAt === undefined)
-            return;
-        info(`(${Math.round(external_node_perf_hooks_namespaceObject.performance.now() - openedAt)} ms)`);
-        endGroup();
-        openedAt = undefined;
-    };
-    return {
-        end,
-        group(title) {
-            end();
-            startGroup(safe(title));
-            openedAt = external_node_perf_hooks_namespaceObject.performance.now();
-        },
-        info: line => info(safe(line)),
-        notice: line => once(notice, line),
-        warning: line => once(warning, line),
-        error: line => core_error(safe(line)),
-    };
-}
-
-;// CONCATENATED MODULE: ./build/core/secrets.js
-
-
-/** Characters of a secret, or of the beginning that a cut left of one. */
-const SHORTEST_REDACTED = 4;
-const CUT_SIGN = CUT_MARK.charAt(0);
-/**
- * A function that replaces every secret in a text by `***`, even the beginning of one that was cut off: for files and
- * outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would garble every
- * sentence.
- */
-function createRedactor(secrets) {
-    const known = secrets
-        .flatMap(secret => (secret === undefined ? [] : [secret, secret.trim(), ...secret.split(/\r?\n/)]))
-        .filter(secret => secret.length >= SHORTEST_REDACTED);
-    const forms = [...new Set(known.flatMap(formsOf))].sort((a, b) => b.length - a.length);
-    const withSign = forms.filter(form => form.includes(CUT_SIGN));
-    return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms);
-}
-/** How a secret may appear in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign text. */
-function formsOf(secret) {
-    const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY), cellOf(secret, Number.POSITIVE_INFINITY)];
-    const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)];
-    return forms.filter(form => form.length >= SHORTEST_REDACTED);
-}
-function redactWhole(text, forms) {
-    return forms.reduce((redacted, form) => redacted.replaceAll(form, '***'), text);
-}
-function redactCut(text, forms) {
-    const pieces = text.split(CUT_SIGN);
-    const last = pieces.length - 1;
-    return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN);
-}
-/** Replaces the longest beginning of a secret that the text ends with. */
-function redactEnd(text, forms) {
-    const length = Math.max(0, ...forms.map(form => commonLength(text, form)));
-    return length === 0 ? text : `${text.slice(0, -length)}***`;
-}
-/** How many characters of the secret's beginning are the end of the text. */
-function commonLength(text, secret) {
-    for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
-        if (text.endsWith(secret.slice(0, length)))
-            return length;
-    }
-    return 0;
-}
-
-;// CONCATENATED MODULE: ./build/runner/secret-keeper.js
-
-
-/**
- * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
- * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
- */
-function createSecretKeeper({ secrets, settingValues }) {
-    const redactGiven = createRedactor(secrets);
-    const doubtful = [...settingValues];
-    const known = new Set();
-    const isKnown = (secret) => [...known].some(text => text.includes(secret.trim()));
-    const redactorOfDoubtful = () => createRedactor(doubtful.filter(secret => !isKnown(secret)));
-    let redactDoubtful = redactorOfDoubtful();
-    return {
-        redact: text => redactDoubtful(redactGiven(text)),
-        hide(secret) {
-            if (!isKnown(secret))
-                core_setSecret(secret);
-            doubtful.push(secret);
-            redactDoubtful = redactorOfDoubtful();
-        },
-        know(facts) {
-            for (const text of textsIn(facts))
-                known.add(text);
-            redactDoubtful = redactorOfDoubtful();
-        },
-    };
-}
-function textsIn(value) {
-    if (typeof value === 'string')
-        return value === '' ? [] : [value];
-    return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
-}
-
 ;// CONCATENATED MODULE: ./build/runner/action-step.js
 
 
@@ -34730,7 +34730,7 @@ function failStep(step, error) {
         step.fail(error);
 }
 
-;// CONCATENATED MODULE: ./build/runner/host-inputs.js
+;// CONCATENATED MODULE: ./build/runner/inputs/host-inputs.js
 
 
 
@@ -34890,7 +34890,7 @@ function open_below_reasonOf(error) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/runner/file-input.js
+;// CONCATENATED MODULE: ./build/runner/inputs/file-input.js
 
 
 
@@ -34955,7 +34955,7 @@ function file_input_readBytes(fd, maxBytes) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/runner/input-reader.js
+;// CONCATENATED MODULE: ./build/runner/inputs/input-reader.js
 
 
 
@@ -35647,7 +35647,7 @@ function isAhead(report, newest, now) {
     return isOlder ?? (timeOf(report, now) ?? 0) > (timeOf(newest, now) ?? 0);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/hosts.js
+;// CONCATENATED MODULE: ./build/marketplace/api/hosts.js
 
 
 const HOSTS_TIMEOUT_MS = 60_000;
@@ -35674,7 +35674,7 @@ async function readHosts(wire, access, reading) {
     return parseHostReports(answer.body, access, reading);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/watch-fleet.js
+;// CONCATENATED MODULE: ./build/marketplace/api/watch-fleet.js
 
 
 
@@ -35735,7 +35735,91 @@ function isPassing({ code }) {
     return code === 'network' || code === 'timeout' || code === 'artifact_unavailable';
 }
 
-;// CONCATENATED MODULE: ./build/runner/fleet-summary.js
+;// CONCATENATED MODULE: ./build/runner/reading-step.js
+
+
+
+
+
+
+
+/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+const reading_step_EXIT_AFTER_MS = 200;
+/**
+ * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
+ * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ */
+async function runReadingStep(readInputs, act) {
+    let step;
+    try {
+        const inputs = readInputs();
+        step = new ReadingStep(inputs);
+        step.finish(await act(inputs, step.tools));
+    }
+    catch (error) {
+        if (step === undefined)
+            new Annotator(text => text).annotateError(error);
+        else
+            step.fail(error);
+        process.exitCode = 1;
+    }
+    finally {
+        step?.close();
+    }
+}
+class ReadingStep {
+    tools;
+    #log;
+    #annotator;
+    #files;
+    #cancel = listenForCancel();
+    constructor(given) {
+        const secrets = createSecretKeeper(given);
+        this.#log = createRunnerLog(secrets.redact);
+        this.#annotator = new Annotator(secrets.redact);
+        this.#files = createRunnerFiles(this.#log, secrets.redact);
+        this.tools = {
+            log: this.#log,
+            secrets,
+            signal: this.#cancel.signal,
+            now: () => new Date(),
+            runner: readRunnerFacts(process.env),
+            setOutputs: outputs => this.#files.setOutputs(outputs),
+            saveState: (name, value) => this.#files.saveState(name, value),
+        };
+        process.once('beforeExit', this.#failUnsettled);
+    }
+    finish({ outputs, summary, error }) {
+        this.#log.end();
+        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
+        this.#files.setSummary(summary);
+        if (error !== undefined)
+            this.#annotate(error);
+    }
+    fail(error) {
+        this.#log.end();
+        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
+        this.#annotate(error);
+    }
+    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    close() {
+        this.#cancel.stop();
+        process.off('beforeExit', this.#failUnsettled);
+        if (this.tools.signal.aborted)
+            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
+    }
+    #annotate(error) {
+        process.exitCode = 1;
+        this.#annotator.annotateError(error);
+    }
+    /** The process would end before the step has, because nothing is left that could wake it. */
+    #failUnsettled = () => {
+        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
+        this.fail(new DeployError('internal_error', message));
+    };
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/fleet-summary.js
 
 
 
@@ -35847,90 +35931,6 @@ function othersOf({ hosts, reports }) {
     const more = others.length - MAX_OTHERS;
     const named = others.slice(0, MAX_OTHERS).map(id => cellOf(id, fleet_summary_MAX_CELL_CHARS));
     return [`Not in expect-hosts: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`];
-}
-
-;// CONCATENATED MODULE: ./build/runner/reading-step.js
-
-
-
-
-
-
-
-/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
-const reading_step_EXIT_AFTER_MS = 200;
-/**
- * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
- * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
- */
-async function runReadingStep(readInputs, act) {
-    let step;
-    try {
-        const inputs = readInputs();
-        step = new ReadingStep(inputs);
-        step.finish(await act(inputs, step.tools));
-    }
-    catch (error) {
-        if (step === undefined)
-            new Annotator(text => text).annotateError(error);
-        else
-            step.fail(error);
-        process.exitCode = 1;
-    }
-    finally {
-        step?.close();
-    }
-}
-class ReadingStep {
-    tools;
-    #log;
-    #annotator;
-    #files;
-    #cancel = listenForCancel();
-    constructor(given) {
-        const secrets = createSecretKeeper(given);
-        this.#log = createRunnerLog(secrets.redact);
-        this.#annotator = new Annotator(secrets.redact);
-        this.#files = createRunnerFiles(this.#log, secrets.redact);
-        this.tools = {
-            log: this.#log,
-            secrets,
-            signal: this.#cancel.signal,
-            now: () => new Date(),
-            runner: readRunnerFacts(process.env),
-            setOutputs: outputs => this.#files.setOutputs(outputs),
-            saveState: (name, value) => this.#files.saveState(name, value),
-        };
-        process.once('beforeExit', this.#failUnsettled);
-    }
-    finish({ outputs, summary, error }) {
-        this.#log.end();
-        this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
-        this.#files.setSummary(summary);
-        if (error !== undefined)
-            this.#annotate(error);
-    }
-    fail(error) {
-        this.#log.end();
-        this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
-        this.#annotate(error);
-    }
-    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
-    close() {
-        this.#cancel.stop();
-        process.off('beforeExit', this.#failUnsettled);
-        if (this.tools.signal.aborted)
-            setTimeout(() => process.exit(), reading_step_EXIT_AFTER_MS).unref();
-    }
-    #annotate(error) {
-        process.exitCode = 1;
-        this.#annotator.annotateError(error);
-    }
-    /** The process would end before the step has, because nothing is left that could wake it. */
-    #failUnsettled = () => {
-        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
-        this.fail(new DeployError('internal_error', message));
-    };
 }
 
 ;// CONCATENATED MODULE: ./build/actions/fleet.js
@@ -39169,7 +39169,7 @@ function refusals_describe({ version, modified }) {
     return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`;
 }
 
-;// CONCATENATED MODULE: ./build/rollback/target-part.js
+;// CONCATENATED MODULE: ./build/rollback/target/target-part.js
 
 
 
@@ -39198,7 +39198,7 @@ function target_part_versionOf({ version, artifact_sha256: artifactSha256, }) {
     return { version: version ?? 'unknown', artifactSha256 };
 }
 
-;// CONCATENATED MODULE: ./build/rollback/part-target.js
+;// CONCATENATED MODULE: ./build/rollback/target/part-target.js
 
 
 
@@ -39257,7 +39257,7 @@ function isEarlier(snapshot, row) {
     return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
 
-;// CONCATENATED MODULE: ./build/rollback/project-target.js
+;// CONCATENATED MODULE: ./build/rollback/target/project-target.js
 
 
 
@@ -39356,7 +39356,7 @@ function lostPart(place, { version }, snapshots) {
         : `${placeName(place)} (snapshot ${modified.name} was changed on this host)`;
 }
 
-;// CONCATENATED MODULE: ./build/rollback/target.js
+;// CONCATENATED MODULE: ./build/rollback/target/target.js
 
 
 
@@ -39926,7 +39926,7 @@ function inspect_requireDirectory(root) {
     throw new ConfigError('invalid_input', `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`);
 }
 
-;// CONCATENATED MODULE: ./build/runner/status-summary.js
+;// CONCATENATED MODULE: ./build/runner/summaries/status-summary.js
 
 
 
@@ -40263,7 +40263,7 @@ async function removePrivateFolder(parent, path) {
         await removeTree(path);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/local-artifact.js
+;// CONCATENATED MODULE: ./build/marketplace/gate/local-artifact.js
 
 
 
@@ -40353,7 +40353,7 @@ function unusable({ path }, what) {
     return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${what}.`);
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/gate.js
+;// CONCATENATED MODULE: ./build/marketplace/gate/gate.js
 
 
 
@@ -40497,7 +40497,7 @@ function gate_causeOf({ signal, runner }, thrown) {
     return isOfSystem ? toHostError(thrown, `checking the artifact in ${runner.temporaryFolder}`) : toDeployError(thrown);
 }
 
-;// CONCATENATED MODULE: ./build/runner/verify-summary.js
+;// CONCATENATED MODULE: ./build/runner/summaries/verify-summary.js
 
 
 /** The job summary of a release gate as Markdown: the verdict, why, and then what is known of the artifact. */

@@ -77,17 +77,19 @@ const imports: readonly Row[] = [
   { file: 'src/core/ring-b.ts', from: './ring-a.ts', rule: CYCLE },
 ]
 
-/** Each pair of folders: imports run downwards only, and not sideways. */
+/** Each pair of folders, and the folders in them: imports run downwards only, and not sideways. */
 function rowsOf(parent: string, layers: readonly (readonly string[])[]): Row[] {
   const folders = layers.flatMap((layer, depth) => layer.map(name => ({ name, depth })))
   return folders.flatMap(({ name, depth }) =>
     folders
       .filter(other => other.name !== name)
-      .map(other => ({
-        file: `${parent}/${name}/to-${other.name}.ts`,
-        from: `../${other.name}/x.ts`,
-        rule: other.depth > depth ? undefined : RESTRICTED,
-      })),
+      .flatMap(other =>
+        ['', 'deeper/'].map(deeper => ({
+          file: `${parent}/${name}/${deeper}to-${other.name}.ts`,
+          from: `${deeper && '../'}../${other.name}/x.ts`,
+          rule: other.depth > depth ? undefined : RESTRICTED,
+        })),
+      ),
   )
 }
 

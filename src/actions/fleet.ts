@@ -6,12 +6,11 @@ import type { Log } from '../core/log.ts'
 import { outOfSync } from '../fleet/describe.ts'
 import { compareHosts, type Fleet, hostsByVersion } from '../fleet/fleet.ts'
 import type { HostReport } from '../fleet/host-report.ts'
-import { type FleetRequest, watchFleet } from '../marketplace/watch-fleet.ts'
+import { type FleetRequest, watchFleet } from '../marketplace/api/watch-fleet.ts'
 import { createWire } from '../net/wire.ts'
-import { type Connection, readConnection, wireOptions } from '../runner/connection.ts'
 import { readWorkspace } from '../runner/environment.ts'
-import { buildFleetSummary } from '../runner/fleet-summary.ts'
-import { type GivenInputs, InputReader, inputError } from '../runner/input-reader.ts'
+import { type Connection, readConnection, wireOptions } from '../runner/inputs/connection.ts'
+import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
 import {
   apiKeySchema,
   baseUrlSchema,
@@ -19,8 +18,9 @@ import {
   hostIdsSchema,
   hoursSchema,
   integerSchema,
-} from '../runner/input-schemas.ts'
+} from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
+import { buildFleetSummary } from '../runner/summaries/fleet-summary.ts'
 
 export interface FleetInputs extends GivenInputs {
   /** Undefined where there are problems. */

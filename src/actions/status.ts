@@ -13,15 +13,15 @@ import {
 } from '../install/inspection/inspect.ts'
 import type { How } from '../install/inspection/part-check.ts'
 import { readWorkspace } from '../runner/environment.ts'
-import { type GivenInputs, InputReader, inputError } from '../runner/input-reader.ts'
-import { booleanSchema, keepPathListSchema, projectRootSchema } from '../runner/input-schemas.ts'
+import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
+import { booleanSchema, keepPathListSchema, projectRootSchema } from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import {
   buildFailedStatusSummary,
   buildStatusSummary,
   describeUnrecorded,
   findingsOf,
-} from '../runner/status-summary.ts'
+} from '../runner/summaries/status-summary.ts'
 
 export interface StatusInputs extends GivenInputs {
   /** Undefined where there are problems. */

@@ -15,18 +15,18 @@ import {
   type GateFiles,
   type GateRequest,
   type GateResult,
-} from '../marketplace/gate.ts'
+} from '../marketplace/gate/gate.ts'
 import { parseRequestUrl } from '../net/url-policy.ts'
 import { createWire } from '../net/wire.ts'
 import { failStep } from '../runner/action-step.ts'
-import { type Connection, readConnection, wireOptions } from '../runner/connection.ts'
 import { readRunnerFacts, readWorkspace } from '../runner/environment.ts'
-import { DEFAULT_KEEP_PATHS, downloadTimeoutSchema, readLimits } from '../runner/host-inputs.ts'
-import { type GivenInputs, InputReader, inputError } from '../runner/input-reader.ts'
-import { apiKeySchema, baseUrlSchema, keepPathListSchema } from '../runner/input-schemas.ts'
+import { type Connection, readConnection, wireOptions } from '../runner/inputs/connection.ts'
+import { DEFAULT_KEEP_PATHS, downloadTimeoutSchema, readLimits } from '../runner/inputs/host-inputs.ts'
+import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
+import { apiKeySchema, baseUrlSchema, keepPathListSchema } from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import { readState } from '../runner/runner-files.ts'
-import { buildVerifySummary, type CheckedSubject } from '../runner/verify-summary.ts'
+import { buildVerifySummary, type CheckedSubject } from '../runner/summaries/verify-summary.ts'
 
 /** The private folder of a main step, for the post step of one that was killed. */
 const FOLDER_STATE = 'folder'

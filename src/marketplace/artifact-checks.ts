@@ -3,12 +3,12 @@ import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { Kind } from '../core/identifiers.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
-import { extractZip } from '../install/archive/extract-zip.ts'
+import { extractZip } from '../install/archive/zip/extract-zip.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import type { Tools } from '../install/transaction/context.ts'
-import type { ServedArtifact } from './client.ts'
+import type { ServedArtifact } from './api/client.ts'
 
 /** What the operator says about the artifact itself, whatever is done with it. */
 export interface ArtifactRules {

@@ -3,9 +3,9 @@ import { type DeploymentTools, type EndedDeployment, hostOf } from '../install/d
 import { refuseDeployment } from '../install/deployment/refuse.ts'
 import type { Host } from '../install/reports/host.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
-import { createMarketplaceClient } from './client.ts'
+import { createMarketplaceClient } from './api/client.ts'
+import { createReportSender } from './api/hub-report.ts'
 import { initialFacts } from './deployment.ts'
-import { createReportSender } from './hub-report.ts'
 import type { IncompleteRequest } from './request.ts'
 
 /**

@@ -11,13 +11,13 @@ import { bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, placeName, snapshotsPath } from '../install/host/layout.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
-import { openTreeRecord } from '../install/host/tree-record.ts'
+import { openTreeRecord } from '../install/host/trees/tree-record.ts'
 import type { Part, PartEnvironment } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { buildDefaultSteps } from './default-steps.ts'
 import type { RunningRollback } from './deployment.ts'
-import type { Target } from './target.ts'
-import type { TargetPart } from './target-part.ts'
+import type { Target } from './target/target.ts'
+import type { TargetPart } from './target/target-part.ts'
 
 const NO_SETTINGS: PartEnvironment = { required: [], optional: [] }
 

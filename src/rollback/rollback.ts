@@ -14,7 +14,7 @@ import { noteInstalledVersion } from './installed-version.ts'
 import { orderRollback, type ParsedFiles, parseFiles } from './plan.ts'
 import { notInstalled } from './refusals.ts'
 import type { RollbackRequest } from './request.ts'
-import { findTarget } from './target.ts'
+import { findTarget } from './target/target.ts'
 import { verifySnapshots } from './verify.ts'
 
 /**

@@ -10,14 +10,14 @@ import { type LocalReport, redactReport } from '../install/reports/local-report.
 import { createWire } from '../net/wire.ts'
 import { Annotator } from './annotations.ts'
 import { listenForCancel } from './cancel.ts'
-import { type Connection, wireOptions } from './connection.ts'
-import { buildDeploySummary } from './deploy-summary.ts'
 import { readRunnerFacts } from './environment.ts'
-import type { GivenInputs } from './input-reader.ts'
+import { type Connection, wireOptions } from './inputs/connection.ts'
+import type { GivenInputs } from './inputs/input-reader.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper } from './secret-keeper.ts'
-import { describeMove } from './version-move.ts'
+import { buildDeploySummary } from './summaries/deploy-summary.ts'
+import { describeMove } from './summaries/version-move.ts'
 
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id'

@@ -3,8 +3,8 @@ import { parseArgs } from 'node:util'
 import { z } from 'zod/mini'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
-import { lockTimeoutSchema } from './host-inputs.ts'
-import { projectRootSchema } from './input-schemas.ts'
+import { lockTimeoutSchema } from './inputs/host-inputs.ts'
+import { projectRootSchema } from './inputs/input-schemas.ts'
 
 export const USAGE = `Usage: node recover.js --project-root DIR [options]
 

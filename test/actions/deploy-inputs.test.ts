@@ -9,7 +9,7 @@ import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy.ts
 import { HostConfigError, parseHostConfig } from '../../src/core/plan/host-config.ts'
 import { PlanError, parsePlan } from '../../src/core/plan/plan.ts'
 import type { DeployRequest } from '../../src/marketplace/request.ts'
-import { inputError } from '../../src/runner/input-reader.ts'
+import { inputError } from '../../src/runner/inputs/input-reader.ts'
 import { withInputs } from '../runner/action-environment.ts'
 
 const DEFINITION: { inputs: Record<string, { required?: boolean; default?: string }> } = parse(

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { acquireLock } from '../../src/install/host/lock.ts'
+import { acquireLock } from '../../src/install/host/locks/lock.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 

@@ -7,7 +7,7 @@ import { fetchArtifact } from '../../src/marketplace/fetch.ts'
 import { readyArtifactPlan } from '../../src/marketplace/plan.ts'
 import { previousOf } from '../install/prepared-deployment.ts'
 import { type Handler, serve } from '../net/loopback-server.ts'
-import { artifactRequest } from './open-artifact-file.ts'
+import { artifactRequest } from './gate/open-artifact-file.ts'
 import { startedDeployment } from './started-deployment.ts'
 
 /** Lists 2.0.0 as its latest and serves only these versions. */

@@ -7,12 +7,12 @@ import {
   type HubBases,
   isNotServed,
   type MarketplaceClient,
-} from '../../src/marketplace/client.ts'
-import { createReportSender } from '../../src/marketplace/hub-report.ts'
+} from '../../src/marketplace/api/client.ts'
+import { createReportSender } from '../../src/marketplace/api/hub-report.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from '../e2e/harness/stage.ts'
 import { reportOf } from '../install/prepared-host.ts'
 import { createTestedWire } from '../net/tested-wire.ts'
-import { artifactRequest } from './open-artifact-file.ts'
+import { artifactRequest } from './gate/open-artifact-file.ts'
 
 const GREETER = { kind: 'plugin', slug: 'greeter' } as const
 

@@ -23,7 +23,7 @@ import {
   type Retention,
   withKeptPaths,
 } from '../host/snapshots.ts'
-import { identityOf, isBelow } from '../host/tree-record.ts'
+import { identityOf, isBelow } from '../host/trees/tree-record.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import { noteModifiedSnapshots } from '../steps/report-drift.ts'
 import type { StepContext } from '../steps/step-context.ts'

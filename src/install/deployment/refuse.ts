@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
+import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
 import { prepareHost } from '../host/readiness.ts'
-import { UntouchableHostError } from '../host/untouchable-host.ts'
 import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { ReportSender } from '../reports/outbox.ts'

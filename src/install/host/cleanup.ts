@@ -9,9 +9,9 @@ import { removeTree } from '../files/remove-tree.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed.ts'
 import { type Layout, stagingPath } from './layout.ts'
-import { pidExists } from './process-identity.ts'
+import { pidExists } from './locks/process-identity.ts'
 import { PROBE } from './switchable.ts'
-import { pruneTreeRecords, type TreeIdentity } from './tree-record.ts'
+import { pruneTreeRecords, type TreeIdentity } from './trees/tree-record.ts'
 
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-'

@@ -2,9 +2,9 @@ import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester } from '../files/file-digester.ts'
 import { describeItemSync } from '../files/tree-scan.ts'
 import { lstatIfPresentSync } from '../files/tree-walk.ts'
-import { reasonOf } from '../host/drift.ts'
 import { type InstalledRow, placeOf } from '../host/installed.ts'
 import { installPath, type Layout } from '../host/layout.ts'
+import { reasonOf } from '../host/trees/drift.ts'
 import {
   type Difference,
   findDifferences,
@@ -12,8 +12,8 @@ import {
   hasSameBytes,
   isFile,
   type NoDirectory,
-} from '../host/tree-comparison.ts'
-import { readTreeRecord, recordPath } from '../host/tree-record.ts'
+} from '../host/trees/tree-comparison.ts'
+import { readTreeRecord, recordPath } from '../host/trees/tree-record.ts'
 
 /**
  * How one path differs. `mode`: the same bytes with another mode. `replaced`: by something else than it was. `writable`: a

@@ -1,7 +1,7 @@
 import type { Log } from '../../core/log.ts'
 import type { Transitions } from '../../core/state-machine.ts'
 import type { Grace } from '../files/grace.ts'
-import type { HostAccess } from '../host/ownership.ts'
+import type { HostAccess } from '../host/ownership/ownership.ts'
 import type { FlowName } from '../transaction/facts.ts'
 import type { FilesRestored } from '../transaction/rollback.ts'
 import type { ReportSender } from './outbox.ts'

@@ -5,13 +5,13 @@ import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml
 import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isSystemError } from '../files/system-errors.ts'
-import { isOnlyAdded } from '../host/drift-check.ts'
 import { type InstalledRow, isFrom, type Origin } from '../host/installed.ts'
 import { installPath, type Place } from '../host/layout.ts'
 import { needsPluginSig, signedFiles } from '../host/plugin-sig.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import { readPluginYaml } from '../host/read-plugin-yaml.ts'
 import { isSignedForHost } from '../host/sign-for-host.ts'
+import { isOnlyAdded } from '../host/trees/drift-check.ts'
 import {
   type FindRecorded,
   identityOf,
@@ -21,8 +21,8 @@ import {
   type RecordedItem,
   readTreeRecord,
   type TreeIdentity,
-} from '../host/tree-record.ts'
-import { TreeRecordDamage } from '../host/tree-record-damage.ts'
+} from '../host/trees/tree-record.ts'
+import { TreeRecordDamage } from '../host/trees/tree-record-damage.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { NewPart, Part } from './part.ts'
 

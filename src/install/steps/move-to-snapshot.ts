@@ -1,10 +1,10 @@
 import { dirname, join, relative } from 'node:path'
 import { makePrivateDirectories } from '../files/durable-files.ts'
-import { isModified } from '../host/drift-check.ts'
 import { findInstalled, readHostRecord } from '../host/installed.ts'
 import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
 import { requireSwitchable } from '../host/switchable.ts'
+import { isModified } from '../host/trees/drift-check.ts'
 import type { StepContext } from './step-context.ts'
 
 export interface Snapshot {

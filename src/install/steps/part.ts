@@ -2,7 +2,7 @@ import type { ExtractedTree } from '../files/extracted-tree.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow } from '../host/installed.ts'
 import type { Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
-import type { TreeIdentity } from '../host/tree-record.ts'
+import type { TreeIdentity } from '../host/trees/tree-record.ts'
 
 /** What a tree contains. */
 export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>

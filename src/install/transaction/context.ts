@@ -1,7 +1,7 @@
 import type { Log } from '../../core/log.ts'
 import type { Settings } from '../../core/plan/settings.ts'
-import type { DriftCheck } from '../host/drift-check.ts'
 import type { Layout } from '../host/layout.ts'
+import type { DriftCheck } from '../host/trees/drift-check.ts'
 import type { WorkflowRun } from './facts.ts'
 import type { DeploymentRecord } from './record.ts'
 

@@ -6,7 +6,7 @@ import { after, describe, it } from 'node:test'
 import fc from 'fast-check'
 import { ArchiveError } from '../../../src/core/errors.ts'
 import { extractTar } from '../../../src/install/archive/extract-tar.ts'
-import { extractZip } from '../../../src/install/archive/extract-zip.ts'
+import { extractZip } from '../../../src/install/archive/zip/extract-zip.ts'
 import { ACCEPTED_ZIPS } from '../../archives/accepted-zips.ts'
 import {
   buildTar,

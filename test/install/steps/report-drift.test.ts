@@ -8,7 +8,7 @@ import { buildLocalReport, notSent } from '../../../src/install/reports/local-re
 import { noteModifiedSnapshots, recordDrift, warnOfDrift } from '../../../src/install/steps/report-drift.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { collectLog } from '../collected-log.ts'
-import { GREETER, installRecorded } from '../host/recorded-tree.ts'
+import { GREETER, installRecorded } from '../host/trees/recorded-tree.ts'
 import { contextOf, deploymentOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'

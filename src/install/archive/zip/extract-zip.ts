@@ -1,0 +1,62 @@
+import type { PlannedFile } from '../../../core/archive/archive-policy.ts'
+import type { VerifiedArtifact } from '../../../core/trust/signature.ts'
+import type { ExtractedFile, ExtractedTree } from '../../files/extracted-tree.ts'
+import { TimeSlice } from '../../files/time-slice.ts'
+import type { Extraction } from '../extraction.ts'
+import { ReadWindow } from '../read-window.ts'
+import { TreeWriter } from '../tree-writer.ts'
+import { canInflateTogether } from './inflate-together.ts'
+import type { OpenZip } from './open-zip.ts'
+import { planZip } from './plan-zip.ts'
+import { isSmall, readLargeEntry, readSmallEntry } from './zip-entry-data.ts'
+import type { LocatedZipEntry } from './zip-local-headers.ts'
+import { readInBatches } from './zip-small-files.ts'
+
+/** A ZIP, and the writer of its content. */
+interface ZipExtraction extends OpenZip {
+  readonly writer: TreeWriter
+}
+
+/**
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and
+ * room found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files
+ * become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices between which
+ * signals are handled.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
+ * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ */
+export async function extractZip(
+  artifact: VerifiedArtifact,
+  { target, limits, signal }: Extraction,
+): Promise<ExtractedTree> {
+  signal?.throwIfAborted()
+  const slice = new TimeSlice(signal)
+  const writer = new TreeWriter(target, slice)
+  const rules = { ...limits, platform: process.platform, shape: 'flattened' as const }
+  const extraction = { window: new ReadWindow(artifact), rules, slice, writer }
+  const plan = await planZip(extraction)
+  return await writer.writeTree(plan, files => writeFiles(extraction, files))
+}
+
+async function writeFiles(
+  { window, slice, writer }: ZipExtraction,
+  planned: readonly PlannedFile<LocatedZipEntry>[],
+): Promise<ExtractedFile[]> {
+  const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)
+  const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry))
+  const files: ExtractedFile[] = []
+  for await (const { file, bytes } of readInBatches(window, batched)) {
+    files.push(writer.writeFile(file, bytes))
+    if (slice.isOver()) await slice.giveBack()
+  }
+  await slice.forEach(single, file => files.push(writer.writeFile(file, readSmallEntry(window, file.entry))))
+  for (const file of large) {
+    files.push(await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))))
+  }
+  return files
+}
+
+function howToRead(entry: LocatedZipEntry): 'batched' | 'single' | 'large' {
+  if (!isSmall(entry)) return 'large'
+  return canInflateTogether(entry) ? 'batched' : 'single'
+}

@@ -1,0 +1,12 @@
+import type { ExtractionRules } from '../../../core/archive/archive-policy.ts'
+import type { TimeSlice } from '../../files/time-slice.ts'
+import type { ReadWindow } from '../read-window.ts'
+
+/** A ZIP that is being read. */
+export interface OpenZip {
+  readonly window: ReadWindow
+  /** What its content must respect. */
+  readonly rules: ExtractionRules
+  /** The slice of time that all of the work on it shares. */
+  readonly slice: TimeSlice
+}

@@ -1,0 +1,51 @@
+import { invalidEntry } from '../../../core/archive/archive-entry.ts'
+import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
+import type { ZipEntry } from './zip-directory.ts'
+
+const SIGNATURE = 0x08074b50
+const SIGNATURE_BYTES = 4
+const SIGNATURE_TEXT = 'PK\x07\x08'
+/** CRC and two sizes of 32 or 64 bits; each with or without the signature before it. */
+const SHORT_BYTES = 12
+const LONG_BYTES = 20
+
+/** Of the four forms. */
+export const MAX_DESCRIPTOR_BYTES = SIGNATURE_BYTES + LONG_BYTES
+
+/** Whether bytes are a data descriptor (APPNOTE 4.3.9), whole and nothing more, with an entry's own CRC and sizes. */
+export function isDescriptorOf(bytes: Buffer, entry: ZipEntry): boolean {
+  const isSigned = bytes.length === SIGNATURE_BYTES + SHORT_BYTES || bytes.length === SIGNATURE_BYTES + LONG_BYTES
+  if (isSigned && bytes.readUInt32LE(0) !== SIGNATURE) return false
+  const fields = isSigned ? bytes.subarray(SIGNATURE_BYTES) : bytes
+  if (fields.length !== SHORT_BYTES && fields.length !== LONG_BYTES) return false
+  const [packedSize, size] = fields.length === SHORT_BYTES ? readShortSizes(fields) : readLongSizes(fields)
+  return fields.readUInt32LE(0) === entry.crc && packedSize === entry.packedSize && size === entry.size
+}
+
+function readShortSizes(fields: Buffer): [number, number] {
+  return [fields.readUInt32LE(4), fields.readUInt32LE(8)]
+}
+
+function readLongSizes(fields: Buffer): [number, number] {
+  return [Number(fields.readBigUInt64LE(4)), Number(fields.readBigUInt64LE(12))]
+}
+
+/**
+ * The first descriptor's signature after the start of an entry's data is at its end. Pauses after each window. Throws
+ * ArchiveError `invalid_archive` where it is not so.
+ */
+export function* verifyFirstSignature(
+  window: ReadWindow,
+  { name, dataOffset, packedSize }: ZipEntry & { dataOffset: number },
+): Generator<void, void> {
+  const dataEnd = dataOffset + packedSize
+  const end = dataEnd + SIGNATURE_BYTES
+  for (let at = dataOffset; at + SIGNATURE_BYTES <= end; at += WINDOW_BYTES - SIGNATURE_BYTES + 1) {
+    const found = window.look(at, Math.min(WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1')
+    if (found !== -1 && at + found === dataEnd) return
+    if (found !== -1)
+      throw invalidEntry(name, "contains a data descriptor's signature, where another reader could see its end")
+    yield
+  }
+  throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end")
+}

@@ -1,0 +1,61 @@
+import { type ArchiveEntry, unsafeEntry } from '../../../core/archive/archive-entry.ts'
+
+const TYPE_MASK = 0o170000
+const DIRECTORY_TYPE = 0o040000
+const OWNER_EXECUTE = 0o100
+const DOS_DIRECTORY = 0x10
+
+const UNIX_TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
+  [0o010000, 'fifo'],
+  [0o020000, 'character device'],
+  [DIRECTORY_TYPE, 'directory'],
+  [0o060000, 'block device'],
+  [0o100000, 'file'],
+  [0o120000, 'symlink'],
+  [0o140000, 'socket'],
+])
+
+const DOS = 0
+const UNIX = 3
+/** Systems on which an archive's Unix modes mean something. */
+const UNIX_SYSTEMS: ReadonlySet<number> = new Set([UNIX, 19])
+
+/** The attributes of an entry, as the system that made it wrote them. */
+export interface EntryAttributes {
+  /** APPNOTE 4.4.2: 0 is DOS, 3 is Unix, 19 is OS X. */
+  readonly system: number
+  readonly external: number
+}
+
+/**
+ * What an entry is: its Unix type where a Unix gave it one, else a directory by its final `/`.
+ * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not, or a symlink,
+ * device or the like though neither a Unix nor DOS made it: of other systems tools make either that or a file.
+ */
+export function entryType(attributes: EntryAttributes, name: string): ArchiveEntry['type'] {
+  verifySystem(attributes, name)
+  const unixType = unixMode(attributes) & TYPE_MASK
+  const isNamedDirectory = name.endsWith('/')
+  const isMarkedDirectory =
+    unixType === DIRECTORY_TYPE || (unixType === 0 && (attributes.external & DOS_DIRECTORY) !== 0)
+  if (isMarkedDirectory && !isNamedDirectory) throw unsafeEntry(name, 'is marked as a directory but named as a file')
+  if (unixType === 0) return isNamedDirectory ? 'directory' : 'file'
+  return UNIX_TYPES.get(unixType) ?? 'unknown type'
+}
+
+/** What DOS made is the file that unzip makes of it. */
+function verifySystem({ system, external }: EntryAttributes, name: string): void {
+  if (system === UNIX || system === DOS) return
+  const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file'
+  if (type !== 'file' && type !== 'directory')
+    throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) of which tools make different things`)
+}
+
+export function isOwnerExecutable(attributes: EntryAttributes): boolean {
+  return (unixMode(attributes) & OWNER_EXECUTE) !== 0
+}
+
+/** 0 where no Unix wrote one. */
+function unixMode({ system, external }: EntryAttributes): number {
+  return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0
+}

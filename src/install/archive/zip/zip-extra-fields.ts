@@ -1,0 +1,90 @@
+import { crc32 } from 'node:zlib'
+import { invalidEntry, unsafeEntry } from '../../../core/archive/archive-entry.ts'
+
+const ZIP64_ID = 0x0001
+const UNICODE_PATH_ID = 0x7075
+const UNICODE_PATH_VERSION = 1
+/** ASi Unix and libarchive's own: some tools take an entry's type and a symlink's target from them. */
+const TYPE_IDS: ReadonlySet<number> = new Set([0x756e, 0x6c78])
+/** A Unicode path's version and the CRC of the name that it replaces. */
+const UNICODE_PATH_PREFIX_BYTES = 5
+const FIELD_HEADER_BYTES = 4
+const SATURATED_32 = 0xffffffff
+
+/** The extra fields of a header that change what its entry is. */
+export class ZipExtraFields {
+  readonly #name: string
+  readonly #zip64: Buffer | undefined
+  readonly #unicodePath: Buffer | undefined
+
+  /**
+   * `name` is the entry's, for messages. Throws ArchiveError `invalid_archive` when a field is cut short, or one that
+   * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
+   */
+  constructor(extra: Buffer, name: string) {
+    this.#name = name
+    for (let at = 0; at + FIELD_HEADER_BYTES <= extra.length; ) {
+      const id = extra.readUInt16LE(at)
+      const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2)
+      if (end > extra.length) throw invalidEntry(name, 'has an extra field that is cut short')
+      const value = extra.subarray(at + FIELD_HEADER_BYTES, end)
+      if (TYPE_IDS.has(id)) throw unsafeEntry(name, 'has an extra field that could make it a symlink')
+      if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value)
+      if (id === UNICODE_PATH_ID) this.#unicodePath = this.#onlyOnce(this.#unicodePath, value)
+      at = end
+    }
+  }
+
+  get hasZip64(): boolean {
+    return this.#zip64 !== undefined
+  }
+
+  /** Whether a Unicode path says that the header's name is UTF-8. */
+  get hasUnicodePath(): boolean {
+    return this.#unicodePath !== undefined
+  }
+
+  /**
+   * Throws ArchiveError `unsafe_archive` when a Unicode path differs from the header's name: some tools would use it;
+   * `invalid_archive` when it is of another version or made for another name.
+   */
+  verifyUnicodePath(rawName: Uint8Array): void {
+    const path = this.#unicodePath
+    if (path === undefined) return
+    const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION
+    if (!isWhole || path.readUInt32LE(1) !== crc32(rawName)) {
+      throw invalidEntry(this.#name, 'has a Unicode path field of another version or for another name')
+    }
+    if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
+      throw unsafeEntry(this.#name, 'has a second, different name in its Unicode path field')
+    }
+  }
+
+  /**
+   * The true values of 32-bit fields, given in the order of the zip64 field: each one that is saturated is there in 64
+   * bits. Throws ArchiveError `invalid_archive` when one is missing or larger than a JavaScript integer can be.
+   */
+  resolveZip64(fields: readonly number[]): number[] {
+    let at = 0
+    return fields.map(field => {
+      if (field !== SATURATED_32) return field
+      const value = this.#zip64At(at)
+      at += 8
+      return value
+    })
+  }
+
+  #zip64At(at: number): number {
+    if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
+      throw invalidEntry(this.#name, 'lacks its zip64 sizes')
+    const value = this.#zip64.readBigUInt64LE(at)
+    if (value > BigInt(Number.MAX_SAFE_INTEGER))
+      throw invalidEntry(this.#name, 'has a size that is too large to be true')
+    return Number(value)
+  }
+
+  #onlyOnce(before: Buffer | undefined, value: Buffer): Buffer {
+    if (before !== undefined) throw invalidEntry(this.#name, 'has the same extra field twice')
+    return value
+  }
+}

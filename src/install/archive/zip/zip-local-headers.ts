@@ -1,0 +1,144 @@
+import { isAscii } from 'node:buffer'
+import { invalidArchive, invalidEntry } from '../../../core/archive/archive-entry.ts'
+import type { ReadWindow } from '../read-window.ts'
+import type { OpenZip } from './open-zip.ts'
+import { isDescriptorOf, MAX_DESCRIPTOR_BYTES, verifyFirstSignature } from './zip-data-descriptor.ts'
+import { isUtf8Name, parseMethod, verifyFlags, type ZipDirectory, type ZipEntry } from './zip-directory.ts'
+import { ZipExtraFields } from './zip-extra-fields.ts'
+
+/** An entry whose local header has been compared with the directory. */
+export interface LocatedZipEntry extends ZipEntry {
+  /** Position of its packed bytes. */
+  readonly dataOffset: number
+}
+
+interface LocalHeader {
+  readonly fixed: Buffer
+  readonly flags: number
+  readonly rawName: Buffer
+  readonly fields: ZipExtraFields
+  readonly bytes: number
+}
+
+const HEADER_SIGNATURE = 0x04034b50
+const HEADER_BYTES = 30
+const HAS_DATA_DESCRIPTOR = 0x0008
+const SATURATED_32 = 0xffffffff
+/** Bytes: a header and, among small files, the next few; more calls cost more than to read the bytes between them. */
+const READ_AHEAD_BYTES = 64 * 1024
+
+/** How far a ZIP is taken up by entries. */
+interface TakenUp {
+  /** The position after the last entry's packed bytes. */
+  readonly end: number
+  /** Null before the first one. */
+  readonly last: ZipEntry | null
+  readonly hasDescriptor: boolean
+}
+
+/**
+ * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
+ * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
+ * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
+ * because deflated data tells its own end, and stored data of open size ends at the first descriptor's signature.
+ * Throws ArchiveError `invalid_archive` where it is not so.
+ */
+export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Promise<LocatedZipEntry[]> {
+  const { window, slice } = zip
+  const located: LocatedZipEntry[] = []
+  const endless: LocatedZipEntry[] = []
+  let taken: TakenUp = { end: 0, last: null, hasDescriptor: false }
+  await slice.forEach(
+    directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset),
+    entry => {
+      if (entry.headerOffset < taken.end) throw invalidEntry(entry.name, 'overlaps another entry')
+      verifyGap(window, taken, entry.headerOffset)
+      const header = readHeader(window, entry)
+      verifyLocalHeader(header, entry)
+      const dataOffset = entry.headerOffset + header.bytes
+      taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) }
+      if (taken.end > directory.offset) throw invalidEntry(entry.name, 'reaches into the directory')
+      // Not copied: copies of a large listing would double the memory that it takes.
+      located.push(Object.assign(entry, { dataOffset }))
+      if (isEndless(header, entry)) endless.push(Object.assign(entry, { dataOffset }))
+    },
+  )
+  verifyGap(window, taken, directory.offset)
+  for (const entry of endless) await slice.run(verifyFirstSignature(window, entry))
+  return located
+}
+
+/** There is nothing, or exactly the data descriptor that the last entry announces. */
+function verifyGap(window: ReadWindow, { end, last, hasDescriptor }: TakenUp, next: number): void {
+  const bytes = next - end
+  if (last !== null && hasDescriptor) verifyDescriptor(window, { entry: last, at: end, bytes })
+  else if (bytes > 0) throw strayBytes(last, bytes)
+}
+
+function verifyDescriptor(window: ReadWindow, found: { entry: ZipEntry; at: number; bytes: number }): void {
+  const { entry, at, bytes } = found
+  if (bytes > MAX_DESCRIPTOR_BYTES) throw strayBytes(entry, bytes)
+  if (!isDescriptorOf(window.look(at, bytes, READ_AHEAD_BYTES), entry))
+    throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a true one')
+}
+
+function strayBytes(last: ZipEntry | null, bytes: number): Error {
+  const problem = `${bytes} bytes that belong to no entry, where another reader could find other entries`
+  return last === null
+    ? invalidArchive(`it begins with ${problem}`)
+    : invalidEntry(last.name, `is followed by ${problem}`)
+}
+
+function hasDescriptor({ flags }: LocalHeader): boolean {
+  return (flags & HAS_DATA_DESCRIPTOR) !== 0
+}
+
+function verifyLocalHeader(header: LocalHeader, entry: ZipEntry): void {
+  verifyFlags(header.flags, entry.name)
+  if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method) throw contradiction(entry, 'method')
+  if (!header.rawName.equals(Buffer.from(entry.name))) throw contradiction(entry, 'name')
+  header.fields.verifyUnicodePath(header.rawName)
+  if (!isAscii(header.rawName) && !isUtf8Name(header.flags) && !header.fields.hasUnicodePath)
+    throw contradiction(entry, 'encoding of its name')
+  verifySizes(header, entry)
+}
+
+function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): LocalHeader {
+  const start = window.look(headerOffset, HEADER_BYTES, READ_AHEAD_BYTES)
+  if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
+    throw invalidEntry(name, 'has no local header where the directory says')
+  const extraAt = HEADER_BYTES + start.readUInt16LE(26)
+  const bytes = extraAt + start.readUInt16LE(28)
+  const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES)
+  const fields = new ZipExtraFields(fixed.subarray(extraAt), name)
+  return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(HEADER_BYTES, extraAt), fields, bytes }
+}
+
+/** Whether only a data descriptor's signature tells a reader of a stream where the data ends. */
+function isEndless(header: LocalHeader, { method }: ZipEntry): boolean {
+  return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize)
+}
+
+/** With a data descriptor the writer may not have known a value yet. */
+function isLeftOpen(value: number): boolean {
+  return value === 0 || value === SATURATED_32
+}
+
+function localSizes(header: LocalHeader): { size: number; packedSize: number } {
+  const { fixed, fields } = header
+  const sizes = [fixed.readUInt32LE(22), fixed.readUInt32LE(18)]
+  const [size = 0, packedSize = 0] = hasDescriptor(header) && !fields.hasZip64 ? sizes : fields.resolveZip64(sizes)
+  return { size, packedSize }
+}
+
+function verifySizes(header: LocalHeader, entry: ZipEntry): void {
+  const agrees = (value: number, expected: number): boolean =>
+    value === expected || (hasDescriptor(header) && isLeftOpen(value))
+  const { size, packedSize } = localSizes(header)
+  if (!agrees(header.fixed.readUInt32LE(14), entry.crc)) throw contradiction(entry, 'CRC')
+  if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize)) throw contradiction(entry, 'size')
+}
+
+function contradiction(entry: ZipEntry, what: string): Error {
+  return invalidEntry(entry.name, `has another ${what} in its local header than in the directory`)
+}

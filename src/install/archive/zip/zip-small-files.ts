@@ -1,0 +1,86 @@
+import type { PlannedFile } from '../../../core/archive/archive-policy.ts'
+import type { ReadWindow } from '../read-window.ts'
+import { BatchInflater } from './inflate-together.ts'
+import { readSmallEntry } from './zip-entry-data.ts'
+import type { LocatedZipEntry } from './zip-local-headers.ts'
+
+type SmallFile = PlannedFile<LocatedZipEntry>
+
+export interface ReadFile {
+  readonly file: SmallFile
+  readonly bytes: Buffer
+}
+
+type Batch = readonly SmallFile[]
+type Inflating = { readonly batch: Batch; readonly inflated: Promise<Buffer | undefined> }
+
+/** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+const MAX_BATCH_PACKED_BYTES = 256 * 1024
+const MAX_BATCH_BYTES = 1024 * 1024
+/** So that collecting tiny ones does not take a whole slice of time. */
+const MAX_BATCH_FILES = 1000
+/** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
+const BATCHES_AHEAD = 2
+
+/**
+ * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
+ * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared
+ * sizes and CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ */
+export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGenerator<ReadFile> {
+  const inflater = new BatchInflater(window)
+  const inflating: Inflating[] = []
+  for (const batch of cutIntoBatches(files)) {
+    const inflated = inflater.inflate(batch.map(toEntry))
+    // It is thrown where the batch is used; until then nothing else catches it.
+    inflated.catch(() => {})
+    inflating.push({ batch, inflated })
+    if (inflating.length > BATCHES_AHEAD) yield* readNext(window, inflating)
+  }
+  while (inflating.length > 0) yield* readNext(window, inflating)
+}
+
+async function* readNext(window: ReadWindow, inflating: Inflating[]): AsyncGenerator<ReadFile> {
+  const next = inflating.shift()
+  if (next === undefined) return
+  const inflated = await next.inflated
+  yield* inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated)
+}
+
+function* readOneByOne(window: ReadWindow, batch: Batch): Generator<ReadFile> {
+  for (const file of batch) yield { file, bytes: readSmallEntry(window, file.entry) }
+}
+
+function* cutOut(batch: Batch, inflated: Buffer): Generator<ReadFile> {
+  let at = 0
+  for (const file of batch) {
+    yield { file, bytes: inflated.subarray(at, at + file.entry.size) }
+    at += file.entry.size
+  }
+  // zlib has closed what made it, so the memory is ours alone: left to the garbage collector, each megabyte of it costs more
+  // time than to inflate it.
+  ;(inflated.buffer as ArrayBuffer).transfer(0)
+}
+
+function* cutIntoBatches(files: Batch): Generator<Batch> {
+  let batch: SmallFile[] = []
+  let packedBytes = 0
+  let bytes = 0
+  for (const file of files) {
+    packedBytes += file.entry.packedSize
+    bytes += file.entry.size
+    const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || batch.length === MAX_BATCH_FILES
+    if (batch.length > 0 && isFull) {
+      yield batch
+      batch = []
+      packedBytes = file.entry.packedSize
+      bytes = file.entry.size
+    }
+    batch.push(file)
+  }
+  if (batch.length > 0) yield batch
+}
+
+function toEntry({ entry }: SmallFile): LocatedZipEntry {
+  return entry
+}

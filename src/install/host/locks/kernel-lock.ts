@@ -1,0 +1,132 @@
+import { closeSync, constants, fstatSync, lstatSync, openSync, statfsSync } from 'node:fs'
+import { allowedEnvironment, runChild } from '../../files/child-process.ts'
+import { notAFile, toOpenError } from './lock-refusals.ts'
+
+/** The descriptor's number in the child; its answer when another process has the lock. */
+const CHILD_DESCRIPTOR = 3
+const EXIT_BUSY = 1
+
+export interface KernelLockRequest {
+  path: string
+  /** `flock` answers at once; where it does not answer within this time, there is no lock to wait for. */
+  timeoutMs: number
+  signal?: AbortSignal | undefined
+}
+
+export interface KernelLock {
+  /** Which file is locked: its inode. */
+  readonly id: string
+  /** May be called again. */
+  release(): void
+}
+
+/** `unavailable`: this host has no `flock`, or the file system has no such locks. */
+export type KernelLockAttempt = KernelLock | 'busy' | 'unavailable'
+
+/**
+ * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
+ * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
+ * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
+ */
+export async function tryKernelLock(request: KernelLockRequest): Promise<KernelLockAttempt> {
+  const { path } = request
+  const fd = openRegularFileSync(path)
+  let attempt: KernelLockAttempt = 'busy'
+  try {
+    const answer = await flock(fd, request)
+    if (answer !== 'held') attempt = answer
+    else if (isFileAt(path, fd)) attempt = lockOf(fd)
+    return attempt
+  } finally {
+    if (typeof attempt === 'string') closeSync(fd)
+  }
+}
+
+/**
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
+ * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ */
+export async function readFreeKernelLock(request: KernelLockRequest): Promise<string | undefined> {
+  let fd: number | undefined
+  try {
+    fd = openSync(request.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    const isFree = (await flock(fd, { ...request, isShared: true })) === 'held'
+    return isFree ? String(fstatSync(fd, { bigint: true }).ino) : undefined
+  } catch {
+    request.signal?.throwIfAborted()
+    return undefined
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
+function lockOf(fd: number): KernelLock {
+  let isOpen = true
+  return {
+    id: String(fstatSync(fd, { bigint: true }).ino),
+    release() {
+      if (isOpen) closeSync(fd)
+      isOpen = false
+    },
+  }
+}
+
+/**
+ * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
+ * a virtual machine shares with its host) each machine may keep its locks to itself.
+ */
+export function isOnOneMachine(path: string): boolean {
+  return ONE_MACHINE_FILE_SYSTEMS.has(statfsSync(path).type)
+}
+
+/** The kernel's magic numbers (linux/magic.h). */
+const ONE_MACHINE_FILE_SYSTEMS: ReadonlySet<number> = new Set([
+  0xef53, // ext2, ext3, ext4
+  0x58465342, // xfs
+  0x9123683e, // btrfs
+  0x2fc12fc1, // zfs
+  0xf2f52010, // f2fs
+  0xca451a4e, // bcachefs
+  0x794c7630, // overlay
+  0x01021994, // tmpfs
+])
+
+/** For writing, which network file systems ask of a lock. */
+function openRegularFileSync(path: string): number {
+  const fd = openForLockingSync(path)
+  if (fstatSync(fd).isFile()) return fd
+  closeSync(fd)
+  throw notAFile(path)
+}
+
+function openForLockingSync(path: string): number {
+  try {
+    return openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK, 0o600)
+  } catch (error) {
+    throw toOpenError(path, error)
+  }
+}
+
+async function flock(
+  fd: number,
+  { timeoutMs, signal, isShared = false }: KernelLockRequest & { isShared?: boolean },
+): Promise<'held' | 'busy' | 'unavailable'> {
+  const end = await runChild({
+    command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
+    env: allowedEnvironment({ LC_ALL: 'C' }),
+    timeoutMs,
+    signal,
+    isSilent: true,
+    descriptor: fd,
+  })
+  if (end.kind !== 'exited') return 'unavailable'
+  if (end.code === 0) return 'held'
+  return end.code === EXIT_BUSY ? 'busy' : 'unavailable'
+}
+
+/** A lock on a file that somebody has removed meanwhile excludes nobody. */
+function isFileAt(path: string, fd: number): boolean {
+  const locked = fstatSync(fd, { bigint: true })
+  const found = lstatSync(path, { bigint: true, throwIfNoEntry: false })
+  return found !== undefined && found.ino === locked.ino && found.dev === locked.dev
+}

@@ -1,0 +1,210 @@
+import { createHash } from 'node:crypto'
+import { closeSync, constants, openSync, readdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+import { z } from 'zod/mini'
+import { errnoOf } from '../../../core/errors.ts'
+import { cleanForeignText } from '../../../core/foreign-text.ts'
+import { ownerOfTemporary, temporaryName } from '../../files/durable-files.ts'
+import { readSmallFileSync } from '../../files/read-small-file.ts'
+import { tryUnlinkSync } from '../../files/remove-tree.ts'
+import { isOnOneMachine } from './kernel-lock.ts'
+import { notAFile, toOpenError } from './lock-refusals.ts'
+import { isProvablyDead, pidExists } from './process-identity.ts'
+
+const MARK = '.takeover-'
+const MAX_BYTES = 64 * 1024
+
+const ownSchema = z.object({
+  id: z.string().check(z.regex(/^[0-9a-f-]{36}$/)),
+  pid: z.int().check(z.positive()),
+  start_time: z.nullable(z.string()),
+  boot_id: z.nullable(z.string()),
+  // Older versions of this action write neither of these two.
+  machine_id: z.optional(z.nullable(z.string())),
+  kernel_lock: z.optional(z.nullable(z.string())),
+  pid_namespace: z.nullable(z.string()),
+  hostname: z.string(),
+  run_url: z.nullable(z.string()),
+  since: z.string(),
+})
+type WrittenHolder = z.infer<typeof ownSchema>
+
+/** Who has a lock, or wants it. */
+export type Holder = WrittenHolder & {
+  machine_id: string | null
+  /** The file whose kernel lock it had when it wrote this; null without one. */
+  kernel_lock: string | null
+}
+
+/** On another host, where another version of this action may have written the lock: only the host must be known. */
+const foreignSchema = z.lazy(() =>
+  z.object({
+    id: z.catch(z.nullable(ownSchema.shape.id), null),
+    pid: z.catch(z.nullable(ownSchema.shape.pid), null),
+    hostname: z.string().check(z.refine(name => name !== hostname())),
+    run_url: z.catch(z.nullable(z.string()), null),
+    since: z.catch(z.nullable(z.string()), null),
+  }),
+)
+
+export interface FoundLock {
+  path: string
+  id: string
+  /** Undefined when the content is garbage. */
+  holder: WrittenHolder | z.infer<typeof foreignSchema> | undefined
+}
+
+/**
+ * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
+ * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
+ * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ */
+export function tryTake(path: string, own: Holder): boolean {
+  if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own)) return false
+  // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
+  return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id
+}
+
+/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
+export function readLock(path: string): FoundLock | undefined {
+  const text = readIfPresentSync(path)
+  if (text === undefined) return undefined
+  const holder = parseHolder(text)
+  return { path, id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
+}
+
+/** Removes a lock, or a mark, if it is that of this holder. */
+export function release(path: string, id: string): void {
+  if (readLock(path)?.id === id) unlinkSync(path)
+}
+
+/**
+ * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
+ * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
+ * not a file. What cannot be removed does no harm; the next holder tries again.
+ */
+export function removeDeadMarks(path: string, own: Holder): void {
+  for (const name of namesNextTo(path, '.')) {
+    const found = tryReadLock(join(dirname(path), name))
+    if (found !== undefined && isLeftOver(found, own)) tryUnlinkSync(found.path)
+  }
+}
+
+export function describeHolder(holder: NonNullable<FoundLock['holder']>): string {
+  const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
+  const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
+  return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`
+}
+
+/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
+function tryCreate(path: string, own: Holder): boolean {
+  try {
+    const fd = openSync(path, 'wx', 0o600)
+    try {
+      writeFileSync(fd, `${JSON.stringify(own)}\n`)
+    } finally {
+      closeSync(fd)
+    }
+    return true
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  }
+}
+
+function isOwnOrTakenOver(path: string, own: Holder): boolean {
+  const found = readLock(path)
+  if (found === undefined) return false
+  return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own))
+}
+
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
+ * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ */
+function takeOver(dead: FoundLock, own: Holder): boolean {
+  const mark = `${dead.path}${MARK}${dead.id}`
+  try {
+    if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id) return false
+    replace(dead.path, own)
+    return true
+  } finally {
+    release(mark, own.id)
+  }
+}
+
+function replace(path: string, own: Holder): void {
+  const replacement = temporaryName(path)
+  try {
+    tryCreate(replacement, own)
+    renameSync(replacement, path)
+  } finally {
+    tryUnlinkSync(replacement)
+  }
+}
+
+/**
+ * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
+ * once the file is written, because from then on nobody takes it for garbage.
+ */
+function isBeingTakenOver(path: string, own: Holder): boolean {
+  const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice(basename(path + MARK).length)))
+  return marks.some(name => {
+    const found = readLock(join(dirname(path), name))
+    return found !== undefined && !isAbandoned(found, own)
+  })
+}
+
+/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
+  if (holder === undefined) return true
+  // If only a holder's host is known, it cannot be proved dead.
+  if (!('boot_id' in holder)) return false
+  return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own)
+}
+
+/** The kernel has given this process the lock that the holder had, so the holder has ended. */
+function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string): boolean {
+  if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock) return false
+  const isSame = (key: 'boot_id' | 'machine_id'): boolean => own[key] !== null && holder[key] === own[key]
+  return isSame('boot_id') || isSame('machine_id') || isOnOneMachine(dirname(path))
+}
+
+function isLeftOver(found: FoundLock, own: Holder): boolean {
+  const writer = ownerOfTemporary(basename(found.path))
+  if (writer === undefined || found.holder !== undefined) return isAbandoned(found, own)
+  // Garbage may be what its process is still writing.
+  return !pidExists(writer)
+}
+
+function namesNextTo(path: string, suffix: string): string[] {
+  return readdirSync(dirname(path)).filter(name => name.startsWith(basename(path) + suffix))
+}
+
+function tryReadLock(path: string): FoundLock | undefined {
+  try {
+    return readLock(path)
+  } catch {
+    return undefined
+  }
+}
+
+function readIfPresentSync(path: string): string | undefined {
+  try {
+    const text = readSmallFileSync(path, MAX_BYTES, constants.O_NOFOLLOW)
+    if (text === undefined) throw notAFile(path)
+    return text
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw toOpenError(path, error)
+  }
+}
+
+function parseHolder(text: string): FoundLock['holder'] {
+  try {
+    return z.union([ownSchema, foreignSchema]).parse(JSON.parse(text))
+  } catch {
+    return undefined
+  }
+}

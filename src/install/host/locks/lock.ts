@@ -1,0 +1,136 @@
+import { randomUUID } from 'node:crypto'
+import { dirname, join } from 'node:path'
+import { DeploymentError } from '../../../core/errors.ts'
+import { type Clock, systemClock } from '../../files/clock.ts'
+import { toHostError } from '../../files/system-errors.ts'
+import { type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
+import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
+import { readOwnIdentity } from './process-identity.ts'
+
+const POLL_MS = 250
+const REPORT_EVERY_MS = 10_000
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 }
+/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
+const KERNEL_LOCK = 'kernel-lock'
+
+export interface LockRequest {
+  /** Path of the lock file, in a directory of ours. */
+  path: string
+  timeoutMs: number
+  runUrl: string | null
+  /** Receives a line about the holder while this process waits. */
+  log: (line: string) => void
+  signal?: AbortSignal | undefined
+}
+
+export interface HeldLock {
+  /** Does nothing when the lock is not ours any more. If the lock cannot be removed, the next run takes it over. */
+  release(): void
+}
+
+/**
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
+ * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
+ * once. Where there is no kernel lock, the file alone decides.
+ * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
+ * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ */
+export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
+  const contender: Contender = { id: randomUUID(), kernel: 'busy' }
+  try {
+    const holder = await waitForTurn(request, contender, clock)
+    removeDeadMarks(request.path, holder)
+    return { release: () => giveBack(request, contender) }
+  } catch (error) {
+    giveBack({ ...request, log: () => {} }, contender)
+    request.signal?.throwIfAborted()
+    throw toHostError(error, `taking the lock ${request.path}`)
+  }
+}
+
+/**
+ * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
+ * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ */
+export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
+  const found = readLock(path)
+  if (found?.holder === undefined) return undefined
+  const own: Holder = { ...readOwnIdentity(), id: randomUUID(), kernel_lock: null, run_url: null, since: '' }
+  if (isAbandoned(found, own)) return undefined
+  const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal }
+  const free = await readFreeKernelLock(probe)
+  return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder)
+}
+
+interface Contender {
+  readonly id: string
+  kernel: KernelLockAttempt
+}
+
+async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<Holder> {
+  const { path, runUrl, signal } = request
+  const identity = readOwnIdentity()
+  const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal }
+  const pause = startWaiting(request, contender, clock)
+  for (;;) {
+    signal?.throwIfAborted()
+    if (contender.kernel === 'busy') contender.kernel = await tryKernelLock(kernelLock)
+    const since = new Date().toISOString()
+    const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since }
+    if (contender.kernel !== 'busy' && tryTake(path, own)) return own
+    await pause()
+  }
+}
+
+/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
+function startWaiting({ path, timeoutMs, log, signal }: LockRequest, contender: Contender, clock: Clock) {
+  const deadline = clock.now() + timeoutMs
+  let reportedAt = Number.NEGATIVE_INFINITY
+  return async (): Promise<void> => {
+    const now = clock.now()
+    if (now >= deadline) throw lockedError(path, timeoutMs, contender)
+    if (now - reportedAt >= REPORT_EVERY_MS) {
+      log(`Waiting for the lock of this host: ${describeOther(path)}.`)
+      reportedAt = now
+    }
+    await clock.sleep(Math.min(POLL_MS, deadline - now), signal)
+  }
+}
+
+function giveBack({ path, log }: LockRequest, { id, kernel }: Contender): void {
+  try {
+    release(path, id)
+  } catch (error) {
+    log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`)
+  } finally {
+    if (typeof kernel === 'object') kernel.release()
+  }
+}
+
+function lockedError(path: string, timeoutMs: number, { kernel }: Contender): DeploymentError {
+  const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`
+  return new DeploymentError(
+    'locked',
+    `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
+      `${describeOther(path)}. Wait for it or cancel it.${gone}`,
+  )
+}
+
+function describeOther(path: string): string {
+  const found = readLock(path)
+  if (found?.holder !== undefined) return describeHolder(found.holder)
+  return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`
+}
+
+function answerTimeoutMs({ timeoutMs }: LockRequest): number {
+  return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most)
+}
+
+function lockedFileOf({ kernel }: Contender): string | null {
+  return typeof kernel === 'object' ? kernel.id : null
+}
+
+function kernelLockOf(path: string): string {
+  return join(dirname(path), KERNEL_LOCK)
+}

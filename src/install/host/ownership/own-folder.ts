@@ -1,0 +1,127 @@
+import { type Dirent, readdirSync, type Stats } from 'node:fs'
+import { join } from 'node:path'
+import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
+import type { Layout } from '../layout.ts'
+import { nameUser, otherWriters, quote } from './permissions.ts'
+import { UntouchableHostError } from './untouchable-host.ts'
+
+const GROUP_AND_OTHERS = 0o077
+/** Another run may just be between making a second name for its file and removing the first. */
+const MAX_LISTINGS = 5
+
+/** `.hub-deploy/` of a project root, and the uid that it must belong to. */
+export interface OwnFolder {
+  readonly layout: Layout
+  readonly us: number
+}
+
+/**
+ * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
+ * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
+ * elsewhere. Staged trees and snapshots belong to whoever owned the installed files, so it does not look into them.
+ * No folder is fine. Tightens nothing, because somebody may have used what was open.
+ * Throws UntouchableHostError `unsafe_host`.
+ */
+export function requireOwnFolder(folder: OwnFolder): void {
+  const { own, snapshots, trees, outbox, reports } = folder.layout
+  const found = lstatIfPresentSync(own)
+  if (found === undefined) return
+  requirePrivateDirectory(folder, found)
+  // This one first: in a folder of ours, the others cannot become symlinks any more.
+  requireOwnEntries(folder, own)
+  for (const path of [trees, outbox, snapshots, ...shelvesIn(snapshots)]) requireOwnEntries(folder, path)
+  requireRealFiles(folder, reports)
+}
+
+function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void {
+  const own = quote(layout.own)
+  if (!found.isDirectory())
+    throw unsafe(
+      `${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`,
+    )
+  if (found.uid !== us)
+    throw unsafe(
+      `${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`,
+    )
+  if ((found.mode & GROUP_AND_OTHERS) !== 0)
+    throw unsafe(
+      `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`,
+    )
+}
+
+/** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
+function requireOwnEntries(folder: OwnFolder, path: string): void {
+  for (let listing = 1; ; listing++) {
+    const problem = findForeignEntry(folder, path)
+    if (problem === undefined) return
+    if (listing === MAX_LISTINGS)
+      throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`)
+  }
+}
+
+function findForeignEntry(folder: OwnFolder, path: string): string | undefined {
+  const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`))
+  const names = Map.groupBy(entries, ({ stat }) => stat.ino)
+  for (const { path, stat } of entries) {
+    const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length)
+    if (problem !== undefined) return `${quote(path)} ${problem}`
+  }
+  return undefined
+}
+
+function entryAt(path: string): { path: string; stat: Stats }[] {
+  const stat = lstatIfPresentSync(path)
+  return stat === undefined ? [] : [{ path, stat }]
+}
+
+function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
+  if (!stat.isDirectory() && !stat.isFile()) return `is ${typeOf(stat)}: find out who made it, and remove it.`
+  if (stat.uid !== us)
+    return `belongs to ${nameUser(stat.uid)}, but this runner works as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`
+  const writers = otherWriters(stat)
+  if (writers.length === 0) return undefined
+  return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`
+}
+
+/** Our own second names, which last for an instant or until the next run, are in the same folder. */
+function linkProblem(stat: Stats, namesHere = 1): string | undefined {
+  if (!stat.isFile() || stat.nlink <= namesHere) return undefined
+  return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`
+}
+
+/** By type alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+function requireRealFiles({ layout }: OwnFolder, path: string): void {
+  const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory())
+  if (strange === undefined) return
+  throw unsafe(
+    `${quote(join(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`,
+  )
+}
+
+/** What other processes left where an old version was restored is set aside for the operator. */
+function shelvesIn(snapshots: string): string[] {
+  const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside')
+  return shelves.map(({ name }) => join(snapshots, name))
+}
+
+function list(path: string): Dirent[] {
+  try {
+    return readdirSync(path, { withFileTypes: true })
+  } catch (error) {
+    if (isAbsent(error)) return []
+    throw error
+  }
+}
+
+function typeOf(entry: Stats | Dirent): string {
+  if (entry.isSymbolicLink()) return 'a symlink'
+  return entry.isFile() ? 'a file' : 'a device, pipe or socket'
+}
+
+function modeOf({ mode }: Stats): string {
+  return (mode & 0o7777).toString(8).padStart(4, '0')
+}
+
+function unsafe(message: string): UntouchableHostError {
+  return new UntouchableHostError('unsafe_host', message)
+}

@@ -1,0 +1,29 @@
+import { join } from 'node:path'
+import { DeploymentError } from '../../../core/errors.ts'
+import { lstatIfPresentSync } from '../../files/tree-walk.ts'
+import { auditPath, type Layout, reservePath } from '../layout.ts'
+
+/**
+ * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
+ * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
+ */
+export function requireOwnKinds(layout: Layout): void {
+  const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
+  for (const path of [staging, snapshots, trees, reports, outbox]) requireOwnDirectory(path)
+  for (const shelf of ['plugins', 'extensions', 'set-aside']) requireOwnDirectory(join(snapshots, shelf))
+  for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+    if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')
+  }
+}
+
+/** The same for one directory. */
+export function requireOwnDirectory(path: string): void {
+  if (lstatIfPresentSync(path)?.isDirectory() === false) throw inTheWay(path, 'a directory')
+}
+
+function inTheWay(path: string, expected: string): DeploymentError {
+  return new DeploymentError(
+    'host_not_writable',
+    `${path} must be ${expected} of this action, but something else is in its place. Move that away, restore ${path} if you have a copy, and run again.`,
+  )
+}

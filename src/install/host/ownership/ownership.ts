@@ -1,0 +1,110 @@
+import { join } from 'node:path'
+import { toHostError } from '../../files/system-errors.ts'
+import type { Layout } from '../layout.ts'
+import { requireOwnFolder } from './own-folder.ts'
+import { type Visited, walkPath } from './path-walk.ts'
+import { nameUser, otherWriters, quote } from './permissions.ts'
+import { UntouchableHostError } from './untouchable-host.ts'
+
+/** In such a directory, other users can rename and remove only what is theirs. */
+const STICKY = 0o1000
+
+/** A project root, and whether the operator accepts one that others own or can write. */
+export interface HostAccess {
+  readonly layout: Layout
+  readonly allowSharedRoot: boolean
+  /** How a program other than the action calls its `allow-shared-root`. */
+  readonly sharedRootOption?: string
+}
+
+/**
+ * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
+ * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
+ * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes only.
+ * Returns what others could write although the operator accepts it, one sentence each.
+ * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
+ */
+export function requireSafeHost(access: HostAccess): string[] {
+  const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access
+  const us = process.getuid?.()
+  if (us === undefined) return []
+  try {
+    const exposures = findExposures(layout.root, us)
+    const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
+    if (refused.length > 0) throw sharedRoot(refused, { us, sharedRootOption })
+    requireOwnFolder({ layout, us })
+    return exposures.map(
+      exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`,
+    )
+  } catch (error) {
+    if (error instanceof UntouchableHostError) throw error
+    const { code, message } = toHostError(error, `checking who can write to ${layout.root}`)
+    throw new UntouchableHostError(code, message, { cause: error })
+  }
+}
+
+/** A directory or symlink that others own or can write. */
+interface Exposure {
+  readonly path: string
+  readonly who: string
+  readonly fix: string
+  /** Another user's symlink in the place of a shelf could lead into any directory of ours, so it is never accepted. */
+  readonly isPlantable: boolean
+}
+
+/** Each path once, outermost first. */
+function findExposures(root: string, us: number): Exposure[] {
+  const found = new Map<string, Exposure>()
+  for (const start of [root, join(root, 'plugins'), join(root, 'extensions')]) {
+    for (const visited of decidersOf(start)) {
+      const exposure = exposureOf(visited, us)
+      if (exposure === undefined || found.has(exposure.path)) continue
+      found.set(exposure.path, { ...exposure, isPlantable: start !== root && visited.stat.isSymbolicLink() })
+    }
+  }
+  return [...found.values()]
+}
+
+/** What decides where a path leads and what is there. Sticky is not enough at the end, where others could add something. */
+function decidersOf(start: string): (Visited & { isEnd: boolean })[] {
+  const { way, end } = walkPath(start)
+  const before = way.map(visited => ({ ...visited, isEnd: false }))
+  return end?.stat.isDirectory() ? [...before, { ...end, isEnd: true }] : before
+}
+
+function exposureOf({ path, stat, isEnd }: Visited & { isEnd: boolean }, us: number) {
+  const isForeign = stat.uid !== us && stat.uid !== 0
+  // The mode of a symlink means nothing.
+  const isFixed = stat.isSymbolicLink() || (!isEnd && (stat.mode & STICKY) !== 0)
+  const writers = isFixed ? [] : otherWriters(stat)
+  if (!isForeign && writers.length === 0) return undefined
+  const fixes = [
+    isForeign ? `chown -h ${us} ${quote(path)}` : [],
+    writers.length > 0 ? `chmod go-w ${quote(path)}` : [],
+  ]
+  return {
+    path,
+    who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
+    fix: fixes.flat().join(' && '),
+  }
+}
+
+function inWords({ path, who }: Exposure): string {
+  return `${quote(path)} can be written or replaced by ${who}`
+}
+
+function sharedRoot(
+  exposures: readonly Exposure[],
+  { us, sharedRootOption }: { us: number; sharedRootOption: string },
+): UntouchableHostError {
+  const found = exposures.map(inWords).join(', and ')
+  const fix = exposures.map(({ fix }) => fix).join(' && ')
+  const choice = exposures.some(({ isPlantable }) => isPlantable)
+    ? ''
+    : `, or set ${sharedRootOption} if you trust them`
+  const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`
+  return new UntouchableHostError(
+    'unsafe_host',
+    `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`,
+  )
+}

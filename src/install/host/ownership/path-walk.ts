@@ -1,0 +1,60 @@
+import { readlinkSync, type Stats } from 'node:fs'
+import { dirname, sep } from 'node:path'
+import { lstatIfPresentSync } from '../../files/tree-walk.ts'
+
+/** As many as Linux follows in one path. */
+const MAX_SYMLINKS = 40
+
+/** A directory, symlink or file, by lstat. */
+export interface Visited {
+  /** Contains no symlink but itself. */
+  readonly path: string
+  readonly stat: Stats
+}
+
+export interface PathWalk {
+  /** Everything before the end, in the order in which the system visits it; each symlink, then where it leads. */
+  readonly way: readonly Visited[]
+  /** What the path leads to; undefined when nothing is there. */
+  readonly end: Visited | undefined
+}
+
+/**
+ * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Throws the system's error when it may not look.
+ */
+export function walkPath(path: string): PathWalk {
+  const way: Visited[] = []
+  const pending = partsOf(path)
+  let links = 0
+  let end = visit(sep)
+  while (end !== undefined && pending.length > 0) {
+    way.push(end)
+    const at: string = end.path
+    const next = visit(childOf(at, pending.shift() ?? ''))
+    if (!next?.stat.isSymbolicLink()) {
+      end = next
+      continue
+    }
+    way.push(next)
+    if (++links > MAX_SYMLINKS) return { way, end: undefined }
+    const target = readlinkSync(next.path)
+    pending.unshift(...partsOf(target))
+    end = visit(target.startsWith(sep) ? sep : at)
+  }
+  return { way, end }
+}
+
+/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+function childOf(directory: string, name: string): string {
+  return name === '..' ? dirname(directory) : `${directory === sep ? '' : directory}/${name}`
+}
+
+function visit(path: string): Visited | undefined {
+  const stat = lstatIfPresentSync(path)
+  return stat && { path, stat }
+}
+
+function partsOf(path: string): string[] {
+  return path.split(sep).filter(part => part !== '' && part !== '.')
+}

@@ -1,0 +1,13 @@
+import { DeploymentError, type ErrorCode, type ErrorOptions } from '../../../core/errors.ts'
+
+/**
+ * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
+ * lock, report, audit line or outbox. The outputs and the report to the hub still state the result.
+ */
+export class UntouchableHostError extends DeploymentError {
+  override readonly name: string = 'UntouchableHostError'
+
+  constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
+    super(code, `${message} Nothing below project-root was touched.`, options)
+  }
+}

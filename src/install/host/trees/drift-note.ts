@@ -1,0 +1,102 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { z } from 'zod/mini'
+import { TimeSlice } from '../../files/time-slice.ts'
+import { describeItemSync, type FoundItem, type TreeItem } from '../../files/tree-scan.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import type { Place } from '../layout.ts'
+import { readStateFileSync } from '../state-file.ts'
+import { isModified } from './drift-check.ts'
+import type { TreeDifference } from './tree-comparison.ts'
+import type { FindRecorded } from './tree-record.ts'
+
+const schema = z.lazy(() => z.object({ modified: z.boolean(), states: z.array(z.tuple([z.string(), z.string()])) }))
+
+type State = TreeItem & { readonly stamp: string | undefined }
+
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' }
+
+/** How a tree was before the deployment. */
+export interface DriftNote {
+  /** Whether it differed from its record at all. */
+  readonly modified: boolean
+  /** What was at each recorded path that differed. */
+  readonly states: ReadonlyMap<string, string>
+}
+
+/** A place, with the absolute path of what is in it. */
+type PlacedTree = Place & { readonly root: string }
+
+/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
+export function driftNotePath(stagingFolder: string, { shelf, id }: Place): string {
+  return join(stagingFolder, `drift-${shelf}-${id}.json`)
+}
+
+/**
+ * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
+ * Not durable, because a rollback without it only verifies less.
+ */
+export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
+  const path = driftNotePath(stagingFolder, tree)
+  if (pathExistsSync(path)) return
+  const states: [string, string][] = []
+  await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+    states.push([different, drift.instead ?? stateOf(tree.root, different)])
+  })
+  writeFileSync(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 })
+}
+
+/** The note; undefined when there is none, or a power cut has left none. */
+export function readDriftNote(stagingFolder: string, place: Place): DriftNote | undefined {
+  try {
+    const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? ''))
+    return { ...note, states: new Map(note.states) }
+  } catch {
+    return undefined
+  }
+}
+
+/** What is known of a tree from before the deployment that has been rolled back. */
+export interface TreeBefore {
+  readonly root: string
+  readonly note: DriftNote
+  readonly recorded: FindRecorded
+  /** A power cut leaves files empty whose bytes had not reached the disk. */
+  readonly isAfterCrash: boolean
+}
+
+/** The recorded paths that differ now, and did not differ, or not in this way, when the note was made. */
+export interface LaterDifference {
+  /** Nothing or no file is there, or bytes that nobody has written: by the disk, or by a deployment. */
+  readonly damaged: readonly string[]
+  /** Files that another process has written or replaced since, as their inode or times show. */
+  readonly written: readonly string[]
+}
+
+export async function findLater(before: TreeBefore, now: TreeDifference): Promise<LaterDifference> {
+  const later = { damaged: [] as string[], written: [] as string[] }
+  await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+    const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined
+    const noted = before.note.states.get(path)
+    if (noted === (now.instead ?? textOf(item))) return
+    const isWritten = isWrittenSince(noted ?? textOf(before.recorded(path)), item, before.isAfterCrash)
+    later[isWritten ? 'written' : 'damaged'].push(path)
+  })
+  return later
+}
+
+/** Every write changes the stamp, whatever the clock says. */
+function isWrittenSince(before: string, item: FoundItem | undefined, isAfterCrash: boolean): boolean {
+  if (item === undefined || item.kind === 'link' || item.kind === 'other') return false
+  const [, size, ...stamp] = before.split('\t')
+  const isLost = isAfterCrash && item.content === '0' && size !== '0'
+  return !isLost && stamp.join('\t') !== item.stamp
+}
+
+function stateOf(root: string, path: string): string {
+  return textOf(describeItemSync(root, path))
+}
+
+function textOf({ kind, content, stamp = '' }: State = NOTHING): string {
+  return [kind, content, stamp].join('\t')
+}

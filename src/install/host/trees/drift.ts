@@ -1,0 +1,101 @@
+import { toDeployError } from '../../../core/errors.ts'
+import type { Log } from '../../../core/log.ts'
+import { findInstalled, readInstalled } from '../installed.ts'
+import type { HostTree } from '../keep-paths.ts'
+import { installPath, type Layout, type Place, placeName } from '../layout.ts'
+import { compareTree, type TreeDifference } from './tree-comparison.ts'
+import {
+  type FindRecorded,
+  openTreeRecord,
+  type RecordedItem,
+  readTreeRecord,
+  recordPath,
+  type TreeIdentity,
+} from './tree-record.ts'
+import { TreeRecordDamage } from './tree-record-damage.ts'
+
+/** Where the records of this host are, and who hears of a damaged one. */
+export interface RecordFolder {
+  readonly layout: Layout
+  readonly log: Log
+}
+
+/** An installed tree. */
+export interface InstalledTree extends Place {
+  readonly keepPaths: readonly string[]
+}
+
+/**
+ * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
+ * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
+ * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
+ * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
+ * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
+ * Reads only the files whose inode or times have changed.
+ */
+export async function findDrift(
+  folder: RecordFolder,
+  tree: InstalledTree,
+  signal?: AbortSignal,
+): Promise<TreeDifference | undefined> {
+  return await compareInstalled(folder, tree, { signal })
+}
+
+export interface Comparison {
+  readonly signal?: AbortSignal | undefined
+  /** Reads every file: its inode and times prove nothing after a crash. */
+  readonly byContent?: boolean
+}
+
+/** The same, as thorough as asked. */
+export async function compareInstalled(
+  folder: RecordFolder,
+  tree: InstalledTree,
+  { signal, byContent = false }: Comparison,
+): Promise<TreeDifference | undefined> {
+  const { layout, log } = folder
+  let identity: TreeIdentity | undefined
+  try {
+    identity = findInstalled(readInstalled(layout), tree)
+    if (identity === undefined) return undefined
+    const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity }
+    return await compareRecorded(layout, hostTree, { signal, byContent })
+  } catch (error) {
+    signal?.throwIfAborted()
+    log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`)
+    return undefined
+  }
+}
+
+/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
+export function findRecordedIn(layout: Layout, tree: Place): FindRecorded {
+  let find: FindRecorded | undefined
+  return path => {
+    const identity = find ? undefined : findInstalled(readInstalled(layout), tree)
+    find ??= (identity && openTreeRecord(layout, identity)) ?? (() => undefined)
+    return find(path)
+  }
+}
+
+/**
+ * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
+ * system's error, and the signal's reason once it is aborted.
+ */
+export async function compareRecorded(
+  layout: Layout,
+  { identity, ...tree }: HostTree & { readonly identity: TreeIdentity },
+  { signal, byContent = false }: Comparison,
+): Promise<TreeDifference | undefined> {
+  const record = readTreeRecord(layout, identity)
+  return record && (await compareTree(tree, byContent ? withoutStamps(record) : record, signal))
+}
+
+function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem, undefined> {
+  for (const item of record) yield { ...item, stamp: undefined }
+}
+
+/** Why a tree could not be compared with what was installed, and what to do. */
+export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
+  if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
+  return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`
+}

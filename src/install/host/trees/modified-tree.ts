@@ -1,0 +1,55 @@
+import { posix } from 'node:path'
+import { FileDigester } from '../../files/file-digester.ts'
+import { TimeSlice } from '../../files/time-slice.ts'
+import { type FoundItem, scanTree } from '../../files/tree-scan.ts'
+import type { HostTree } from '../keep-paths.ts'
+import { isCache, isFile, pairUp } from './tree-comparison.ts'
+import { isBelow, type RecordedItem } from './tree-record.ts'
+
+/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+const MAX_BYTES = 256 * 1024 * 1024
+/** What each file that is not recorded counts at least. */
+const BYTES_PER_FILE = 1024
+/** As many as an archive may need. */
+const MAX_LINKS = 40
+
+/**
+ * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+export async function describeTree(
+  { root, keepPaths }: HostTree,
+  record: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): Promise<RecordedItem[] | undefined> {
+  let room = MAX_BYTES
+  const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), [] as RecordedItem[]]
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+    if (slice.isOver()) await slice.giveBack()
+    if (found === undefined || (recorded === undefined && isCache(found.path))) continue
+    const known = knownDigest(recorded, found)
+    const size = isFile(found) && known === undefined ? Number(found.content) : 0
+    room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size
+    if (room < 0) return undefined
+    const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined
+    items.push({ ...found, sha256 })
+  }
+  return withLinkedDigests(items)
+}
+
+function knownDigest(recorded: RecordedItem | undefined, { content, stamp }: FoundItem): string | undefined {
+  return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined
+}
+
+function withLinkedDigests(items: readonly RecordedItem[]): RecordedItem[] {
+  const byPath = new Map(items.map(item => [item.path, item]))
+  return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item))
+}
+
+function digestBehind(link: RecordedItem, byPath: ReadonlyMap<string, RecordedItem>): string | undefined {
+  let item: RecordedItem | undefined = link
+  for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+    item = byPath.get(posix.join(posix.dirname(item.path), item.content))
+  return item?.sha256
+}

@@ -1,0 +1,36 @@
+import { TimeSlice } from '../../files/time-slice.ts'
+import { scanTree } from '../../files/tree-scan.ts'
+import type { HostTree } from '../keep-paths.ts'
+import { isCache, pairUp } from './tree-comparison.ts'
+import { isBelow, type RecordedItem } from './tree-record.ts'
+
+/** Each is moved by itself. */
+const MAX_STRAYS = 2000
+
+/**
+ * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
+ * whole cache is strange, the cache. Whoever could write in the tree may have put code there. Undefined where
+ * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
+ */
+export async function findStrayCaches(
+  { root, keepPaths }: HostTree,
+  record: readonly RecordedItem[],
+  signal?: AbortSignal,
+): Promise<string[] | undefined> {
+  const slice = new TimeSlice(signal)
+  const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf))
+  const strays = new Set<string>()
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+    if (slice.isOver()) await slice.giveBack()
+    if (recorded !== undefined || found === undefined || !isCache(found.path)) continue
+    const cache = cacheOf(found.path)
+    strays.add(known.has(cache) ? found.path : cache)
+    if (strays.size > MAX_STRAYS) return undefined
+  }
+  return [...strays]
+}
+
+/** The outermost cache that contains the path. */
+function cacheOf(path: string): string {
+  return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__')
+}

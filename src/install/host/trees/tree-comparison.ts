@@ -1,0 +1,145 @@
+import { comparePaths } from '../../../core/trust/tree-digest.ts'
+import { FileDigester } from '../../files/file-digester.ts'
+import { TimeSlice } from '../../files/time-slice.ts'
+import { type FoundItem, isBarred, type ScanRules, scanTree } from '../../files/tree-scan.ts'
+import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
+import type { HostTree } from '../keep-paths.ts'
+import { isBelow, type RecordedItem } from './tree-record.ts'
+
+/** A service may have written millions. */
+const MAX_ADDED = 10_000
+
+/** How a tree differs from its record; paths relative to the tree, in order. */
+export interface TreeDifference {
+  /** In the tree, but not recorded; at most 10,000. */
+  added: string[]
+  /** Recorded, but not in the tree. */
+  removed: string[]
+  changed: string[]
+  /** What is in place of the directory, if there is none: then each recorded path is removed, and nothing else. */
+  instead?: NoDirectory
+}
+
+export type NoDirectory = 'nothing' | 'symlink' | 'file' | 'other'
+
+/** What the record and the tree have at one path; one of the two may be missing. */
+export interface Pair {
+  readonly recorded?: RecordedItem | undefined
+  readonly found?: FoundItem | undefined
+}
+
+/**
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
+ * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
+ * the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+export async function compareTree(
+  tree: HostTree,
+  record: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): Promise<TreeDifference> {
+  const instead = findNoDirectory(tree.root)
+  const difference: TreeDifference = { added: [], removed: [], changed: [], ...(instead && { instead }) }
+  for await (const { recorded, found } of findDifferences(tree, record, signal)) {
+    if (recorded !== undefined) difference[found === undefined ? 'removed' : 'changed'].push(recorded.path)
+    else if (difference.added.length < MAX_ADDED) difference.added.push(found.path)
+  }
+  return difference
+}
+
+/** What a path has, and what it should have; not both are undefined. */
+export type Difference =
+  | { readonly recorded: RecordedItem; readonly found: FoundItem | undefined }
+  | { readonly recorded: undefined; readonly found: FoundItem }
+
+/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+export async function* findDifferences(
+  { root, keepPaths, onDirectory }: HostTree & Pick<ScanRules, 'onDirectory'>,
+  record: Iterable<RecordedItem>,
+  signal?: AbortSignal,
+): AsyncGenerator<Difference, undefined> {
+  signal?.throwIfAborted()
+  const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
+  const isKept = isBelow(keepPaths)
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
+    if (slice.isOver()) await slice.giveBack()
+    if (recorded === undefined) {
+      if (found !== undefined && !isCache(found.path)) yield { recorded, found }
+    } else if (isKept(recorded.path)) continue
+    else if (found === undefined || !(await isSame(recorded, found, { root, digester }))) yield { recorded, found }
+  }
+}
+
+/** What is in place of a directory; undefined where one is there. */
+export function findNoDirectory(root: string): NoDirectory | undefined {
+  const stat = lstatIfPresentSync(root)
+  if (stat === undefined) return 'nothing'
+  if (stat.isDirectory()) return undefined
+  if (stat.isSymbolicLink()) return 'symlink'
+  return stat.isFile() ? 'file' : 'other'
+}
+
+/** Where Python writes by itself: what is there and was not recorded is no difference. */
+export function isCache(path: string): boolean {
+  return /(?:^|\/)__pycache__\//.test(path)
+}
+
+/** A tree whose files can be read. */
+interface ReadableTree {
+  readonly root: string
+  readonly digester: FileDigester
+}
+
+async function isSame(recorded: RecordedItem, found: FoundItem, tree: ReadableTree): Promise<boolean> {
+  if (!isSameKind(recorded, found)) return false
+  const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp
+  if (!isFile(found) || isStamped) return recorded.content === found.content
+  return await hasSameBytes(recorded, found, tree)
+}
+
+/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+export async function hasSameBytes(
+  recorded: RecordedItem,
+  found: FoundItem,
+  { root, digester }: ReadableTree,
+): Promise<boolean> {
+  if (recorded.content !== found.content) return false
+  try {
+    return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256
+  } catch (error) {
+    // Another process has just removed or replaced it, or made it unreadable.
+    if (isAbsent(error) || isBarred(error)) return false
+    throw error
+  }
+}
+
+/** Whether an item of a tree or of its record is a regular file. */
+export function isFile({ kind }: Pick<FoundItem, 'kind'>): boolean {
+  return kind !== 'link' && kind !== 'other'
+}
+
+/** Some records do not know the mode of a file. */
+function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
+  return kind === found.kind || (kind === 'file' && isFile(found))
+}
+
+/** Merges two lists in tree order. An empty pair is a pause. */
+export function* pairUp(
+  record: Iterable<RecordedItem>,
+  tree: Iterator<FoundItem | undefined>,
+): Generator<Pair, undefined> {
+  let found = tree.next()
+  for (const recorded of record) {
+    for (; !found.done; found = tree.next()) {
+      if (found.value !== undefined && comparePaths(found.value.path, recorded.path) >= 0) break
+      yield { found: found.value }
+    }
+    if (found.done || found.value?.path !== recorded.path) {
+      yield { recorded }
+      continue
+    }
+    yield { recorded, found: found.value }
+    found = tree.next()
+  }
+  for (; !found.done; found = tree.next()) yield { found: found.value }
+}

@@ -1,0 +1,189 @@
+import { ArtifactError, AuthenticationError, type DeployError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { type Kind, versionSchema } from '../../core/identifiers.ts'
+import type { FetchedArtifact } from '../../core/trust/signature.ts'
+import type { ReportLimits } from '../../install/reports/outbox.ts'
+import type { JsonAnswer, Wire } from '../../net/wire.ts'
+import { detailSchema, parseErrorText, type ReportBody } from './bodies.ts'
+
+const DETAIL_TIMEOUT_MS = 60_000
+
+/** Where a hub mounts the three groups of routes; each base may contain a path. */
+export interface HubBases {
+  hub: string
+  services: string
+  deployments: string
+}
+
+export interface MarketplaceSubject {
+  kind: Kind
+  slug: string
+}
+
+/** What a client needs to know of a plugin or service and its hub. */
+export interface MarketplaceAccess extends MarketplaceSubject {
+  bases: HubBases
+  apiKey: string
+}
+
+export interface ArtifactRequest {
+  version: string
+  /** An open, empty file of ours. */
+  fd: number
+  maxBytes: number
+  timeoutMs: number
+  signingSecret: string
+  onProgress: (received: number, total: number | undefined) => void
+}
+
+/** An artifact as the hub served it; nothing of it is verified. */
+export interface ServedArtifact {
+  artifact: FetchedArtifact
+  /** HMAC-SHA256 of the bytes under the signing secret. */
+  hmac: Buffer
+  signatureHeader: string | undefined
+  /** From `X-Plugin` / `X-Service: name@version`; the signature does not cover it. */
+  headerVersion: string | undefined
+  /** From `X-Repo: owner/repo@tag`; informative. */
+  repo: string | undefined
+}
+
+export interface MarketplaceClient {
+  /** The latest published version, by the public detail route and without a key (contract 4.3, rule 1). */
+  readLatestVersion(): Promise<string>
+  /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
+  fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
+  /** Sends one report (contract 4.1). Resolves with the answer, also with a refusal. */
+  sendReport(body: ReportBody, limits: ReportLimits): Promise<JsonAnswer>
+}
+
+/**
+ * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
+ * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
+ * `artifact_unavailable` for other refusals, and what the wire throws.
+ */
+export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess): MarketplaceClient {
+  const { bases, kind, slug, apiKey } = subject
+  const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug)
+  const credentials = { 'X-API-Key': apiKey }
+  return {
+    async readLatestVersion() {
+      const answer = await wire.requestJson({
+        method: 'GET',
+        url: detailUrl,
+        retry: 'transient',
+        timeoutMs: DETAIL_TIMEOUT_MS,
+      })
+      if (answer.status !== 200) throw refusal(answer, subject, 'the version')
+      return parseLatestVersion(answer, subject)
+    },
+    async fetchArtifact(request) {
+      const answer = await wire.download({
+        url: `${detailUrl}/install?version=${encodeURIComponent(request.version)}`,
+        credentials,
+        fd: request.fd,
+        maxBytes: request.maxBytes,
+        timeoutMs: request.timeoutMs,
+        hmacSecret: request.signingSecret,
+        onProgress: request.onProgress,
+      })
+      if (!answer.ok) throw refusal(answer, subject, `version ${request.version}`)
+      return {
+        artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
+        hmac: answer.hmacSha256 as Buffer,
+        signatureHeader: answer.headers['x-signature'],
+        headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
+        repo: parseRepo(answer.headers['x-repo']),
+      }
+    },
+    sendReport: (body, { retry, ...limits }) =>
+      wire.requestJson({
+        method: 'POST',
+        url: routeOf(bases.deployments, 'deployments', 'report'),
+        credentials,
+        body,
+        retry: retry ? 'transient' : 'never',
+        ...limits,
+      }),
+  }
+}
+
+/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
+export function isNotServed(error: unknown): boolean {
+  return error instanceof ArtifactError && error.code === 'not_found'
+}
+
+/** The URL of a route below a base. */
+export function routeOf(base: string, ...parts: string[]): string {
+  return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/')
+}
+
+function parseLatestVersion(
+  { body, foreign }: Pick<JsonAnswer, 'body' | 'foreign'>,
+  { kind, slug }: MarketplaceSubject,
+): string {
+  const parsed = detailSchema.safeParse(body)
+  if (!parsed.success) {
+    throw new ArtifactError(
+      'bad_response',
+      `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`,
+    )
+  }
+  const latest = parsed.data.latest_version?.trim()
+  if (!latest) {
+    throw new ArtifactError(
+      'no_published_version',
+      `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`,
+    )
+  }
+  if (!versionSchema.safeParse(latest).success) {
+    throw new ArtifactError(
+      'bad_response',
+      `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'a text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`,
+    )
+  }
+  return latest
+}
+
+/** The error for an answer that is not 200: `wanted` says what was asked for. */
+export function refusal(
+  answer: Pick<JsonAnswer, 'status' | 'body' | 'foreign'>,
+  { kind, slug }: MarketplaceSubject,
+  wanted: string,
+): DeployError {
+  // The hub gets this message, and must not read what another server answered through it.
+  const reason = answer.foreign ? undefined : parseErrorText(answer.body)
+  const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
+  switch (answer.status) {
+    case 401:
+      return new AuthenticationError(
+        'authentication_failed',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`,
+      )
+    case 403:
+      return new AuthenticationError(
+        'authentication_failed',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`,
+      )
+    case 404:
+      return new ArtifactError(
+        'not_found',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`,
+      )
+    default:
+      return new ArtifactError(
+        'artifact_unavailable',
+        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`,
+      )
+  }
+}
+
+function parseHeaderVersion(header: string | undefined): string | undefined {
+  return versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data
+}
+
+function parseRepo(header: string | undefined): string | undefined {
+  return header !== undefined && /^[\w.-]+\/[\w.-]+(@[\w./+-]+)?$/.test(header) && header.length <= 300
+    ? header
+    : undefined
+}

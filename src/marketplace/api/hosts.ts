@@ -1,0 +1,35 @@
+import { type HostReports, parseHostReports, type Reading } from '../../fleet/host-report.ts'
+import type { Wire } from '../../net/wire.ts'
+import { type MarketplaceSubject, refusal, routeOf } from './client.ts'
+
+const HOSTS_TIMEOUT_MS = 60_000
+const MAX_HOSTS_BYTES = 16 * 1024 * 1024
+
+/** Whose hosts to ask for, where, and as whom. */
+export interface HostsAccess extends MarketplaceSubject {
+  /** The base of the hub's `/deployments/...` routes. */
+  readonly deployments: string
+  readonly apiKey: string | undefined
+  readonly accessToken: string | undefined
+}
+
+/**
+ * The newest report of each host of the key's owner (docs/contracts.md, "Hosts answer"). Throws AuthenticationError
+ * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
+ */
+export async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Promise<HostReports> {
+  const { deployments, kind, slug, apiKey, accessToken } = access
+  const answer = await wire.requestJson({
+    method: 'GET',
+    url: routeOf(deployments, 'deployments', kind, slug, 'hosts'),
+    credentials: {
+      ...(apiKey === undefined ? {} : { 'X-API-Key': apiKey }),
+      ...(accessToken === undefined ? {} : { Authorization: `Bearer ${accessToken}` }),
+    },
+    retry: 'transient',
+    timeoutMs: HOSTS_TIMEOUT_MS,
+    maxBytes: MAX_HOSTS_BYTES,
+  })
+  if (answer.status !== 200) throw refusal(answer, access, 'the hosts')
+  return parseHostReports(answer.body, access, reading)
+}

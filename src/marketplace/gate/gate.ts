@@ -1,0 +1,219 @@
+import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
+import type { SourceFile } from '../../core/document/source-file.ts'
+import { type DeployError, toDeployError } from '../../core/errors.ts'
+import type { Kind } from '../../core/identifiers.ts'
+import { parseHostConfigSlowly } from '../../core/plan/host-config.ts'
+import type { VerifiedArtifact } from '../../core/trust/signature.ts'
+import { isSameVersion } from '../../core/trust/versions.ts'
+import { openPrivateFileSync } from '../../install/files/private-file.ts'
+import { makePrivateFolderSync, namePrivateFolder, removePrivateFolder } from '../../install/files/private-folder.ts'
+import { isSystemError, toHostError } from '../../install/files/system-errors.ts'
+import { hearSignals, TimeSlice } from '../../install/files/time-slice.ts'
+import { needsPluginSig, signedFiles } from '../../install/host/plugin-sig.ts'
+import type { Tools } from '../../install/transaction/context.ts'
+import type { Wire } from '../../net/wire.ts'
+import { createMarketplaceClient, type HubBases } from '../api/client.ts'
+import { type ArtifactRules, type UnpackedArtifact, unpackArtifact, verifyServed } from '../artifact-checks.ts'
+import { fetchRequested, noticeOtherVersion, type ServedVersion } from '../fetch.ts'
+import { bindToFiles, type ReadyArtifactPlan, readyArtifactPlan } from '../plan.ts'
+import type { DeployRequest } from '../request.ts'
+import { type DeployedVersion, decideVersion } from '../version.ts'
+import { type LocalSource, readLocalArtifact } from './local-artifact.ts'
+
+/** What a hub is asked for. */
+export interface HubSource {
+  readonly bases: HubBases
+  readonly slug: string
+  readonly apiKey: string
+}
+
+/** The artifact to check, and what it must be. */
+export interface GateArtifact
+  extends ArtifactRules,
+    Pick<DeployRequest, 'version' | 'signingSecret' | 'downloadTimeoutMs' | 'maxArtifactBytes'> {
+  readonly source: HubSource | LocalSource
+}
+
+/** The operator's files to check, and what they are for. */
+export interface GateFiles {
+  readonly kind: Kind
+  /** Known where there is a plan. */
+  readonly slug: string | undefined
+  readonly plan: SourceFile | undefined
+  readonly hostConfig: SourceFile | undefined
+  readonly keepPaths: readonly string[]
+}
+
+/** What a release gate checks; without an artifact, the operator's files alone. */
+export interface GateRequest {
+  readonly files: GateFiles
+  readonly artifact: GateArtifact | undefined
+}
+
+export interface GateTools extends Pick<Tools, 'log' | 'now' | 'runner' | 'signal'> {
+  readonly wire: Wire
+  /** Hears the path of a folder before it exists, and nothing more of it once it is gone. */
+  readonly onFolder: (path: string | undefined) => void
+}
+
+/** What a gate knows of an artifact, verified or not. */
+export interface GateFacts {
+  version?: string | undefined
+  versionSource?: DeployedVersion['source'] | undefined
+  sha256?: string
+  size?: number
+  /** From a header of the hub, which is not signed. */
+  repo?: string | undefined
+  /** Of the extracted artifact. */
+  files?: number
+  bytes?: number
+  /** Of the plan. */
+  steps?: number
+}
+
+export interface GateResult {
+  readonly facts: Readonly<GateFacts>
+  /** Undefined when everything that was asked for passes. */
+  readonly error: DeployError | undefined
+}
+
+/**
+ * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
+ * config, signature, pin, archive, `plugin.yaml`, version, and what the plan takes from the artifact. The artifact is
+ * really extracted, because only its data shows whether it can be, into a private folder of the runner's temporary
+ * folder, which is removed at the end. Never throws for what it finds: it is in the result.
+ */
+export async function checkRelease(request: GateRequest, tools: GateTools): Promise<GateResult> {
+  const facts: GateFacts = {}
+  try {
+    const plan = await checkFiles(request.files, tools)
+    if (plan !== undefined) facts.steps = plan.steps.length
+    if (request.artifact !== undefined) {
+      const gate = { request: request.artifact, files: request.files, plan, tools, facts }
+      await checkArtifact(gate)
+    }
+    return { facts, error: undefined }
+  } catch (error) {
+    return { facts, error: causeOf(tools, error) }
+  }
+}
+
+/** One gate with an artifact. */
+interface Gate {
+  readonly request: GateArtifact
+  readonly files: GateFiles
+  readonly plan: ReadyArtifactPlan | undefined
+  readonly tools: GateTools
+  readonly facts: GateFacts
+}
+
+async function checkFiles(files: GateFiles, { log, signal }: GateTools): Promise<ReadyArtifactPlan | undefined> {
+  const { slug, kind, plan, hostConfig } = files
+  const slice = new TimeSlice(signal)
+  if (plan !== undefined && slug !== undefined) {
+    const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }))
+    log.info(`The plan is valid: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+    return ready
+  }
+  if (hostConfig !== undefined) await slice.run(parseHostConfigSlowly(hostConfig.text, hostConfig.path))
+  return undefined
+}
+
+async function checkArtifact(gate: Gate): Promise<void> {
+  const { tools, facts } = gate
+  const file = openPrivateFileSync(tools.runner.temporaryFolder)
+  try {
+    await enter(tools, 'fetching')
+    const found = await obtain(gate, file.fd)
+    const { artifact, repo } = found.served
+    Object.assign(facts, { sha256: artifact.sha256, size: artifact.size, repo })
+    await enter(tools, 'verifying_signature')
+    const verified = verifyServed(gate, found.served)
+    await inPrivateFolder(tools, async folder => await checkContent(gate, { ...found, verified }, folder))
+  } finally {
+    file.close()
+  }
+}
+
+async function obtain({ request, tools, facts }: Gate, fd: number): Promise<ServedVersion> {
+  const { source, version } = request
+  const asked = version === 'latest' ? undefined : version
+  if ('path' in source) {
+    if (asked !== undefined) note(facts, { version: asked, source: 'requested' })
+    return { served: await readLocalArtifact({ source, request, tools, fd }), asked, unserved: undefined }
+  }
+  const client = createMarketplaceClient(tools.wire, { ...source, kind: request.kind })
+  const onVersion = async (chosen: string | null): Promise<void> =>
+    note(facts, chosen === null ? undefined : { version: chosen, source: 'requested' })
+  return await fetchRequested({ request, client, tools, fd, onVersion })
+}
+
+type VerifiedVersion = ServedVersion & { readonly verified: VerifiedArtifact }
+
+async function checkContent(gate: Gate, found: VerifiedVersion, folder: string): Promise<void> {
+  const { tools, facts, files, plan } = gate
+  await enter(tools, 'extracting')
+  const unpacked = await unpackArtifact(gate, found.verified, folder)
+  Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes })
+  checkVersion(gate, found, unpacked.pluginYaml)
+  await checkSignable(unpacked)
+  await enter(tools, 'loading_plan')
+  const paths = new Set(unpacked.tree.files.map(({ path }) => path))
+  if (plan !== undefined) bindToFiles(plan, path => paths.has(path), files.keepPaths)
+}
+
+/** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
+function checkVersion({ request, tools, facts }: Gate, found: ServedVersion, pluginYaml: PluginYaml | undefined): void {
+  const { asked, served } = found
+  if ('path' in request.source && asked === undefined && pluginYaml?.version === undefined) return
+  const decided = decideVersion(asked, served.headerVersion, pluginYaml)
+  // Deployments name the version that the gate gives: a hub may know it only with its leading v.
+  const isAsked = asked !== undefined && isSameVersion(asked, decided.version)
+  note(facts, isAsked ? { ...decided, version: asked } : decided)
+  noticeOtherVersion(tools.log, found, decided.version)
+}
+
+/** A host that signs its plugins refuses one whose entry point is outside. */
+async function checkSignable({ staged, pluginYaml }: UnpackedArtifact): Promise<void> {
+  if (pluginYaml !== undefined && needsPluginSig(pluginYaml)) await signedFiles(staged, pluginYaml)
+}
+
+function note(facts: GateFacts, found: DeployedVersion | undefined): void {
+  facts.version = found?.version
+  facts.versionSource = found?.source
+}
+
+/** The names of a deployment's states. Hears the signals that have arrived by now. */
+async function enter({ log, signal }: GateTools, state: string): Promise<void> {
+  await hearSignals()
+  signal.throwIfAborted()
+  log.group(state)
+}
+
+async function inPrivateFolder(tools: GateTools, act: (folder: string) => Promise<void>): Promise<void> {
+  const parent = tools.runner.temporaryFolder
+  const folder = namePrivateFolder(parent)
+  tools.onFolder(folder)
+  try {
+    makePrivateFolderSync(folder)
+    await act(folder)
+  } finally {
+    await removeFolder(tools, folder)
+  }
+}
+
+/** The post step tries again. */
+async function removeFolder({ runner, log, onFolder }: GateTools, folder: string): Promise<void> {
+  try {
+    await removePrivateFolder(runner.temporaryFolder, folder)
+    onFolder(undefined)
+  } catch (error) {
+    log.warning(`${folder} could not be removed: ${toHostError(error, `removing ${folder}`).message}`)
+  }
+}
+
+function causeOf({ signal, runner }: GateTools, thrown: unknown): DeployError {
+  if (signal.aborted) return toDeployError(signal.reason)
+  const isOfSystem = isSystemError(thrown)
+  return isOfSystem ? toHostError(thrown, `checking the artifact in ${runner.temporaryFolder}`) : toDeployError(thrown)
+}

@@ -1,0 +1,73 @@
+import { join } from 'node:path'
+import { isSameVersion } from '../../core/trust/versions.ts'
+import { type InstalledRow, type Origin, type SnapshotRow, snapshotsFrom } from '../../install/host/installed.ts'
+import { type Place, snapshotsPath } from '../../install/host/layout.ts'
+import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'
+import type { ReturningVersion } from '../../install/steps/part.ts'
+import type { RunningRollback } from '../deployment.ts'
+import { noSnapshot, requireOwnPart, unrecorded } from '../refusals.ts'
+import type { Target } from './target.ts'
+import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
+
+/** The snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
+export async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<Target> {
+  requireOwnPart(row, { place, slug: rollback.record.facts.slug })
+  const origin = { contract: row.contract, slug: row.slug }
+  const part = await choosePart(rollback, { place, origin, row })
+  return {
+    version: part.version,
+    origin: { ...origin, project_version: null },
+    parts: [part],
+    removals: [],
+    plugins: undefined,
+  }
+}
+
+/** What is installed in a place. */
+interface Installed {
+  readonly place: Place
+  readonly origin: Origin
+  readonly row: InstalledRow
+}
+
+async function choosePart(rollback: RunningRollback, { place, origin, row }: Installed): Promise<TargetPart> {
+  const { toVersion } = rollback.request
+  if (isNamed(row.version, toVersion) && (await isIntact(rollback, place)))
+    return keepInstalled(rollback, { place, origin, returning: versionIn(row) })
+  const snapshot = chooseSnapshot(rollback, place, row)
+  const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot
+  return takeRetained(rollback, { place, origin, returning }, snapshot)
+}
+
+/**
+ * The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one.
+ * Unnamed, only one that was installed before the present version was: what an earlier rollback has replaced is later.
+ */
+function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: InstalledRow): SnapshotRow {
+  const { toVersion } = request
+  const folder = snapshotsPath(layout, place)
+  const known = existingSnapshots(folder, snapshotsFrom(row, row))
+  const asked = known.filter(snapshot =>
+    toVersion === undefined ? isEarlier(snapshot, row) : isNamed(snapshot.version, toVersion),
+  )
+  const recorded = asked.filter(({ tree_digest: digest }) => digest !== null)
+  const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1))
+  if (chosen !== undefined) return chosen
+  const unknown = toVersion === undefined ? undefined : asked.at(-1)
+  if (unknown !== undefined) throw unrecorded(join(folder, unknown.name))
+  throw noSnapshot(row, { toVersion, known })
+}
+
+function isNamed(version: string | null, asked: string | undefined): boolean {
+  return version !== null && asked !== undefined && isSameVersion(version, asked)
+}
+
+function versionIn(row: InstalledRow): ReturningVersion {
+  const { contract: _, kind: __, slug: ___, id: ____, keep_paths: _____, snapshots: ______, ...version } = row
+  return version
+}
+
+/** By when each was first installed, which a rollback does not change. */
+function isEarlier(snapshot: SnapshotRow, row: InstalledRow): boolean {
+  return (snapshot.installed_at ?? '') < (row.installed_at ?? '')
+}

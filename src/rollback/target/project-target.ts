@@ -1,0 +1,135 @@
+import { isSameVersion } from '../../core/trust/versions.ts'
+import {
+  findInstalled,
+  type InstalledRow,
+  isFrom,
+  isSameTree,
+  type Origin,
+  type ProjectPart,
+  type ProjectVersion,
+  placeOf,
+  readHostRecord,
+  type SnapshotRow,
+  snapshotsFrom,
+} from '../../install/host/installed.ts'
+import { type Place, placeName, snapshotsPath } from '../../install/host/layout.ts'
+import { verifyProjectPlace } from '../../install/host/previous-install.ts'
+import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'
+import type { RunningRollback } from '../deployment.ts'
+import { missingParts, noProjectVersion } from '../refusals.ts'
+import type { Target } from './target.ts'
+import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
+
+/**
+ * All parts of one version of a project: those that are installed with the same files stay, the others return from their
+ * snapshots, and what that version did not contain is removed. Throws as `findTarget` does, with the names of what is
+ * missing, and DeploymentError `place_taken`.
+ */
+export async function findProjectTarget(
+  rollback: RunningRollback,
+  slug: string,
+  rows: readonly InstalledRow[],
+): Promise<Target> {
+  const { version, parts } = await chooseVersion(rollback, slug)
+  const origin = { contract: 'project' as const, slug }
+  const claim = { origin, allowTakeover: false, log: rollback.tools.log }
+  for (const part of parts) verifyProjectPlace(rollback.layout, { shelf: part.shelf, id: part.id }, claim)
+  const returning = new Set(parts.map(placeName))
+  const installed = rows.map(row => ({ ...placeOf(row), installed: row }))
+  const plugins = parts.filter(({ shelf }) => shelf === 'plugins').map(({ id, version: own }) => ({ id, version: own }))
+  return {
+    version,
+    origin: { ...origin, project_version: version },
+    parts,
+    removals: installed.filter(part => !returning.has(placeName(part))),
+    plugins,
+  }
+}
+
+/** A version whose parts are all here. */
+interface WholeVersion {
+  readonly version: string
+  readonly parts: readonly TargetPart[]
+}
+
+/**
+ * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
+ * replaced, which is later.
+ */
+async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
+  const { toVersion } = rollback.request
+  const known = readHostRecord(rollback.layout).projects.filter(project => project.slug === slug)
+  const asked =
+    toVersion === undefined
+      ? known
+          .slice(0, -1)
+          .filter(isBefore(known.at(-1)))
+          .reverse()
+      : known.filter(({ version }) => isSameVersion(version, toVersion)).slice(-1)
+  const lacking: string[] = []
+  for (const version of asked) {
+    const found = await findParts(rollback, version)
+    if (found.missing.length === 0) return { version: version.version, parts: found.parts }
+    lacking.push(`${version.version} lacks ${found.missing.join(', ')}`)
+  }
+  if (lacking.length > 0) throw missingParts(slug, lacking)
+  throw noProjectVersion(slug, { toVersion, known: known.map(({ version }) => version) })
+}
+
+/** By when the newest part of each was first installed, which a rollback does not change. */
+function isBefore(present: ProjectVersion | undefined): (version: ProjectVersion) => boolean {
+  const timeOf = (version: ProjectVersion | undefined): string =>
+    (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '')
+  const presentTime = timeOf(present)
+  return version => timeOf(version) < presentTime
+}
+
+async function findParts(
+  rollback: RunningRollback,
+  { slug, parts }: ProjectVersion,
+): Promise<{ parts: TargetPart[]; missing: string[] }> {
+  const found: TargetPart[] = []
+  const missing: string[] = []
+  for (const part of parts) {
+    const target = await findPart(rollback, { contract: 'project', slug }, part)
+    if (typeof target === 'string') missing.push(target)
+    else found.push(target)
+  }
+  return { parts: found, missing }
+}
+
+/** What is missing, in words, where the part cannot return. */
+async function findPart(rollback: RunningRollback, origin: Origin, part: ProjectPart): Promise<TargetPart | string> {
+  const { kind: _, id: __, ...returning } = part
+  const place = placeOf(part)
+  const target = { place, origin, returning }
+  const record = readHostRecord(rollback.layout)
+  const row = findInstalled(record.installed, place)
+  if (row !== undefined && isFrom(row, origin) && isSameTree(row, part))
+    return (await isIntact(rollback, place)) ? keepInstalled(rollback, target) : changedPart(place)
+  const retained = findInstalled([...record.installed, ...record.removed], place)
+  const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin)
+  const snapshot = findSnapshot(rollback, { place, snapshots }, part)
+  return snapshot === undefined ? lostPart(place, part, snapshots) : takeRetained(rollback, target, snapshot)
+}
+
+function findSnapshot(
+  { layout }: RunningRollback,
+  { place, snapshots }: { readonly place: Place; readonly snapshots: readonly SnapshotRow[] },
+  part: ProjectPart,
+): SnapshotRow | undefined {
+  return existingSnapshots(snapshotsPath(layout, place), snapshots).findLast(
+    snapshot => isGenuine(snapshot) && isSameTree(snapshot, part),
+  )
+}
+
+function changedPart(place: Place): string {
+  return `${placeName(place)} (it is installed, but its files were changed on this host)`
+}
+
+function lostPart(place: Place, { version }: ProjectPart, snapshots: readonly SnapshotRow[]): string {
+  const modified = snapshots.find(snapshot => snapshot.version === version && !isGenuine(snapshot))
+  return modified === undefined
+    ? `${placeName(place)} ${version}`
+    : `${placeName(place)} (snapshot ${modified.name} was changed on this host)`
+}

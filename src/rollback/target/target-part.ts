@@ -1,0 +1,51 @@
+import { join } from 'node:path'
+import type { InstalledVersion, Origin, SnapshotRow } from '../../install/host/installed.ts'
+import { uniteKeepPaths } from '../../install/host/keep-paths.ts'
+import { type Place, snapshotsPath } from '../../install/host/layout.ts'
+import { findLeftBehind, readPreviousInstall } from '../../install/host/previous-install.ts'
+import { isOnlyAdded } from '../../install/host/trees/drift-check.ts'
+import { identityOf } from '../../install/host/trees/tree-record.ts'
+import type { IntactPart, RetainedPart, ReturningVersion } from '../../install/steps/part.ts'
+import type { RunningRollback } from '../deployment.ts'
+
+/** A part before it is known which settings it reads. */
+export type TargetPart = Omit<RetainedPart, 'environment'> | Omit<IntactPart, 'environment'>
+
+/** A version that returns, and where. */
+export interface Returning {
+  readonly place: Place
+  readonly origin: Origin
+  readonly returning: ReturningVersion
+}
+
+/** Whether no file of what is installed in a place is missing or changed. What is there as well does no harm. */
+export async function isIntact({ drift }: RunningRollback, place: Place): Promise<boolean> {
+  const found = await drift.of(place)
+  return found !== undefined && isOnlyAdded(found)
+}
+
+/** A part that stays in its place. */
+export function keepInstalled({ layout }: RunningRollback, { place, returning }: Returning): TargetPart {
+  const previous = readPreviousInstall(layout, place)
+  return { ...place, ...versionOf(returning), previous, intact: identityOf(returning), returning }
+}
+
+/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
+export function takeRetained(
+  { layout, keepPaths }: RunningRollback,
+  { place, origin, returning }: Returning,
+  retained: SnapshotRow,
+): TargetPart {
+  const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths)
+  const previous = readPreviousInstall(layout, place)
+  const newest = findLeftBehind(layout, previous, origin)
+  const leftBehind = newest === join(snapshotsPath(layout, place), retained.name) ? undefined : newest
+  return { ...place, ...versionOf(returning), previous, retained, returning, keepPaths: allPaths, leftBehind }
+}
+
+function versionOf({
+  version,
+  artifact_sha256: artifactSha256,
+}: InstalledVersion): Pick<TargetPart, 'version' | 'artifactSha256'> {
+  return { version: version ?? 'unknown', artifactSha256 }
+}

@@ -1,0 +1,65 @@
+import { join } from 'node:path'
+import { placeOf } from '../../install/host/installed.ts'
+import { snapshotsPath } from '../../install/host/layout.ts'
+import { checkHost } from '../../install/host/readiness.ts'
+import { requireMovableTree } from '../../install/host/switchable.ts'
+import type { InstalledPart } from '../../install/steps/part.ts'
+import type { InstallOrder } from '../../install/steps/step-context.ts'
+import type { DeploymentFacts } from '../../install/transaction/facts.ts'
+import type { RunningRollback } from '../deployment.ts'
+import { noteInstalledVersion } from '../installed-version.ts'
+import { notInstalled } from '../refusals.ts'
+import { findPartTarget } from './part-target.ts'
+import { findProjectTarget } from './project-target.ts'
+import type { TargetPart } from './target-part.ts'
+
+/** The version that a rollback restores. */
+export interface Target {
+  readonly version: string
+  readonly origin: InstallOrder['origin']
+  readonly parts: readonly TargetPart[]
+  /** What that version did not contain. */
+  readonly removals: readonly InstalledPart[]
+  /** For a project. */
+  readonly plugins: DeploymentFacts['plugins'] | undefined
+}
+
+/**
+ * Finds the snapshots to restore, and checks that this host can switch to them; a dry run only reads. Throws
+ * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
+ * `host_not_writable`, `unsafe_host` or `disk_full`.
+ */
+export async function findTarget(rollback: RunningRollback): Promise<Target> {
+  const { record, request } = rollback
+  const target = await choose(rollback)
+  const { version, plugins } = target
+  const known = { version, version_source: 'snapshot', ...identityIn(target), ...(plugins && { plugins }) }
+  await record.update(known)
+  if (!request.dryRun) for (const part of [...target.parts, ...target.removals]) requireRestorable(rollback, part)
+  return target
+}
+
+/** What was changed on this host is not the artifact that it came from. */
+function identityIn({ parts }: Target): Pick<DeploymentFacts, 'artifact_sha256' | 'modified'> {
+  if (parts.some(({ returning }) => returning?.modified)) return { artifact_sha256: null, modified: true }
+  const [artifact = null] = parts.map(({ artifactSha256 }) => artifactSha256)
+  return { artifact_sha256: artifact }
+}
+
+async function choose(rollback: RunningRollback): Promise<Target> {
+  const { subject } = rollback.request
+  const rows = await noteInstalledVersion(rollback)
+  const [row] = rows
+  if (row === undefined) throw notInstalled(subject)
+  return subject.contract === 'project'
+    ? await findProjectTarget(rollback, subject.projectId, rows)
+    : await findPartTarget(rollback, placeOf(subject), row)
+}
+
+function requireRestorable(rollback: RunningRollback, part: TargetPart | InstalledPart): void {
+  const { layout } = rollback
+  checkHost(rollback, { shelf: part.shelf, id: part.id })
+  if (!('retained' in part) || part.retained === undefined) return
+  const root = join(snapshotsPath(layout, part), part.retained.name)
+  requireMovableTree(layout, { root, keepPaths: part.keepPaths })
+}

@@ -1,0 +1,65 @@
+import { hostname } from 'node:os'
+import { z } from 'zod/mini'
+import { hostIdSchema, sha256Schema } from '../../core/identifiers.ts'
+import {
+  DEFAULT_MAX_ARTIFACT_BYTES,
+  DEFAULT_MAX_ENTRIES,
+  DEFAULT_MAX_EXTRACTED_BYTES,
+  OPERATOR_YAML_LIMITS,
+} from '../../core/limits.ts'
+import type { InputReader } from './input-reader.ts'
+import { booleanSchema, integerSchema, keepPathsSchema, minutesSchema, projectRootSchema } from './input-schemas.ts'
+
+export const DEFAULT_KEEP_PATHS = ['.env', 'data']
+const TERABYTE = 1024 ** 4
+/** Milliseconds. */
+export const lockTimeoutSchema = z.pipe(
+  integerSchema(0, 86_400),
+  z.transform((seconds: number) => seconds * 1000),
+)
+/** Milliseconds. */
+export const downloadTimeoutSchema = z.pipe(
+  minutesSchema,
+  z.transform((minutes: number) => minutes * 60_000),
+)
+
+/** The inputs of every action that installs: this host, its rules and the limits. */
+export function readHostInputs(read: InputReader) {
+  return {
+    pluginSecretKey: read.optionalSecret('plugin-secret-key'),
+    ...readHost(read),
+    artifactSha256: read.optional('artifact-sha256', sha256Schema),
+    settings: read.settings('settings'),
+    allowTakeover: read.withDefault('allow-takeover', booleanSchema, false),
+    allowDowngrade: read.withDefault('allow-downgrade', booleanSchema, false),
+    redeploy: read.withDefault('redeploy', booleanSchema, false),
+    downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
+    ...readLimits(read),
+  }
+}
+
+/** The inputs of every action that changes a host: which one, and its rules. */
+export function readHost(read: InputReader) {
+  return {
+    projectRoot: read.required('project-root', projectRootSchema),
+    hostId: read.withDefault('host-id', hostIdSchema, hostname()),
+    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
+    allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
+    keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
+    keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
+    lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+  }
+}
+
+/** How large an artifact may be. */
+export function readLimits(read: InputReader) {
+  const bytes = integerSchema(1, TERABYTE)
+  const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES)
+  const maxEntries = read.withDefault('max-entries', integerSchema(1, 10_000_000), DEFAULT_MAX_ENTRIES)
+  const isUsable = maxExtractedBytes !== undefined && maxEntries !== undefined
+  return {
+    maxArtifactBytes: read.withDefault('max-artifact-bytes', bytes, DEFAULT_MAX_ARTIFACT_BYTES),
+    extraction: isUsable ? { maxExtractedBytes, maxEntries } : undefined,
+  }
+}

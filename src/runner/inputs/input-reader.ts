@@ -1,0 +1,207 @@
+import { resolve } from 'node:path'
+import * as core from '@actions/core'
+import type { z } from 'zod/mini'
+import type { SourceFile } from '../../core/document/source-file.ts'
+import { ConfigError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { parseSettings, type Settings } from '../../core/plan/settings.ts'
+import { SHORTEST_REDACTED } from '../../core/secrets.ts'
+import { readStart, readStartInside } from './file-input.ts'
+
+/** What was read besides the request. */
+export interface GivenInputs {
+  /** Every secret that was read, the malformed ones too: redacted everywhere. */
+  readonly secrets: readonly string[]
+  /** Masked as well, but they may be ordinary words: redacted except where they are part of what the run itself knows. */
+  readonly settingValues: readonly string[]
+  readonly problems: readonly InputProblem[]
+}
+
+export interface InputProblem {
+  kind: 'missing' | 'invalid'
+  /** The input, where it is one that has a problem. */
+  input: string | null
+  message: string
+}
+
+type TextSchema<T> = z.ZodMiniType<T, string>
+
+/** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
+const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
+
+/**
+ * Reads inputs one by one and collects what is wrong with them, so that one run reports all of it. An empty input
+ * counts as left out. An input that is missing or malformed is undefined, and a problem.
+ */
+export class InputReader implements GivenInputs {
+  readonly problems: InputProblem[] = []
+  readonly secrets: string[] = []
+  readonly settingValues: string[] = []
+  readonly #workspace: string
+  readonly #readFile: (path: string, maxBytes: number) => string
+
+  /** Paths in inputs are relative to `workspace`, of which somebody else may have written a `foreign` one's content. */
+  constructor(workspace: string, { foreign = false } = {}) {
+    this.#workspace = workspace
+    this.#readFile = (path, maxBytes) =>
+      foreign ? readStartInside(workspace, path, maxBytes) : readStart(resolve(workspace, path), maxBytes)
+  }
+
+  /** Whether an input that was not read yet has any text but white space. */
+  isGiven(name: string): boolean {
+    return core.getInput(name) !== ''
+  }
+
+  /** Whether one that was not read yet has any other text than this default of action.yml. */
+  isChosen(name: string, fallback: string): boolean {
+    return this.isGiven(name) && core.getInput(name).toLowerCase() !== fallback
+  }
+
+  required<T>(name: string, schema: TextSchema<T>): T | undefined {
+    const text = this.#present(name, take(name))
+    return text === undefined ? undefined : this.#parse(name, text, schema)
+  }
+
+  optional<T>(name: string, schema: TextSchema<T>): T | undefined {
+    const text = take(name)
+    return text === undefined ? undefined : this.#parse(name, text, schema)
+  }
+
+  /** A malformed input stays undefined: nobody asked for the default. */
+  withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
+    const text = take(name)
+    return text === undefined ? fallback : this.#parse(name, text, schema)
+  }
+
+  /**
+   * A secret: masked in the log as soon as it is read, and never quoted. White space belongs to it, except for one line
+   * break at the end.
+   */
+  requiredSecret(name: string, schema?: TextSchema<string>): string | undefined {
+    return this.#wellFormed(name, this.#present(name, this.#takeSecret(name), EMPTY_SECRET), schema)
+  }
+
+  /** The same for a secret that may be left out. */
+  optionalSecret(name: string, schema?: TextSchema<string>): string | undefined {
+    return this.#wellFormed(name, this.#takeSecret(name), schema)
+  }
+
+  /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
+  settings(name: string): Settings {
+    const { settings, problems } = parseSettings(takeRaw(name))
+    for (const value of new Set(settings.values())) this.#maskSetting(value)
+    for (const problem of problems) this.refuse(name, problem)
+    return settings
+  }
+
+  /** The file that an input names, as `readStart` reads it. */
+  requiredFile(name: string, maxBytes: number): SourceFile | undefined {
+    return this.#read(name, this.#present(name, take(name)), maxBytes)
+  }
+
+  /** The same for an input that may be left out. */
+  file(name: string, maxBytes: number): SourceFile | undefined {
+    return this.#read(name, take(name), maxBytes)
+  }
+
+  /** Whether an input that was read has a problem. */
+  isRefused(name: string): boolean {
+    return this.problems.some(({ input }) => input === name)
+  }
+
+  /** All of that, once everything was read. */
+  given(): GivenInputs {
+    const { secrets, settingValues, problems } = this
+    return { secrets, settingValues, problems }
+  }
+
+  /** Adds that something is missing, in a sentence of its own. */
+  require(message: string): void {
+    this.problems.push({ kind: 'missing', input: null, message })
+  }
+
+  /** Adds a problem; `reason` continues the sentence that the input's name begins. */
+  refuse(name: string, reason: string): void {
+    this.problems.push({ kind: 'invalid', input: name, message: `${name} ${reason}` })
+  }
+
+  #takeSecret(name: string): string | undefined {
+    const secret = takeExactly(name)
+    if (secret !== undefined) this.secrets.push(secret)
+    return masked(secret)
+  }
+
+  #wellFormed(name: string, secret: string | undefined, schema: TextSchema<string> | undefined): string | undefined {
+    const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
+    if (parsed === undefined || parsed.success) return secret
+    this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
+    return undefined
+  }
+
+  /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */
+  #maskSetting(value: string): void {
+    if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value)) return
+    this.settingValues.push(value)
+    masked(value)
+  }
+
+  #present(name: string, text: string | undefined, found = 'was not given'): string | undefined {
+    if (text === undefined)
+      this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` })
+    return text
+  }
+
+  #parse<T>(name: string, text: string, schema: TextSchema<T>): T | undefined {
+    const parsed = schema.safeParse(text)
+    if (parsed.success) return parsed.data
+    const expected = parsed.error.issues[0]?.message ?? 'is malformed'
+    this.refuse(name, `${expected}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`)
+    return undefined
+  }
+
+  #read(name: string, path: string | undefined, maxBytes: number): SourceFile | undefined {
+    if (path === undefined) return undefined
+    const resolved = resolve(this.#workspace, path)
+    try {
+      return { path, text: this.#readFile(path, maxBytes) }
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      this.refuse(name, `names ${path}, which cannot be read at ${resolved}: ${reason}`)
+      return undefined
+    }
+  }
+}
+
+/** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
+export function inputError(problems: readonly InputProblem[]): ConfigError {
+  const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input'
+  return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`)
+}
+
+function take(name: string): string | undefined {
+  return takeRaw(name).trim() || undefined
+}
+
+/** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
+function takeExactly(name: string): string | undefined {
+  const text = takeRaw(name)
+  return text.trim() === '' ? undefined : text.replace(/\r?\n$/, '')
+}
+
+/** Reads an input and removes it from the environment, which children inherit. */
+function takeRaw(name: string): string {
+  const text = core.getInput(name, { trimWhitespace: false })
+  delete process.env[`INPUT_${name.toUpperCase()}`]
+  return text
+}
+
+function masked(secret: string | undefined): string | undefined {
+  if (secret === undefined) return undefined
+  for (const part of new Set([secret, ...secret.split(/\r?\n/)])) if (part.trim() !== '') core.setSecret(part)
+  return secret
+}
+
+/** A URL may contain a password by mistake, which no message may repeat. */
+function withoutUserinfo(text: string): string {
+  return text.replace(/\/\/[^/@\s]*@/g, '//***@')
+}

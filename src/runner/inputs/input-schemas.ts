@@ -1,0 +1,132 @@
+import { isAbsolute, normalize } from 'node:path'
+import { z } from 'zod/mini'
+import { hostIdSchema, idSchema, versionSchema } from '../../core/identifiers.ts'
+import { MAX_PROJECT_ROOT_BYTES } from '../../core/limits.ts'
+
+const isBaseUrl = (text: string): boolean => {
+  const url = URL.parse(text)
+  return (
+    url !== null &&
+    (url.protocol === 'https:' || url.protocol === 'http:') &&
+    url.username === '' &&
+    url.password === '' &&
+    url.search === '' &&
+    url.hash === ''
+  )
+}
+
+export const baseUrlSchema = z.pipe(
+  z.string().check(z.refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })),
+  z.transform(text => text.replace(/\/+$/, '')),
+)
+
+/** What an HTTP header carries unchanged. */
+export const apiKeySchema = z
+  .string()
+  .check(z.regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }))
+
+export const booleanSchema = z.pipe(
+  z.string().check(z.regex(/^(true|false)$/i, { error: 'must be true or false' })),
+  z.transform(text => text.toLowerCase() === 'true'),
+)
+
+export function integerSchema(least: number, most: number) {
+  const error = { error: `must be a whole number from ${least} to ${most}` }
+  return z
+    .pipe(z.string().check(z.regex(/^\d{1,16}$/, error)), z.transform(Number))
+    .check(z.refine(value => value >= least && value <= most, error))
+}
+
+/** A version that a host can run. */
+export const exactVersionSchema = versionSchema.check(
+  z.refine(version => version !== 'latest', { error: 'must be a version that a host can run, which latest is not' }),
+)
+
+/** Milliseconds. */
+export const hoursSchema = z
+  .pipe(z.string(), z.transform(Number))
+  .check(z.refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }))
+
+export const minutesSchema = z
+  .pipe(z.string(), z.transform(Number))
+  .check(z.refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }))
+
+export const projectRootSchema = z
+  .pipe(
+    z.string().check(
+      z.regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }),
+      z.refine(path => isAbsolute(path), {
+        error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+      }),
+    ),
+    z.transform(path => normalize(path).replace(/(?<=.)\/+$/, '')),
+  )
+  .check(
+    z.refine(path => Buffer.byteLength(path) <= MAX_PROJECT_ROOT_BYTES, {
+      error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
+    }),
+    z.refine(path => path !== '/', {
+      error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
+    }),
+  )
+
+export const keepPathsSchema = z
+  .pipe(
+    z.string(),
+    z.transform(text =>
+      text
+        .split(/\r?\n/)
+        .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
+        .filter(line => line !== ''),
+    ),
+  )
+  .check(
+    z.refine(paths => paths.every(isKeepPath), {
+      error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
+    }),
+  )
+
+/** Items, one in each line or separated by commas. */
+const itemsSchema = z.pipe(
+  z.string(),
+  z.transform(text =>
+    text
+      .split(/[,\r\n]/)
+      .map(item => item.trim())
+      .filter(item => item !== ''),
+  ),
+)
+
+/** A list of ids. */
+export const idsSchema = z.pipe(
+  itemsSchema,
+  z
+    .array(idSchema)
+    .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })),
+)
+
+/** A list of hosts, each once. */
+export const hostIdsSchema = z.pipe(
+  z.pipe(
+    itemsSchema,
+    z.transform(items => [...new Set(items)]),
+  ),
+  z.array(hostIdSchema).check(z.minLength(1, { error: 'must list hosts, one in each line or with commas' })),
+)
+
+/** A list of keep-paths. */
+export const keepPathListSchema = z.pipe(
+  z.pipe(
+    itemsSchema,
+    z.transform(items => items.join('\n')),
+  ),
+  keepPathsSchema,
+)
+
+function isKeepPath(path: string): boolean {
+  return (
+    !isAbsolute(path) &&
+    !/[\\\p{Cc}]/u.test(path) &&
+    path.split('/').every(part => part !== '' && part !== '.' && part !== '..')
+  )
+}

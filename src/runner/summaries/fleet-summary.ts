@@ -1,0 +1,131 @@
+import type { DeployError } from '../../core/errors.ts'
+import { cell, cellOf, code, table } from '../../core/markdown.ts'
+import { describeStanding } from '../../fleet/describe.ts'
+import { compareHosts, type Fleet, type FleetHost, hostsByVersion } from '../../fleet/fleet.ts'
+
+const MAX_ROWS = 200
+const MAX_VERSIONS = 20
+const MAX_OTHERS = 20
+const MAX_CELL_CHARS = 120
+const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
+
+export interface FleetFacts {
+  readonly slug: string
+  /** Undefined where the fleet was never seen. */
+  readonly fleet: Fleet | undefined
+  /** What fails the step. */
+  readonly error: DeployError | undefined
+  /** Whether the operator named the version. */
+  readonly isGate: boolean
+  /** Sentences about what was left out. */
+  readonly notes: readonly string[]
+  /** Milliseconds since 1970. */
+  readonly now: number
+}
+
+/** The job summary of a fleet as Markdown: what was found, counts, and the hosts, those that need attention first. */
+export function buildFleetSummary(facts: FleetFacts): string {
+  const { fleet, error, notes, now } = facts
+  const blocks = [
+    `### ${headline(facts)}`,
+    ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
+    ...notes.map(cell),
+    ...(fleet === undefined ? [] : fleetBlocks(fleet, now)),
+  ]
+  return `${blocks.join('\n\n')}\n`
+}
+
+function headline({ slug, fleet, isGate }: FleetFacts): string {
+  const name = cell(slug)
+  if (fleet === undefined) return `❌ What runs on the hosts of ${name} is not known`
+  const { hosts, target } = fleet
+  const version = target === undefined ? 'no known version' : cell(target)
+  if (hosts.length === 0) return `${isGate ? '❌' : '⚠️'} The hub knows no host of ${name}`
+  if (fleet.inSync)
+    return `✅ ${hosts.length === 1 ? '1 host runs' : `All ${hosts.length} hosts run`} ${name} ${version}`
+  const there = hosts.filter(({ standing }) => standing === 'current').length
+  return `${isGate ? '❌' : '⚠️'} ${there} of ${hosts.length} hosts run ${name} ${version}`
+}
+
+function fleetBlocks(fleet: Fleet, now: number): string[] {
+  const { hosts } = fleet
+  if (hosts.length === 0) return []
+  const more = hosts.length - MAX_ROWS
+  return [
+    countsOf(fleet),
+    table(
+      ['Host', 'Runs', 'Last deployment', 'Reported'],
+      byAttention(hosts)
+        .slice(0, MAX_ROWS)
+        .map(host => rowOf(host, now)),
+    ),
+    ...(more > 0 ? [`And ${more} more hosts.`] : []),
+    ...othersOf(fleet),
+  ]
+}
+
+/** Those that are not on the version first, failures before them all; within these, in natural order. */
+function byAttention(hosts: readonly FleetHost[]): FleetHost[] {
+  return hosts.toSorted((a, b) => rankOf(a) - rankOf(b))
+}
+
+function rankOf({ standing, report }: FleetHost): number {
+  const isFailed = report !== undefined && report.status !== 'success'
+  if (standing === 'current') return isFailed ? 2 : 3
+  return isFailed ? 0 : 1
+}
+
+function countsOf({ hosts }: Fleet): string {
+  const reports = hosts.flatMap(({ report }) => report ?? [])
+  const groups = [...hostsByVersion(reports)].map(([version, ids]) => ({ version, count: ids.length }))
+  const known = groups.reduce((sum, { count }) => sum + count, 0)
+  const counts = groups
+    .toSorted((a, b) => b.count - a.count)
+    .slice(0, MAX_VERSIONS)
+    .map(({ version, count }) => `${cell(version)}: ${count}`)
+  const others = groups.length - counts.length
+  const never = hosts.length - reports.length
+  return [
+    ...counts,
+    ...(others > 0 ? [`${others} other versions`] : []),
+    ...(reports.length > known ? [`unknown version: ${reports.length - known}`] : []),
+    ...(never > 0 ? [`never reported: ${never}`] : []),
+  ].join(' · ')
+}
+
+function rowOf(host: FleetHost, now: number): string[] {
+  const { id, report } = host
+  const mark = host.standing === 'current' ? '' : '⚠️ '
+  return [
+    `${mark}${cellOf(id, MAX_CELL_CHARS)}`,
+    cellOf(describeStanding(host), MAX_CELL_CHARS),
+    cellOf(attemptOf(host), MAX_CELL_CHARS),
+    report === undefined ? '' : ageOf(report.completedAt, now),
+  ]
+}
+
+function attemptOf({ report }: FleetHost): string {
+  if (report === undefined) return 'none'
+  const { status, attempted, error } = report
+  return `${status} ${attempted ?? ''}${error === null ? '' : `: ${error}`}`
+}
+
+/** How long ago, roughly. */
+function ageOf(time: string | null, now: number): string {
+  const age = now - Date.parse(time ?? '')
+  if (Number.isNaN(age)) return 'at an unknown time'
+  if (age < -MINUTE_MS) return 'in the future'
+  if (age < MINUTE_MS) return 'just now'
+  if (age < HOUR_MS) return `${Math.floor(age / MINUTE_MS)} min ago`
+  return age < 2 * DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / DAY_MS)} days ago`
+}
+
+/** What the hub knows besides. */
+function othersOf({ hosts, reports }: Fleet): string[] {
+  const asked = new Set(hosts.map(({ id }) => id))
+  const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts)
+  if (others.length === 0) return []
+  const more = others.length - MAX_OTHERS
+  const named = others.slice(0, MAX_OTHERS).map(id => cellOf(id, MAX_CELL_CHARS))
+  return [`Not in expect-hosts: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`]
+}

@@ -1,0 +1,183 @@
+import type { DeployError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { cell, cellOf, code, table } from '../../core/markdown.ts'
+import { type Place, placeName } from '../../install/host/layout.ts'
+import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../../install/inspection/inspect.ts'
+import type { How, PartDrift } from '../../install/inspection/part-check.ts'
+import { INSTEAD_WORDS } from '../../install/transaction/drift-names.ts'
+
+const MAX_LISTED_PATHS = 20
+const MAX_ROWS = 300
+const MAX_LISTED_SNAPSHOTS = 5
+const MAX_CELL_CHARS = 150
+
+/** Which host a status is of. */
+export interface StatusHost {
+  readonly name: string
+  readonly root: string | undefined
+}
+
+export interface StatusFacts {
+  readonly host: StatusHost
+  /** What fails the step. */
+  readonly error: DeployError | undefined
+  /** Sentences about outputs that do not list everything. */
+  readonly cut: readonly string[]
+}
+
+const HOW_WORDS: Record<How, string> = {
+  added: 'added',
+  removed: 'removed',
+  changed: 'changed',
+  mode: 'mode changed',
+  replaced: 'replaced by something else',
+  writable: 'a directory that group or others can write',
+}
+
+/** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
+export function buildStatusSummary(inspection: Inspection, { host, error, cut }: StatusFacts): string {
+  const { parts } = inspection
+  const sentences =
+    error === undefined ? findingsOf(inspection).map(cell) : [`**${code(error.code)}** ${cell(error.message)}`]
+  const blocks = [
+    `### ${headline(inspection)} on ${cell(host.name)}`,
+    ...sentences,
+    ...describeUnrecorded(inspection).map(cell),
+    ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
+    ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
+    ...cut.map(cell),
+    `Project root: ${code(host.root ?? '')}`,
+  ]
+  return `${blocks.join('\n\n')}\n`
+}
+
+/** The summary where nothing could be found out. */
+export function buildFailedStatusSummary(error: DeployError, { name }: StatusHost): string {
+  return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`
+}
+
+/** Everything that is not as it should be, a sentence each. */
+export function findingsOf(inspection: Inspection): string[] {
+  const { activity, unrestored } = inspection
+  return [
+    ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
+    ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
+    ...describeDrift(inspection),
+    ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
+  ]
+}
+
+/** The files that differ, and the parts that could not be compared, in a sentence each. */
+export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
+  const names = parts.flatMap(part => namesIn(part))
+  const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0)
+  const listed = names
+    .slice(0, MAX_LISTED_PATHS)
+    .map(name => cleanForeignText(name, MAX_CELL_CHARS))
+    .join(', ')
+  const more = count - Math.min(names.length, MAX_LISTED_PATHS)
+  const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
+  return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)]
+}
+
+/** What a rollback has restored as it was changed on the host. */
+function modifiedIn(parts: readonly InspectedPart[]): string[] {
+  const names = parts.flatMap(({ row, ...part }) =>
+    row.modified ? [`${placeName(part)} ${row.version ?? ''}`.trim()] : [],
+  )
+  if (names.length === 0) return []
+  const listed = names.slice(0, MAX_LISTED_PATHS).join(', ')
+  const more = names.length > MAX_LISTED_PATHS ? ` and ${names.length - MAX_LISTED_PATHS} more` : ''
+  return [
+    `Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}${more}.`,
+  ]
+}
+
+function notComparedIn(parts: readonly InspectedPart[]): string[] {
+  const lasting = parts.flatMap(({ drift, ...part }) =>
+    drift?.kind === 'not compared' && !drift.isPassing
+      ? [`${placeName(part)} could not be compared: ${drift.why}`]
+      : [],
+  )
+  const more = lasting.length - MAX_LISTED_PATHS
+  return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])]
+}
+
+/** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
+export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'>): string[] {
+  if (unrecorded.length === 0) return []
+  const listed = unrecorded.slice(0, MAX_LISTED_PATHS).map(name => cleanForeignText(name, MAX_CELL_CHARS))
+  const more = unrecorded.length - listed.length
+  return [`Not recorded as installed, so not compared: ${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`]
+}
+
+function describeBusy(holder: string): string {
+  return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`
+}
+
+function describeUnrestored(count: number): string {
+  return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`
+}
+
+function headline(inspection: Inspection): string {
+  const { parts, activity } = inspection
+  const what = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
+  if (activity.kind === 'interrupted') return `⚠️ An interrupted deployment waits for its recovery`
+  if (activity.kind === 'busy') return `⏳ A deployment is at work`
+  if (parts.length === 0 && inspection.unrecorded.length > 0) return '⚠️ Nothing is recorded as installed'
+  if (parts.length === 0) return '✅ Nothing is installed'
+  if (isDrifted(inspection) === false) return `✅ ${what} as installed`
+  const differing = parts.filter(isPartDrifted).length
+  return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`
+}
+
+function rowsOf({ parts, snapshots }: Inspection): string[][] {
+  const retained = Map.groupBy(snapshots, placeName)
+  const inOrder = parts.toSorted((a, b) => Number(isPartDrifted(b)) - Number(isPartDrifted(a)))
+  return inOrder
+    .slice(0, MAX_ROWS)
+    .map(({ row, drift, ...place }) => [
+      code(placeName(place)),
+      cell(row.version ?? row.project_version ?? 'unknown'),
+      cell(dateOf(row.installed_at)),
+      cellOf(drift === undefined && row.modified ? '⚠️ a modified snapshot' : filesInWords(drift), MAX_CELL_CHARS),
+      cell(versionsOf(retained.get(placeName(place)) ?? [])),
+    ])
+}
+
+function filesInWords(drift: PartDrift | undefined): string {
+  if (drift === undefined) return 'as installed'
+  switch (drift.kind) {
+    case 'differs':
+      return `⚠️ ${drift.count} ${drift.count === 1 ? 'differs' : 'differ'}`
+    case 'no directory':
+      return `⚠️ ${INSTEAD_WORDS[drift.instead]}`
+    case 'not compared':
+      return `not compared: ${drift.why}`
+  }
+}
+
+function versionsOf(snapshots: readonly Inspection['snapshots'][number][]): string {
+  const names = snapshots
+    .slice(-MAX_LISTED_SNAPSHOTS)
+    .map(({ row }) => `${row.version ?? 'unknown'}${row.modified ? ' (modified)' : ''}`)
+  const more = snapshots.length - names.length
+  return names.length === 0 ? 'none' : `${names.join(', ')}${more > 0 ? ` and ${more} older` : ''}`
+}
+
+/** To the minute, in UTC. */
+function dateOf(time: string | null): string {
+  return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`
+}
+
+function namesIn({ drift, ...part }: Place & { readonly drift: PartDrift | undefined }): string[] {
+  if (drift?.kind === 'no directory') return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`]
+  if (drift?.kind !== 'differs') return []
+  const nameOf = (path: string): string => (path === '.' ? placeName(part) : `${placeName(part)}/${path}`)
+  return drift.paths.map(({ path, how }) => `${nameOf(path)} (${HOW_WORDS[how]})`)
+}
+
+function countOf(drift: PartDrift | undefined): number {
+  if (drift?.kind === 'differs') return drift.count
+  return drift?.kind === 'no directory' ? 1 : 0
+}

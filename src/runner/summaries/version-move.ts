@@ -1,0 +1,16 @@
+import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+
+/** From which version to which a deployment that succeeded has gone. */
+export function describeMove({ previous_version: before, changed, drift = [], ...report }: LocalReport): string {
+  const after = report.version ?? report.requested_version ?? 'unknown'
+  if (before === null) return `first install of ${after}`
+  if (before !== after) return `${before} → ${after}`
+  if (drift.length === 0) return `${after} was already installed`
+  if (changed) return `${after} was repaired`
+  // Where a report omits paths, added ones are the last that it lists.
+  if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
+    return `${after} is installed, but its files differ from what was installed`
+  const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
+  return `${after} was already installed with these files; ${addedInWords(count)}`
+}

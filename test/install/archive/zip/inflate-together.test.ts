@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { createCipheriv } from 'node:crypto'
+import { closeSync, openSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { constants, crc32, deflateRawSync } from 'node:zlib'
+import { ReadWindow } from '../../../../src/install/archive/read-window.ts'
+import { BatchInflater, canInflateTogether } from '../../../../src/install/archive/zip/inflate-together.ts'
+import type { LocatedZipEntry } from '../../../../src/install/archive/zip/zip-local-headers.ts'
+import { inTemporaryDirectory } from '../verified-artifact.ts'
+
+interface Packed {
+  packed: Buffer
+  size: number
+  crc: number
+}
+
+const MEMBER_HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0])
+
+function pack(data: Buffer): Packed {
+  return { packed: deflateRawSync(data), size: data.length, crc: crc32(data) }
+}
+
+/** What ends a member of a gzip file. */
+function trailer(data: Buffer): Buffer {
+  const bytes = Buffer.alloc(8)
+  bytes.writeUInt32LE(crc32(data), 0)
+  bytes.writeUInt32LE(data.length, 4)
+  return bytes
+}
+
+/** A deflate stream that does not end, of one block that takes the next `length` bytes as they are. */
+function storedBlock(length: number): Buffer {
+  const bytes = Buffer.alloc(5)
+  bytes.writeUInt16LE(length, 1)
+  bytes.writeUInt16LE(~length & 0xffff, 3)
+  return bytes
+}
+
+/** Inflates entries whose packed bytes lie in a file with other bytes between them. */
+async function inflate(items: readonly Packed[]): Promise<Buffer | undefined> {
+  return inTemporaryDirectory(async directory => {
+    const path = join(directory, 'archive')
+    const between = Buffer.from('between')
+    writeFileSync(path, Buffer.concat(items.flatMap(({ packed }) => [between, packed])))
+    let at = 0
+    const entries = items.map(({ packed, size, crc }, index): LocatedZipEntry => {
+      const dataOffset = at + between.length
+      at = dataOffset + packed.length
+      const name = `file-${index}`
+      const listed = { name, type: 'file' as const, executable: false, target: null, headerOffset: 0 }
+      return { ...listed, method: 'deflated', size, crc, packedSize: packed.length, dataOffset }
+    })
+    assert.ok(entries.every(canInflateTogether))
+    const fd = openSync(path, 'r')
+    try {
+      const bytes = await new BatchInflater(new ReadWindow({ fd, size: at })).inflate(entries)
+      return bytes === undefined ? undefined : Buffer.from(bytes)
+    } finally {
+      closeSync(fd)
+    }
+  })
+}
+
+const first = Buffer.from('the first of three files')
+const second = Buffer.from('the second of three files, which is the longest')
+const third = Buffer.from('the third')
+
+/** Adds nothing to the sizes, as it is empty, but another tool would mistake it for the whole entry. */
+const hiddenMember = Buffer.concat([deflateRawSync(Buffer.alloc(0)), trailer(Buffer.alloc(0)), MEMBER_HEADER])
+const zeros = Buffer.alloc(5)
+
+/** The first ends in a block that takes its own trailer and the header of the second for data. */
+function swallowing(data: Buffer, end: Buffer): Packed[] {
+  const taken = Buffer.concat([data, trailer(data), MEMBER_HEADER])
+  const whole = Buffer.concat([taken, end])
+  const start = Buffer.concat([storedBlock(taken.length), data])
+  return [
+    { packed: start, size: data.length, crc: crc32(data) },
+    { packed: deflateRawSync(end), size: whole.length, crc: crc32(whole) },
+  ]
+}
+
+const refused: Record<string, Packed[]> = {
+  'another CRC': [pack(first), { ...pack(second), crc: crc32(first) }, pack(third)],
+  'a byte more than is declared': [pack(first), { ...pack(second), size: second.length - 1 }],
+  'a byte less than is declared': [pack(first), { ...pack(second), size: second.length + 1 }],
+  'sizes that are right only together': [
+    { ...pack(first), size: first.length + 1 },
+    { ...pack(second), size: second.length - 1 },
+  ],
+  'bytes after its packed data': [
+    pack(first),
+    { ...pack(second), packed: Buffer.concat([pack(second).packed, third]) },
+  ],
+  'a trailer and zeros after its packed data': [
+    pack(first),
+    { ...pack(second), packed: Buffer.concat([pack(second).packed, trailer(second), zeros]) },
+  ],
+  'an empty member before its packed data': [
+    pack(first),
+    { ...pack(second), packed: Buffer.concat([hiddenMember, pack(second).packed]) },
+  ],
+  'packed data that takes the next for its own': swallowing(first, third),
+  'packed data that does not end': [pack(first), { ...pack(second), packed: pack(second).packed.subarray(0, -1) }],
+  'packed data that is none': [pack(first), { ...pack(second), packed: Buffer.from([0xff, 0xff]) }],
+  'far more than is declared': [pack(first), { ...pack(Buffer.alloc(4_000_000)), size: 10 }],
+}
+
+describe('BatchInflater', () => {
+  it('returns the bytes of the entries, one behind the other', async () => {
+    const bytes = await inflate([pack(first), pack(second), pack(third)])
+    assert.deepEqual(bytes, Buffer.concat([first, second, third]))
+  })
+
+  it('returns a single byte', async () => {
+    assert.deepEqual(await inflate([pack(Buffer.from('a'))]), Buffer.from('a'))
+  })
+
+  for (const [name, items] of Object.entries(refused)) {
+    it(`does not vouch for an entry with ${name}`, async () => {
+      assert.equal(await inflate(items), undefined)
+    })
+  }
+
+  it('does not vouch where packed data could be taken for a member', async () => {
+    const level = { level: constants.Z_NO_COMPRESSION }
+    const packed = deflateRawSync(MEMBER_HEADER, level)
+    assert.ok(packed.includes(MEMBER_HEADER))
+    const item = { packed, size: MEMBER_HEADER.length, crc: crc32(MEMBER_HEADER) }
+    assert.equal(await inflate([pack(first), item]), undefined)
+  })
+
+  it('returns incompressible bytes', async () => {
+    const noise = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(200_000))
+    assert.deepEqual(await inflate([pack(noise), pack(first)]), Buffer.concat([noise, first]))
+  })
+})
+
+describe('canInflateTogether', () => {
+  const entry = { method: 'deflated', size: 1 } as LocatedZipEntry
+  const cases: [string, LocatedZipEntry, boolean][] = [
+    ['takes a deflated entry', entry, true],
+    ['leaves out a stored one', { ...entry, method: 'stored' }, false],
+    ['leaves out an empty one, which could hide behind the next', { ...entry, size: 0 }, false],
+  ]
+  for (const [name, candidate, expected] of cases) {
+    it(name, () => assert.equal(canInflateTogether(candidate), expected))
+  }
+})

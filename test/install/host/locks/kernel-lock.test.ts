@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { type KernelLock, tryKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
+import { missingTools } from '../../missing-tools.ts'
+import { temporaryDirectory } from '../../temporary-directory.ts'
+
+const timeoutMs = 60_000
+const skip = missingTools('flock')
+
+function newPath(t: TestContext): string {
+  return join(temporaryDirectory(t), 'kernel-lock')
+}
+
+async function take(path: string): Promise<KernelLock> {
+  const lock = await tryKernelLock({ path: path, timeoutMs })
+  assert.ok(typeof lock === 'object', String(lock))
+  return lock
+}
+
+describe('tryKernelLock', { skip }, () => {
+  it('excludes others until it is released, also within one process', async t => {
+    const path = newPath(t)
+    const lock = await take(path)
+    assert.equal(await tryKernelLock({ path: path, timeoutMs }), 'busy')
+    lock.release()
+    const next = await take(path)
+    lock.release()
+    assert.equal(await tryKernelLock({ path: path, timeoutMs }), 'busy')
+    next.release()
+    assert.deepEqual(readdirSync(dirname(path)), ['kernel-lock'])
+  })
+
+  it('is not inherited by what this process starts', async t => {
+    const path = newPath(t)
+    const lock = await take(path)
+    const daemon = spawn('sleep', ['600'], { stdio: 'ignore', detached: true })
+    t.after(() => daemon.kill('SIGKILL'))
+    await once(daemon, 'spawn')
+    lock.release()
+    const next = await take(path)
+    next.release()
+  })
+
+  it('does not count a lock on a file that is at its path no more', async t => {
+    const path = newPath(t)
+    const folder = temporaryDirectory(t)
+    // Stands in for `flock`: somebody removes the file while it is being locked.
+    writeFileSync(join(folder, 'flock'), `#!/bin/sh\nmv "${path}" "${path}.old" && exec ${which('flock')} "$@"\n`, {
+      mode: 0o755,
+    })
+    usePath(t, `${folder}:${process.env['PATH']}`)
+    assert.equal(await tryKernelLock({ path: path, timeoutMs }), 'busy')
+    unlinkSync(`${path}.old`)
+  })
+
+  const answers: Record<string, { script: string; timeoutMs: number }> = {
+    'cannot lock': { script: 'exit 71', timeoutMs },
+    'never answers': { script: 'exec sleep 3600', timeoutMs: 1 },
+    'is killed': { script: 'kill -9 $$', timeoutMs },
+  }
+  for (const [what, { script, timeoutMs }] of Object.entries(answers)) {
+    it(`is unavailable where flock ${what}`, async t => {
+      const folder = temporaryDirectory(t)
+      writeFileSync(join(folder, 'flock'), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+      usePath(t, `${folder}:${process.env['PATH']}`)
+      assert.equal(await tryKernelLock({ path: newPath(t), timeoutMs }), 'unavailable')
+    })
+  }
+
+  it('is unavailable where there is no flock', async t => {
+    usePath(t, '/nonexistent')
+    assert.equal(await tryKernelLock({ path: newPath(t), timeoutMs }), 'unavailable')
+  })
+})
+
+describe('tryKernelLock refuses', () => {
+  const others: Record<string, (path: string) => void> = {
+    'a dangling symlink, and creates nothing': path => symlinkSync(join(dirname(path), 'elsewhere'), path),
+    'a symlink to a file': path => {
+      writeFileSync(`${path}.real`, '')
+      symlinkSync(`${path}.real`, path)
+    },
+    'a directory': path => mkdirSync(path),
+    'a pipe, without waiting for its other end': path => void spawnSync('mkfifo', [path]),
+  }
+  for (const [what, make] of Object.entries(others)) {
+    it(what, async t => {
+      const path = newPath(t)
+      make(path)
+      const before = readdirSync(dirname(path))
+      await assert.rejects(tryKernelLock({ path: path, timeoutMs }), { code: 'unsafe_host' })
+      assert.deepEqual(readdirSync(dirname(path)), before)
+    })
+  }
+})
+
+function which(program: string): string {
+  return spawnSync('sh', ['-c', `command -v ${program}`], { encoding: 'utf8' }).stdout.trim()
+}
+
+function usePath(t: TestContext, path: string): void {
+  const before = process.env['PATH']
+  process.env['PATH'] = path
+  t.after(() => {
+    process.env['PATH'] = before
+  })
+}

@@ -1,0 +1,15 @@
+import { closeSync, openSync, unlinkSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
+import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
+
+/**
+ * `node lock-contender.ts <lock> <marker> [die]`: takes the lock, proves with an exclusive marker that it is alone, and
+ * releases it. With `die` it is killed while it holds the lock.
+ */
+const [path = '', marker = '', end] = process.argv.slice(2)
+const lock = await acquireLock({ path, timeoutMs: 300_000, runUrl: null, log: () => {} })
+closeSync(openSync(marker, 'wx'))
+await setTimeout(5)
+unlinkSync(marker)
+if (end === 'die') process.kill(process.pid, 'SIGKILL')
+lock.release()

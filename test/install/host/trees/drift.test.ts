@@ -1,0 +1,282 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  lutimesSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { recordInstalled } from '../../../../src/install/host/installed.ts'
+import { earlierRecordPath, treeRecordPath } from '../../../../src/install/host/layout.ts'
+import { findDrift } from '../../../../src/install/host/trees/drift.ts'
+import type { TreeDifference } from '../../../../src/install/host/trees/tree-comparison.ts'
+import { digestOfItems, itemsOf } from '../../../../src/install/host/trees/tree-record.ts'
+import { collectLog } from '../../collected-log.ts'
+import { prepareTemporaryHost, rowOf } from '../../prepared-host.ts'
+import { writeTree } from '../../temporary-directory.ts'
+import { earlierRecordOf, GREETER, installRecorded, treeOf, writeTreeOf } from './recorded-tree.ts'
+
+const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a', 'lib/z.py': 'z', 'lib.txt': 'text', '\u{1f600}': 'face' }
+const SYMLINKS = { run: 'bin/run' }
+const TREE = { ...GREETER, keepPaths: ['data'] }
+const NONE: TreeDifference = { added: [], removed: [], changed: [] }
+
+const ALL = ['bin/run', 'lib/a', 'lib/z.py', 'lib.txt', 'run', '\u{1f600}']
+
+const CASES: Record<string, { change: (root: string) => void; difference: Partial<TreeDifference> }> = {
+  nothing: { change: () => {}, difference: {} },
+  'an added file': { change: root => writeFileSync(join(root, 'new'), ''), difference: { added: ['new'] } },
+  'added files before, between and after the others': {
+    change: root => writeTree(root, { aa: '', 'lib/b/c': '', zz: '' }),
+    difference: { added: ['aa', 'lib/b/c', 'zz'] },
+  },
+  'an added symlink': { change: root => symlinkSync('/etc', join(root, 'etc')), difference: { added: ['etc'] } },
+  'a file whose name is not UTF-8': {
+    change: root => writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([0x66, 0xff])]), ''),
+    difference: { added: ['f\ufffd'] },
+  },
+  'a directory whose name is not UTF-8': {
+    change: root => mkdirSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([0x66, 0xff])])),
+    difference: { added: ['f\ufffd'] },
+  },
+  'a removed file': { change: root => rmSync(join(root, 'lib/a')), difference: { removed: ['lib/a'] } },
+  'a removed directory': {
+    change: root => rmSync(join(root, 'lib'), { recursive: true }),
+    difference: { removed: ['lib/a', 'lib/z.py'] },
+  },
+  'a removed tree': {
+    change: root => rmSync(root, { recursive: true }),
+    difference: { removed: ALL, instead: 'nothing' },
+  },
+  'a file instead of the tree': {
+    change: root => {
+      rmSync(root, { recursive: true })
+      writeFileSync(root, '')
+    },
+    difference: { removed: ALL, instead: 'file' },
+  },
+  'a symlink instead of the tree, which it does not follow': {
+    change: root => {
+      renameSync(root, `${root}-elsewhere`)
+      writeFileSync(`${root}-elsewhere/more`, '')
+      symlinkSync(`${root}-elsewhere`, root)
+    },
+    difference: { removed: ALL, instead: 'symlink' },
+  },
+  'other bytes of the same length': {
+    change: root => writeFileSync(join(root, 'lib/a'), 'b'),
+    difference: { changed: ['lib/a'] },
+  },
+  'other bytes with the old modification time': {
+    change: root => {
+      writeFileSync(join(root, 'lib/a'), 'b')
+      utimesSync(join(root, 'lib/a'), new Date(0), new Date(0))
+    },
+    difference: { changed: ['lib/a'] },
+  },
+  'another length': { change: root => writeFileSync(join(root, 'lib/a'), 'aa'), difference: { changed: ['lib/a'] } },
+  'another mode': { change: root => chmodSync(join(root, 'bin/run'), 0o755), difference: { changed: ['bin/run'] } },
+  'a set-uid mark': { change: root => chmodSync(join(root, 'bin/run'), 0o4644), difference: { changed: ['bin/run'] } },
+  'another target': {
+    change: root => {
+      rmSync(join(root, 'run'))
+      symlinkSync('lib/a', join(root, 'run'))
+    },
+    difference: { changed: ['run'] },
+  },
+  'a file instead of a symlink': {
+    change: root => {
+      rmSync(join(root, 'run'))
+      writeFileSync(join(root, 'run'), '#!/bin/sh\n', { mode: 0o644 })
+    },
+    difference: { changed: ['run'] },
+  },
+  'a symlink to the same bytes instead of a file': {
+    change: root => {
+      renameSync(join(root, 'lib/a'), join(root, '../elsewhere'))
+      symlinkSync('../../elsewhere', join(root, 'lib/a'))
+    },
+    difference: { changed: ['lib/a'] },
+  },
+  'an empty directory instead of a file': {
+    change: root => {
+      rmSync(join(root, 'lib/a'))
+      mkdirSync(join(root, 'lib/a'))
+    },
+    difference: { removed: ['lib/a'] },
+  },
+  'a symlink instead of a directory': {
+    change: root => {
+      renameSync(join(root, 'lib'), join(root, '../elsewhere'))
+      symlinkSync('../elsewhere', join(root, 'lib'))
+    },
+    difference: { added: ['lib'], removed: ['lib/a', 'lib/z.py'] },
+  },
+  'anything in a kept path': { change: root => writeTree(root, { 'data/db': '', 'data/x/y': '' }), difference: {} },
+  'bytecode caches': {
+    change: root => writeTree(root, { 'lib/__pycache__/z.cpython-313.pyc': '', 'x/__pycache__/y': '' }),
+    difference: {},
+  },
+  'bytecode outside of a cache, which Python runs without its source': {
+    change: root => writeTree(root, { 'lib/z.pyc': '', 'lib/y.pyo': '', 'x.pyc/y': '' }),
+    difference: { added: ['lib/y.pyo', 'lib/z.pyc', 'x.pyc/y'] },
+  },
+  'a file with the name of a bytecode cache': {
+    change: root => writeTree(root, { 'lib/__pycache__': '' }),
+    difference: { added: ['lib/__pycache__'] },
+  },
+}
+
+/** The same bytes and modes: no drift. */
+const TOUCHES: Record<string, (root: string) => void> = {
+  'files were touched': root => {
+    for (const path of Object.keys(FILES)) utimesSync(join(root, path), new Date(), new Date())
+    lutimesSync(join(root, 'run'), new Date(), new Date())
+  },
+  'a file was replaced by a copy': root => {
+    copyFileSync(join(root, 'lib/a'), join(root, 'data'))
+    renameSync(join(root, 'data'), join(root, 'lib/a'))
+  },
+  'the whole tree was restored from a backup': root => {
+    cpSync(root, `${root}-backup`, { recursive: true, verbatimSymlinks: true })
+    rmSync(root, { recursive: true })
+    renameSync(`${root}-backup`, root)
+  },
+  'the tree was moved away and back': root => {
+    renameSync(root, `${root}-away`)
+    renameSync(`${root}-away`, root)
+  },
+}
+
+describe('findDrift', () => {
+  for (const [name, { change, difference }] of Object.entries(CASES)) {
+    it(`finds ${name}`, async t => {
+      const { folder, root } = await makeInstalled(t)
+      change(root)
+      assert.deepEqual(await findDrift(folder, TREE), { ...NONE, ...difference })
+      assert.deepEqual(folder.log.lines, [])
+    })
+  }
+
+  for (const [name, touch] of Object.entries(TOUCHES)) {
+    it(`finds nothing when ${name}`, async t => {
+      const { folder, root } = await makeInstalled(t)
+      touch(root)
+      assert.deepEqual(await findDrift(folder, TREE), NONE)
+    })
+  }
+
+  it('compares the bytecode that was installed, also in a cache', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const shipped = { 'lib/a.pyc': 'a', 'lib/__pycache__/b.pyc': 'b', '__pycache__/c.pyc': 'c' }
+    const { root } = await installRecorded(layout, shipped)
+    writeTree(root, { 'lib/a.pyc': 'A', 'lib/__pycache__/b.pyc': 'B', 'lib/__pycache__/new.pyc': '' })
+    rmSync(join(root, '__pycache__'), { recursive: true })
+    const drift = await findDrift({ layout, log: collectLog() }, TREE)
+    const [changed, removed] = [['lib/__pycache__/b.pyc', 'lib/a.pyc'], ['__pycache__/c.pyc']]
+    assert.deepEqual(drift, { added: [], removed, changed })
+  })
+
+  it('finds the rest where a path is too long to be read, and counts that as added', async t => {
+    const { folder, root } = await makeInstalled(t)
+    const dive = 'for i in $(seq 30); do mkdir "$1" && cd -P "$1" || exit 1; done'
+    execFileSync('bash', ['-c', dive, '-', 'n'.repeat(200)], { cwd: root })
+    writeFileSync(join(root, 'lib/a'), 'b')
+    const drift = await findDrift(folder, TREE)
+    assert.deepEqual([drift?.added.length, drift?.changed, folder.log.lines], [1, ['lib/a'], []])
+  })
+
+  it('names no more than 10,000 added files, of which there may be millions', async t => {
+    const { folder, root } = await makeInstalled(t)
+    mkdirSync(join(root, 'many'))
+    for (let index = 0; index < 10_050; index++) writeFileSync(join(root, 'many', String(index)), '')
+    writeFileSync(join(root, 'run2'), '')
+    rmSync(join(root, 'run'))
+    const drift = await findDrift(folder, TREE)
+    assert.deepEqual([drift?.added.length, drift?.removed], [10_000, ['run']])
+  })
+
+  it('compares no recorded file that has become a kept path since', async t => {
+    const { folder, root } = await makeInstalled(t)
+    rmSync(join(root, 'lib/a'))
+    writeTree(root, { 'bin/run': 'mine' })
+    const keepPaths = ['lib', 'bin/run', 'data', 'run']
+    assert.deepEqual(await findDrift(folder, { ...TREE, keepPaths }), NONE)
+  })
+
+  it('compares a tree that an earlier version of the action has installed by its content, but not its modes', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const [folder, tree] = [{ layout, log: collectLog() }, treeOf(FILES, SYMLINKS)]
+    const root = join(layout.root, 'plugins/greeter')
+    writeTreeOf(root, FILES, SYMLINKS)
+    const tree_digest = digestOfItems(itemsOf(tree, []))
+    await recordInstalled(layout, { rows: [rowOf({ tree_digest })], removed: [] })
+    assert.equal(await findDrift(folder, TREE), undefined)
+    writeFileSync(earlierRecordPath(layout, tree_digest), earlierRecordOf(tree))
+    chmodSync(join(root, 'bin/run'), 0o755)
+    assert.deepEqual(await findDrift(folder, TREE), NONE)
+    writeFileSync(join(root, 'lib/a'), 'b')
+    assert.deepEqual(await findDrift(folder, TREE), { ...NONE, changed: ['lib/a'] })
+  })
+
+  it('knows nothing of what has no record, and is silent', async t => {
+    const { folder, ...installed } = await makeInstalled(t)
+    assert.equal(await findDrift(folder, { ...TREE, id: 'other' }), undefined)
+    rmSync(treeRecordPath(folder.layout, installed.tree_record))
+    assert.equal(await findDrift(folder, TREE), undefined)
+    assert.deepEqual(folder.log.lines, [])
+  })
+
+  const damages: Record<string, (path: string) => void> = {
+    'has another path': path => writeFileSync(path, readFileSync(path, 'utf8').replace('lib/a', 'lib/b')),
+    'is empty': path => writeFileSync(path, ''),
+    'has lost its last line': path => writeFileSync(path, readFileSync(path, 'utf8').replace(/.*\n$/, '')),
+    'is a directory': path => {
+      rmSync(path)
+      mkdirSync(path)
+    },
+    'is a symlink': path => {
+      renameSync(path, `${path}-real`)
+      symlinkSync(`${path}-real`, path)
+    },
+  }
+  for (const [name, damage] of Object.entries(damages)) {
+    it(`names a record that ${name} in a warning, and does not call the tree intact`, async t => {
+      const { folder, ...installed } = await makeInstalled(t)
+      const path = treeRecordPath(folder.layout, installed.tree_record)
+      damage(path)
+      assert.equal(await findDrift(folder, TREE), undefined)
+      assert.equal(folder.log.lines.length, 1)
+      assert.match(folder.log.lines[0] ?? '', /^warning plugins\/greeter is not compared/)
+      assert.ok(folder.log.lines[0]?.includes(path))
+    })
+  }
+
+  it('warns of a damaged installed.json', async t => {
+    const { folder } = await makeInstalled(t)
+    writeFileSync(folder.layout.installed, '{')
+    assert.equal(await findDrift(folder, TREE), undefined)
+    assert.ok(folder.log.lines[0]?.includes(folder.layout.installed))
+  })
+
+  it('ends with the reason of a cancel, and no warning', async t => {
+    const { folder } = await makeInstalled(t)
+    const reason = new Error('cancelled')
+    await assert.rejects(findDrift(folder, TREE, AbortSignal.abort(reason)), error => error === reason)
+    assert.deepEqual(folder.log.lines, [])
+  })
+})
+
+async function makeInstalled(t: TestContext) {
+  const layout = await prepareTemporaryHost(t)
+  return { folder: { layout, log: collectLog() }, ...(await installRecorded(layout, FILES, SYMLINKS)) }
+}

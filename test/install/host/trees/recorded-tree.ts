@@ -1,0 +1,64 @@
+import { hash } from 'node:crypto'
+import { chmodSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { recordInstalled } from '../../../../src/install/host/installed.ts'
+import { installPath, type Layout, type Place } from '../../../../src/install/host/layout.ts'
+import { type RecordedTree, stagedItems, writeTreeRecord } from '../../../../src/install/host/trees/tree-record.ts'
+import type { PartTree } from '../../../../src/install/steps/part.ts'
+import { plannedSymlinks } from '../../../core/archive/plan-listing.ts'
+import { rowOf } from '../../prepared-host.ts'
+import { writeTree } from '../../temporary-directory.ts'
+
+type Texts = Readonly<Record<string, string>>
+
+/** A tree of these files, all 0644, and symlinks, as an extraction describes it. */
+export function treeOf(files: Texts, symlinks: Texts = {}): PartTree {
+  return {
+    files: Object.entries(files).map(([path, text]) => ({
+      path,
+      size: Buffer.byteLength(text),
+      mode: 0o644 as const,
+      sha256: hash('sha256', text),
+    })),
+    symlinks: plannedSymlinks(Object.keys(files), symlinks),
+  }
+}
+
+/** Writes such a tree. */
+export function writeTreeOf(root: string, files: Texts, symlinks: Texts = {}): void {
+  writeTree(root, files)
+  for (const path of Object.keys(files)) chmodSync(join(root, path), 0o644)
+  for (const [path, target] of Object.entries(symlinks)) symlinkSync(target, join(root, path))
+}
+
+/** Records such a tree, which is at `root`. */
+export async function recordTreeAt(layout: Layout, root: string, tree: PartTree): Promise<RecordedTree> {
+  return await writeTreeRecord(layout, stagedItems({ tree, staged: root }, []))
+}
+
+/** Installs `plugins/greeter` with these files and their record. Returns where it is, and the record's identity. */
+export async function installRecorded(
+  layout: Layout,
+  files: Texts,
+  symlinks: Texts = {},
+): Promise<RecordedTree & { root: string }> {
+  const root = installPath(layout, GREETER)
+  writeTreeOf(root, files, symlinks)
+  const tree = await recordTreeAt(layout, root, treeOf(files, symlinks))
+  await recordInstalled(layout, { rows: [rowOf(tree)], removed: [] })
+  return { ...tree, root }
+}
+
+export const GREETER: Place = { shelf: 'plugins', id: 'greeter' }
+
+/** The text of the record that earlier versions of the action wrote of such a tree. */
+export function earlierRecordOf({ files, symlinks }: PartTree): string {
+  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
+  return JSON.stringify({
+    files: files.map(({ path, sha256, size, mode }) => ({ path, sha256, size, mode })),
+    symlinks: symlinks.map(({ path, target, file }) => {
+      const sha256 = digests.get(file ?? '')
+      return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }
+    }),
+  })
+}

@@ -1,0 +1,231 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { describe, it, type TestContext } from 'node:test'
+import { ArtifactError, AuthenticationError, type DeployError } from '../../../src/core/errors.ts'
+import {
+  createMarketplaceClient,
+  type HubBases,
+  isNotServed,
+  type MarketplaceClient,
+} from '../../../src/marketplace/api/client.ts'
+import { type Handler, type LoopbackServer, serve } from '../../net/loopback-server.ts'
+import { createTestedWire } from '../../net/tested-wire.ts'
+import { artifactRequest } from '../gate/open-artifact-file.ts'
+
+const REPORT = {
+  kind: 'plugin',
+  slug: 'greeter',
+  version: '1.0.0',
+  status: 'success',
+  started_at: '2026-01-02T03:04:05.678Z',
+  completed_at: '2026-01-02T03:04:06.678Z',
+  host_id: 'host-1',
+  repo: null,
+  error_message: null,
+} as const
+const ONCE = { retry: false, timeoutMs: 10_000 }
+
+function clientOf(
+  url: string,
+  bases: Partial<HubBases> = {},
+  kind: 'plugin' | 'service' = 'plugin',
+): MarketplaceClient {
+  const all = { hub: url, services: url, deployments: url, ...bases }
+  return createMarketplaceClient(createTestedWire(), { bases: all, kind, slug: 'greeter', apiKey: 'the key' })
+}
+
+async function withHub(
+  t: TestContext,
+  handler: Handler,
+): Promise<{ server: LoopbackServer; client: MarketplaceClient }> {
+  const server = await serve(t, handler)
+  return { server, client: clientOf(server.url) }
+}
+
+function answering(status: number, body: string, headers: Record<string, string> = {}): Handler {
+  return (_, response) => response.writeHead(status, headers).end(body)
+}
+
+function calls(server: LoopbackServer): unknown[] {
+  return server.requests.map(({ method, url, headers }: IncomingMessage) => [method, url, headers['x-api-key']])
+}
+
+async function refusalOf(act: () => Promise<unknown>): Promise<DeployError> {
+  try {
+    await act()
+  } catch (error) {
+    return error as DeployError
+  }
+  return assert.fail('was not refused')
+}
+
+describe('MarketplaceClient', () => {
+  it('sends the key with the artifact fetch and the report, and nowhere else (contract 5.1)', async t => {
+    const { server, client } = await withHub(t, (request, response) => {
+      if (request.method === 'POST') response.writeHead(201).end('{}')
+      else response.end(request.url?.includes('/install') ? 'zip' : '{"latest_version":"1.0.0"}')
+    })
+    await client.readLatestVersion()
+    await client.fetchArtifact(artifactRequest(t, '1.0.0'))
+    await client.sendReport(REPORT, ONCE)
+    assert.deepEqual(calls(server), [
+      ['GET', '/plugins/greeter', undefined],
+      ['GET', '/plugins/greeter/install?version=1.0.0', 'the key'],
+      ['POST', '/deployments/report', 'the key'],
+    ])
+  })
+
+  it('requests services and reports below their own bases, paths included', async t => {
+    const hub = await serve(t, answering(500, ''))
+    const services = await serve(t, answering(200, '{"latest_version":"1.0.0"}'))
+    const deployments = await serve(t, answering(201, '{}'))
+    const bases = { services: `${services.url}/market/v2/`, deployments: `${deployments.url}/d` }
+    const client = clientOf(hub.url, bases, 'service')
+    await client.readLatestVersion()
+    await client.fetchArtifact(artifactRequest(t, 'latest'))
+    await client.sendReport(REPORT, ONCE)
+    assert.deepEqual(
+      services.requests.map(({ url }) => url),
+      ['/market/v2/services/greeter', '/market/v2/services/greeter/install?version=latest'],
+    )
+    assert.deepEqual(
+      deployments.requests.map(({ url }) => url),
+      ['/d/deployments/report'],
+    )
+    assert.deepEqual(hub.requests, [])
+  })
+
+  it('requests plugins from the hub itself, even when services have a base of their own', async t => {
+    const hub = await serve(t, answering(200, '{"latest_version":"1.0.0"}'))
+    await clientOf(`${hub.url}/api/`, { services: 'http://127.0.0.1:1' }).readLatestVersion()
+    assert.equal(hub.requests[0]?.url, '/api/plugins/greeter')
+  })
+
+  it('encodes the version in the query', async t => {
+    const { server, client } = await withHub(t, answering(200, 'zip'))
+    await client.fetchArtifact(artifactRequest(t, '1.0.0+build.1'))
+    assert.equal(server.requests[0]?.url, '/plugins/greeter/install?version=1.0.0%2Bbuild.1')
+  })
+})
+
+describe('readLatestVersion', () => {
+  const latest = {
+    '{"latest_version":"1.4.0"}': '1.4.0',
+    '{"latest_version":" v2 ","other":[1]}': 'v2',
+  }
+  for (const [body, version] of Object.entries(latest)) {
+    it(`reads ${version} from ${body}`, async t => {
+      const { client } = await withHub(t, answering(200, body))
+      assert.equal(await client.readLatestVersion(), version)
+    })
+  }
+
+  const refused = {
+    '{}': 'no_published_version',
+    '{"latest_version":null}': 'no_published_version',
+    '{"latest_version":""}': 'no_published_version',
+    '{"latest_version":"  "}': 'no_published_version',
+    '{"latest_version":1.4}': 'bad_response',
+    '{"latest_version":"../../etc/passwd"}': 'bad_response',
+    '{"latest_version":"1.0?x=1"}': 'bad_response',
+    '{"latest_version":"1.0\\n::error::x"}': 'bad_response',
+    '[]': 'bad_response',
+    '"1.0"': 'bad_response',
+    '<html>hello</html>': 'bad_response',
+    '': 'bad_response',
+  }
+  for (const [body, code] of Object.entries(refused)) {
+    it(`refuses ${JSON.stringify(body)} as ${code}`, async t => {
+      const { client } = await withHub(t, answering(200, body))
+      const error = await refusalOf(() => client.readLatestVersion())
+      assert.ok(error instanceof ArtifactError)
+      assert.equal(error.code, code)
+      assert.doesNotMatch(error.message, /::|\n/)
+    })
+  }
+})
+
+describe('a refusal', () => {
+  const statuses = [
+    [400, 'artifact_unavailable', ArtifactError],
+    [401, 'authentication_failed', AuthenticationError],
+    [403, 'authentication_failed', AuthenticationError],
+    [404, 'not_found', ArtifactError],
+    [410, 'artifact_unavailable', ArtifactError],
+    [500, 'artifact_unavailable', ArtifactError],
+  ] as const
+  for (const [status, code, type] of statuses) {
+    it(`with ${status} becomes ${code} and quotes the status and the hub's reason`, async t => {
+      const { client } = await withHub(t, answering(status, '{"error":"because of this"}'))
+      for (const act of [async () => client.readLatestVersion(), () => client.fetchArtifact(artifactRequest(t, '1'))]) {
+        const error = await refusalOf(act)
+        assert.ok(error instanceof type)
+        assert.equal(error.code, code)
+        assert.match(error.message, new RegExp(`${status}.*because of this`))
+        assert.equal(isNotServed(error), status === 404)
+      }
+    })
+  }
+
+  const bodies = {
+    'error before detail and message': ['{"message":"c","detail":"b","error":"aaa"}', /\(aaa\)/],
+    'detail before message': ['{"message":"c","detail":"bbb"}', /\(bbb\)/],
+    message: ['{"message":"ccc"}', /\(ccc\)/],
+    'detail when error is not text': ['{"error":{"code":1},"detail":"bbb"}', /\(bbb\)/],
+    'nothing from a list': ['[{"error":"x"}]', /answered 403\./],
+    'nothing from HTML': ['<h1>no</h1>', /answered 403\./],
+  } as const
+  for (const [name, [body, said]] of Object.entries(bodies)) {
+    it(`quotes ${name}`, async t => {
+      const { client } = await withHub(t, answering(403, body))
+      assert.match((await refusalOf(() => client.readLatestVersion())).message, said)
+    })
+  }
+
+  it('quotes the hub in clean text of limited length', async t => {
+    const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
+    const { client } = await withHub(t, answering(403, JSON.stringify({ error })))
+    const { message } = await refusalOf(() => client.readLatestVersion())
+    assert.doesNotMatch(message, /::|##\[|[\p{Cc}]/u)
+    assert.ok(message.length < 1000)
+  })
+})
+
+describe('fetchArtifact', () => {
+  it('returns the digest, the signature header and what the other headers say', async t => {
+    const headers = {
+      'X-Signature': 'hmac_sha256:00',
+      'X-Plugin': 'greeter@1.4.0',
+      'X-Service': 'other@9',
+      'X-Repo': 'example/greeter@v1.4.0',
+    }
+    const { client } = await withHub(t, answering(200, 'zip', headers))
+    const served = await client.fetchArtifact(artifactRequest(t, '1.4.0'))
+    assert.deepEqual(
+      [served.artifact.size, served.artifact.sha256, served.signatureHeader, served.headerVersion, served.repo],
+      [3, hash('sha256', 'zip'), 'hmac_sha256:00', '1.4.0', 'example/greeter@v1.4.0'],
+    )
+  })
+
+  it("reads a service's version from the service header", async t => {
+    const server = await serve(t, answering(200, 'zip', { 'X-Plugin': 'greeter@1', 'X-Service': 'greeter@2' }))
+    const served = await clientOf(server.url, {}, 'service').fetchArtifact(artifactRequest(t, '2'))
+    assert.equal(served.headerVersion, '2')
+  })
+
+  const unusable = ['greeter', 'greeter@', 'greeter@../1', 'greeter@1 2', '@scope/greeter']
+  for (const header of unusable) {
+    it(`finds no version in X-Plugin: ${header}`, async t => {
+      const { client } = await withHub(t, answering(200, 'zip', { 'X-Plugin': header }))
+      assert.equal((await client.fetchArtifact(artifactRequest(t, '1'))).headerVersion, undefined)
+    })
+  }
+
+  for (const header of ['example', 'a/b/c@1', 'a b/c', 'a/b@1 2', `a/${'b'.repeat(400)}`]) {
+    it(`finds no repository in X-Repo: ${header.slice(0, 20)}`, async t => {
+      const { client } = await withHub(t, answering(200, 'zip', { 'X-Repo': header }))
+      assert.equal((await client.fetchArtifact(artifactRequest(t, '1'))).repo, undefined)
+    })
+  }
+})

@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { describe, it, type TestContext } from 'node:test'
+import { type FleetRequest, watchFleet } from '../../../src/marketplace/api/watch-fleet.ts'
+import { NOW, rowOf, SUBJECT } from '../../fleet/host-reports.ts'
+import { collectLog } from '../../install/collected-log.ts'
+import { createSteppedClock } from '../../install/stepped-clock.ts'
+import { type Handler, serve } from '../../net/loopback-server.ts'
+import { createTestedWire } from '../../net/tested-wire.ts'
+
+const [OLD, NEW] = [rowOf('app-1'), rowOf('app-1', { version: '2.0.0' })]
+
+function answer(body: unknown, status = 200): Handler {
+  return (_, response) => response.writeHead(status).end(JSON.stringify(body))
+}
+
+/** The nth request gets the nth answer, and all others the last one. */
+function inTurn(...handlers: readonly [Handler, ...Handler[]]): Handler {
+  return (request, response, nth) => (handlers[nth - 1] ?? (handlers.at(-1) as Handler))(request, response, nth)
+}
+
+/** Watches a fleet on such a hub, with a clock of its own. */
+async function watch(t: TestContext, handler: Handler, more: Partial<FleetRequest> = {}) {
+  const server = await serve(t, handler)
+  const clock = createSteppedClock()
+  const log = collectLog()
+  const waits: number[] = []
+  const sleep: typeof clock.sleep = async (ms, signal) => {
+    waits.push(ms)
+    await clock.sleep(ms, signal)
+  }
+  const access = { ...SUBJECT, deployments: server.url, apiKey: 'key', accessToken: undefined }
+  const question = { expectVersion: '2.0.0', expectHosts: undefined, maxAgeMs: undefined, waitMs: 100_000 }
+  const tools = {
+    wire: createTestedWire(),
+    log,
+    redact: (text: string) => text,
+    signal: new AbortController().signal,
+    now: () => NOW,
+    clock: { ...clock, sleep },
+  }
+  const seen = await watchFleet({ access, ...question, ...more }, tools)
+  return { ...seen, waits, lines: log.lines, requests: server.requests.length }
+}
+
+describe('watchFleet', () => {
+  it('asks again until every host runs the version, at most 15 s apart', async t => {
+    const old = answer([OLD])
+    const { fleet, waits, error } = await watch(t, inTurn(old, old, old, old, old, old, answer([NEW])))
+    assert.deepEqual([fleet?.inSync, error, waits], [true, undefined, [2000, 4000, 8000, 15_000, 15_000, 15_000]])
+  })
+
+  it('stops when the time is up, having asked a last time', async t => {
+    const { fleet, waits, requests } = await watch(t, answer([OLD]), { waitMs: 40_000 })
+    assert.deepEqual([fleet?.inSync, waits], [false, [2000, 4000, 8000, 15_000, 11_000]])
+    assert.equal(requests, waits.length + 1)
+  })
+
+  it('asks once where there is nothing to wait for', async t => {
+    for (const more of [{ waitMs: 0 }, { expectVersion: undefined }]) {
+      const { waits, fleet } = await watch(t, answer([OLD]), more)
+      assert.deepEqual([waits, fleet?.reports.length], [[], 1])
+    }
+  })
+
+  it('logs how far the fleet is when that changes, and once a minute', async t => {
+    const two = (version: string) => answer([NEW, rowOf('app-2', { version })])
+    const handlers = [two('1.0.0'), two('1.0.0'), two('1.5.0')] as const
+    const { lines } = await watch(t, inTurn(...handlers), { waitMs: 100_000 })
+    assert.deepEqual(lines, [
+      'info 1 of 2 hosts run 2.0.0; waiting for app-2 (1.0.0) (100 s left).',
+      'info 1 of 2 hosts run 2.0.0; waiting for app-2 (1.5.0) (94 s left).',
+      'info 1 of 2 hosts run 2.0.0; waiting for app-2 (1.5.0) (26 s left).',
+    ])
+  })
+
+  it('asks a hub again that cannot answer at the moment, and says so', async t => {
+    const away = answer({ error: 'restarting' }, 503)
+    const { fleet, error, lines } = await watch(t, inTurn(away, away, away, away, answer([NEW])))
+    assert.deepEqual([fleet?.inSync, error], [true, undefined])
+    assert.match(lines[0] ?? '', /could not be asked and is asked again: .*503 \(restarting\)/)
+  })
+
+  it('fails with what prevented the last look, and keeps what it saw before', async t => {
+    const away = answer({}, 503)
+    const { fleet, error } = await watch(t, inTurn(answer([OLD]), away), { waitMs: 5000 })
+    assert.deepEqual([fleet?.reports.length, error?.code], [1, 'artifact_unavailable'])
+  })
+
+  for (const [status, code] of [
+    [401, 'authentication_failed'],
+    [404, 'not_found'],
+  ] as const)
+    it(`asks no hub again that answers ${status}`, async t => {
+      const { error, requests } = await watch(t, inTurn(answer([OLD]), answer({}, status), answer([NEW])))
+      assert.deepEqual([error?.code, requests], [code, 2])
+    })
+
+  it('takes the loss of a host for what it is', async t => {
+    const { fleet } = await watch(t, inTurn(answer([NEW, rowOf('app-2')]), answer([])), { waitMs: 10_000 })
+    assert.deepEqual([fleet?.hosts.length, fleet?.inSync], [0, false])
+  })
+})

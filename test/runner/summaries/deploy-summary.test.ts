@@ -1,0 +1,239 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { SourceError } from '../../../src/core/document/source-problem.ts'
+import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
+import { reportOf } from '../../install/prepared-host.ts'
+
+const HOSTILE =
+  'x|y`z\n# h\r<img src=x onerror=alert(1)> [a](http://b) ::error:: ##[group] @team **b** \u202e ~~s~~ \\| &lt;'
+
+function hostileFacts(): SummaryFacts {
+  const step = { id: HOSTILE, action: 'prepare', status: 'failed' as const, duration_ms: 1, error: HOSTILE }
+  return {
+    report: reportOf({
+      slug: HOSTILE,
+      version: HOSTILE,
+      previous_version: HOSTILE,
+      requested_version: HOSTILE,
+      artifact_sha256: HOSTILE,
+      repo: HOSTILE,
+      drift: [{ shelf: 'plugins', id: 'greeter', version: HOSTILE, added: [HOSTILE], removed: [], changed: [] }],
+      host_id: HOSTILE,
+      deployment_id: HOSTILE,
+      outcome: 'inconsistent',
+      states: [{ state: HOSTILE, at: '2026-01-02T03:04:05.678Z' }],
+      steps: [step],
+      error: { code: 'step_failed', message: HOSTILE, step: HOSTILE },
+      rollback: { restored: false, problems: [HOSTILE], verified: false, healthy: null },
+      reported: { accepted: false, attempts: 1, error: HOSTILE },
+    }),
+    reportPath: HOSTILE,
+    plannedSteps: [{ id: HOSTILE, action: 'prepare' }],
+  }
+}
+
+/** How many of these characters a text contains. */
+function countIn(text: string, characters: RegExp): number {
+  return text.match(characters)?.length ?? 0
+}
+
+describe('buildDeploySummary', () => {
+  it('shows hostile text in any field without giving it any effect', () => {
+    const hostile = buildDeploySummary(hostileFacts())
+    const harmless = buildDeploySummary(
+      JSON.parse(JSON.stringify(hostileFacts()).replaceAll(JSON.stringify(HOSTILE), '"plain"')),
+    )
+    for (const characters of [/\|/g, /\n/g, /</g, />/g, /`/g, /\*/g, /\[/g, /@/g, /\\/g, /::/g, /\u202e/g, /\r/g]) {
+      assert.equal(countIn(hostile, characters), countIn(harmless, characters), String(characters))
+    }
+    assert.match(hostile, /onerror/)
+  })
+
+  it('starts with the outcome, the versions and the host', () => {
+    const [headline] = buildDeploySummary({ report: reportOf(), plannedSteps: [] }).split('\n')
+    for (const part of ['Deployed', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
+  })
+
+  it('calls a deployment onto a host without a previous version a first install', () => {
+    const [headline] = buildDeploySummary({ report: reportOf({ previous_version: null }), plannedSteps: [] }).split(
+      '\n',
+    )
+    assert.match(headline ?? '', /Deployed: greeter first install of 2\.0\.0/)
+  })
+
+  const drift = [
+    { shelf: 'plugins', id: 'greeter', version: '2.0.0', added: [], removed: [], changed: ['main.py'], omitted: 7 },
+  ] as const
+  const added = [{ ...drift[0], changed: [], added: ['a', 'b'], omitted: undefined }]
+  const moves = {
+    'was already installed': { changed: false },
+    'was repaired': { changed: true, drift },
+    'is installed, but its files differ from what was installed': { changed: false, drift },
+    'was already installed with these files; 2 files were added on this host': { changed: false, drift: added },
+  }
+  for (const [words, facts] of Object.entries(moves)) {
+    it(`says that the same version ${words}`, () => {
+      const report = reportOf({ previous_version: '2.0.0', version: '2.0.0', ...JSON.parse(JSON.stringify(facts)) })
+      const summary = buildDeploySummary({ report, plannedSteps: [] })
+      assert.ok(summary.split('\n')[0]?.includes(`greeter 2.0.0 ${words}, on`), summary)
+      assert.equal(
+        summary.includes('<code>plugins/greeter/main.py (changed)</code> and 7 more.'),
+        'drift' in facts && facts.drift === drift,
+      )
+    })
+  }
+
+  const words = {
+    success: /Deployed/,
+    failed: /nothing was changed/,
+    rolled_back: /Rolled back/,
+    interrupted: /Interrupted/,
+    inconsistent: /needs attention/,
+  } as const
+  for (const [outcome, word] of Object.entries(words)) {
+    it(`says ${outcome} in words`, () => {
+      const report = reportOf({ outcome: outcome as keyof typeof words })
+      assert.match(buildDeploySummary({ report, plannedSteps: [] }).split('\n')[0] as string, word)
+    })
+  }
+
+  it('writes a sentence once that is both the cause and a problem of the rollback', () => {
+    const rollback = { restored: true, problems: ['it said no'], verified: true, healthy: false }
+    const error = { code: 'step_failed' as const, message: 'it said no', step: 'restart' }
+    const summary = buildDeploySummary({
+      report: reportOf({ outcome: 'rolled_back', error, rollback }),
+      plannedSteps: [],
+    })
+    assert.equal(summary.split('it said no').length, 2, summary)
+  })
+
+  for (const [healthy, sentence] of [
+    [true, /The old version passes the health checks of this plan; no other service was checked\.\n- it answers 500$/m],
+    [false, /^### .*\n\n> \[!CAUTION\]\n> \*\*.*1\.0\.0, which is installed again, is not healthy.*it answers 500/],
+    [null, /^Rollback: the files are as before, and match their record\.\n- it answers 500$/m],
+  ] as const) {
+    it(`describes the old version's health after a rollback: ${healthy}`, () => {
+      const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
+      const summary = buildDeploySummary({ report: reportOf({ outcome: 'rolled_back', rollback }), plannedSteps: [] })
+      assert.match(summary, sentence)
+      assert.equal(summary.split('it answers 500').length, 2, summary)
+    })
+  }
+
+  for (const text of ['see https://evil.example/x', 'HTTP://evil.example', 'www.evil.example', 'WWW.evil.example'])
+    it(`makes no link of ${text}`, () => {
+      const summary = buildDeploySummary({
+        report: reportOf({ outcome: 'failed', error: { code: 'artifact_unavailable', message: text, step: null } }),
+        plannedSteps: [],
+      })
+      assert.match(summary, /evil/)
+      assert.doesNotMatch(summary, /:\/\/evil|www\.evil/i)
+    })
+
+  describe('of a refused plan', () => {
+    const summaryOf = (count: number): string => {
+      const problems = Array.from({ length: count }, (_, index) => ({
+        message: `problem ${index + 1} | x`,
+        file: 'install.yaml',
+        line: index + 1,
+        column: 3,
+      }))
+      const error = new SourceError('invalid_plan', 'The plan', problems)
+      return buildDeploySummary({ report: reportOf({ outcome: 'failed' }), plannedSteps: [], error })
+    }
+
+    it('lists every problem with its position', () => {
+      assert.match(
+        summaryOf(2),
+        /^- <code>install\.yaml:1:3<\/code> problem 1 &#124; x\n- <code>install\.yaml:2:3<\/code> problem 2 &#124; x$/m,
+      )
+    })
+
+    it('lists at most thirty problems and says how many more there are', () => {
+      assert.equal(summaryOf(30).match(/^- /gm)?.length, 30)
+      assert.match(summaryOf(33), /problem 30 .*\n- and 3 more/)
+      assert.doesNotMatch(summaryOf(33), /problem 31/)
+    })
+  })
+
+  it('distinguishes a run that changed nothing from a dry run', () => {
+    const summaryOf = (state: string): string =>
+      buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })
+    assert.match(summaryOf('succeeded'), /Nothing to change/)
+    assert.match(summaryOf('resolving_sequence'), /Dry run/)
+  })
+
+  it('names the steps for which nothing changes, but not those that started a service', () => {
+    const entry = { duration_ms: 1, error: null }
+    const summary = buildDeploySummary({
+      report: reportOf({
+        changed: false,
+        steps: [
+          { ...entry, id: 'down', action: 'stop', status: 'skipped' },
+          { ...entry, id: 'up', action: 'restart', status: 'done' },
+        ],
+      }),
+      plannedSteps: [
+        { id: 'down', action: 'stop', isIdle: true },
+        { id: 'up', action: 'restart', isIdle: true },
+        { id: 'on', action: 'start', isIdle: true },
+      ],
+    })
+    const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
+    assert.match(line ?? '', /down<\/code> \(stop\)\. With .*redeploy/)
+  })
+
+  it('names the provision steps that no rollback has undone', () => {
+    const entry = { duration_ms: 1, error: null, action: 'provision' }
+    const rollback = { restored: true, problems: [], verified: true, healthy: null }
+    const steps = [
+      { ...entry, id: 'db', status: 'done' as const },
+      { ...entry, id: 'seed', status: 'failed' as const },
+      { ...entry, id: 'late', status: 'not_run' as const },
+    ]
+    const lineOf = (facts: Parameters<typeof reportOf>[0]): string | undefined =>
+      buildDeploySummary({ report: reportOf({ steps, ...facts }), plannedSteps: [] })
+        .split('\n')
+        .find(line => line.includes('not undone'))
+    assert.match(
+      lineOf({ outcome: 'rolled_back', rollback }) ?? '',
+      /: <code>db<\/code>, <code>seed<\/code> \(failed\)\.$/,
+    )
+    assert.match(lineOf({ outcome: 'failed', changed: false }) ?? '', /db.*seed/)
+    assert.equal(lineOf({ outcome: 'success' }), undefined)
+  })
+
+  it('does not call a host unchanged on which steps have run without changing a file', () => {
+    const entry = { duration_ms: 1, error: null, id: 'up', action: 'restart' }
+    const headlineOf = (facts: Parameters<typeof reportOf>[0], isIdle = false): string =>
+      buildDeploySummary({
+        report: reportOf({ changed: false, state: 'succeeded', steps: [{ ...entry, status: 'done' }], ...facts }),
+        plannedSteps: [{ id: 'up', action: 'restart', isIdle }],
+      }).split('\n')[0] as string
+    assert.match(headlineOf({}), /No file changed, the steps were run again/)
+    assert.match(headlineOf({}, true), /No file changed, what did not run was started by <code>up<\/code>/)
+    assert.match(headlineOf({ steps: [{ ...entry, status: 'skipped' }] }, true), /Nothing to change/)
+    assert.match(headlineOf({ outcome: 'failed' }), /Failed, no file was changed/)
+  })
+
+  it('does not call a step skipped that failed, or was not reached', () => {
+    const entry = { duration_ms: 1, error: null }
+    const summary = buildDeploySummary({
+      report: reportOf({
+        outcome: 'failed',
+        steps: [
+          { ...entry, id: 'down', action: 'stop', status: 'skipped' },
+          { ...entry, id: 'up', action: 'restart', status: 'failed' },
+          { ...entry, id: 'tell', action: 'notify', status: 'not_run' },
+        ],
+      }),
+      plannedSteps: [
+        { id: 'down', action: 'stop', isIdle: true },
+        { id: 'up', action: 'restart', isIdle: true },
+        { id: 'tell', action: 'notify', isIdle: true },
+      ],
+    })
+    const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
+    assert.match(line ?? '', /skipped: <code>down<\/code> \(stop\)\. With/)
+  })
+})

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
+import type { InspectedPart, Inspection } from '../../../src/install/inspection/inspect.ts'
+import type { PartDrift } from '../../../src/install/inspection/part-check.ts'
+import { buildStatusSummary } from '../../../src/runner/summaries/status-summary.ts'
+import { rowOf, snapshotOf } from '../../install/prepared-host.ts'
+
+const HOST = { name: 'app-1', root: '/srv/app' }
+
+function partOf(id: string, drift?: PartDrift): InspectedPart {
+  return { shelf: 'plugins', id, row: rowOf({ id }), drift }
+}
+
+function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
+  const inspection = {
+    activity: { kind: 'quiet' },
+    parts: [],
+    snapshots: [],
+    unrecorded: [],
+    isKnown: true,
+    unrestored: 0,
+    ...more,
+  } as const
+  return buildStatusSummary(inspection, { host: HOST, error, cut: [] })
+}
+
+describe('buildStatusSummary', () => {
+  it('names what nobody has recorded, and does not call such a host empty', () => {
+    const unrecorded = Array.from({ length: 22 }, (_, index) => `plugins/by-hand-${index}`)
+    const summary = summaryOf({ unrecorded })
+    assert.match(summary, /^### ⚠️ Nothing is recorded as installed on app-1\n/)
+    assert.match(summary, /not compared: plugins\/by-hand-0, .* and 2 more\.\n/)
+  })
+
+  it('has a line with the result, what differs, and the parts, those that differ first', () => {
+    const snapshots = [
+      snapshotOf('1-1.0.0', { version: '1.0.0' }),
+      snapshotOf('2-1.1.0', { version: '1.1.0', modified: true }),
+    ]
+    const paths = [
+      { path: 'src/main.py', how: 'changed' as const },
+      { path: 'run.sh', how: 'mode' as const },
+    ]
+    assert.equal(
+      summaryOf({
+        parts: [
+          partOf('a-intact'),
+          partOf('greeter', { kind: 'differs', paths, count: 3 }),
+          partOf('gone', { kind: 'no directory', instead: 'nothing' }),
+        ],
+        snapshots: snapshots.map(row => ({ shelf: 'plugins', id: 'greeter', row, path: row.name })),
+        unrestored: 1,
+      }),
+      `### ⚠️ 2 of 3 parts are not as installed on app-1
+
+Files on this host are not as they were installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
+
+A service could not be restored after a rollback. The next deployment that restarts it does that.
+
+| Part | Version | Installed | Files | Snapshots |
+| --- | --- | --- | --- | --- |
+| <code>plugins/greeter</code> | 2.0.0 | 2026-01-02 03:04 UTC | ⚠️ 3 differ | 1.0.0, 1.1.0 (modified) |
+| <code>plugins/gone</code> | 2.0.0 | 2026-01-02 03:04 UTC | ⚠️ missing | none |
+| <code>plugins/a-intact</code> | 2.0.0 | 2026-01-02 03:04 UTC | as installed | none |
+
+Project root: <code>/srv/app</code>
+`,
+    )
+  })
+
+  it('has the error in place of the findings that it repeats', () => {
+    const error = new DeploymentError('drift_found', 'Files differ.')
+    const drift = { kind: 'no directory', instead: 'symlink' } as const
+    const summary = summaryOf({ parts: [partOf('greeter', drift)] }, error)
+    assert.match(summary, /\n\n\*\*<code>drift&#95;found<\/code>\*\* Files differ\.\n\n\| Part/)
+  })
+
+  it('shows the first 300 of many parts, and says how many more there are', () => {
+    const summary = summaryOf({ parts: Array.from({ length: 1000 }, (_, index) => partOf(`part-${index}`)) })
+    assert.match(summary, /And 700 more parts\./)
+    assert.equal(summary.match(/as installed \|/g)?.length, 300)
+  })
+})

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { SourceError } from '../../../src/core/document/source-problem.ts'
+import { SignatureError } from '../../../src/core/errors.ts'
+import {
+  buildVerifySummary,
+  type CheckedFacts,
+  type CheckedSubject,
+} from '../../../src/runner/summaries/verify-summary.ts'
+
+const SUBJECT: CheckedSubject = {
+  mode: 'hub',
+  kind: 'plugin',
+  name: 'greeter',
+  version: 'latest',
+  from: 'https://hub.example',
+  pinned: undefined,
+  plan: 'deploy/install.yaml',
+  hostConfig: undefined,
+}
+const FACTS: CheckedFacts = {
+  version: '1.1.0',
+  versionSource: 'plugin.yaml',
+  sha256: 'ab'.repeat(32),
+  size: 1234,
+  repo: 'dev/greeter@v1.1.0',
+  files: 12,
+  bytes: 34_567,
+  steps: 2,
+}
+
+describe('buildVerifySummary', () => {
+  it('begins with the verdict, and says of each fact whether the signature covers it', () => {
+    assert.equal(
+      buildVerifySummary(SUBJECT, { facts: FACTS, error: undefined }),
+      `### ✅ Verified: greeter 1.1.0
+
+| Checked | Found |
+| --- | --- |
+| Artifact | sha256 <code>${'ab'.repeat(32)}</code>, 1234 bytes |
+| From | <code>https&#58;//hub.example</code> |
+| Repository | dev/greeter&#64;v1.1.0, by a header of the hub, which is not signed |
+| Signature | valid |
+| Version | 1.1.0, from plugin.yaml, which is signed |
+| Contents | plugin of 12 files, 34567 bytes |
+| Plan | <code>deploy/install.yaml</code>, 2 steps |
+`,
+    )
+  })
+
+  it('says why it fails before what it knows, and vouches for nothing', () => {
+    const error = new SignatureError('signature_mismatch', 'The bytes are others.')
+    const facts = { version: '1.1.0', versionSource: 'requested', sha256: 'ab'.repeat(32), size: 9 } as const
+    assert.equal(
+      buildVerifySummary({ ...SUBJECT, plan: undefined }, { facts, error }),
+      `### ❌ Not verified: greeter 1.1.0
+
+**<code>signature&#95;mismatch</code>** The bytes are others.
+
+| Checked | Found |
+| --- | --- |
+| Artifact | sha256 <code>${'ab'.repeat(32)}</code>, 9 bytes |
+| From | <code>https&#58;//hub.example</code> |
+`,
+    )
+  })
+
+  it('has no table when nothing was fetched, and shows paths without obeying them', () => {
+    const problems = [1, 2].map(line => ({ message: 'no <b>', file: 'a|b*.yaml', line, column: 1 }))
+    const error = new SourceError('invalid_plan', 'The plan', problems)
+    const subject = { ...SUBJECT, mode: 'none', name: 'greeter', plan: 'a|b*.yaml', from: undefined } as const
+    const summary = buildVerifySummary(subject, { facts: {}, error })
+    assert.match(summary, /^### ❌ Not valid: a&#124;b&#42;\.yaml\. No artifact was checked\.\n/)
+    assert.doesNotMatch(summary, /^\|/m)
+    assert.equal(summary.match(/^- <code>a&#124;b&#42;\.yaml:[12]:1<\/code> no &#60;b&#62;$/gm)?.length, 2)
+  })
+
+  it('stays below 1 MiB whatever is wrong', () => {
+    const file = `${'x'.repeat(4000)}.yaml`
+    const problems = Array.from({ length: 100 }, (_, line) => ({ message: '*'.repeat(9000), file, line, column: 1 }))
+    const error = new SourceError('invalid_plan', 'The plan', problems)
+    assert.ok(Buffer.byteLength(buildVerifySummary(SUBJECT, { facts: {}, error })) < 1024 * 1024)
+  })
+})
