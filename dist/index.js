@@ -39825,9 +39825,9 @@ function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
 }
 /** Whether installed files differ: not known where a deployment hides that. */
-function isDrifted({ parts }) {
+function isDrifted({ parts, isRecordLost }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
-    if (parts.some(({ row }) => row.modified))
+    if (isRecordLost || parts.some(({ row }) => row.modified))
         return true;
     if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing))
         return true;
@@ -39873,11 +39873,13 @@ async function inspect_look({ layout, keepPaths }, signal) {
     const parts = [];
     for (const row of rows)
         parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) });
+    const unrecorded = activity.kind === 'quiet' ? findUnrecorded(layout, rows) : [];
     return {
         activity,
         parts,
         snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
-        unrecorded: activity.kind === 'quiet' ? findUnrecorded(layout, rows) : [],
+        unrecorded,
+        isRecordLost: unrecorded.length > 0 && !pathExistsSync(layout.installed) && hasTreeRecords(layout),
         isKnown: pathExistsSync(layout.own),
         unrestored: record.unrestored.length,
     };
@@ -39886,6 +39888,9 @@ function findUnrecorded({ root }, rows) {
     const recorded = new Set(rows.map(row => placeName(placeOf(row))));
     const found = ['plugins', 'extensions'].flatMap(shelf => pathExistsSync((0,external_node_path_namespaceObject.join)(root, shelf)) ? directoriesIn(root, shelf) : []);
     return found.filter(name => !recorded.has(name)).toSorted();
+}
+function hasTreeRecords({ trees }) {
+    return pathExistsSync(trees) && (0,external_node_fs_namespaceObject.readdirSync)(trees).length > 0;
 }
 function directoriesIn(root, shelf) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, shelf), { withFileTypes: true });
@@ -39963,12 +39968,14 @@ function buildStatusSummary(inspection, { host, error, cut }) {
 function buildFailedStatusSummary(error, { name }) {
     return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`;
 }
+const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.';
 /** Everything that is not as it should be, a sentence each. */
 function findingsOf(inspection) {
-    const { activity, unrestored } = inspection;
+    const { activity, isRecordLost, unrestored } = inspection;
     return [
         ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
         ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
+        ...(isRecordLost ? [RECORD_LOST] : []),
         ...status_summary_describeDrift(inspection),
         ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
     ];

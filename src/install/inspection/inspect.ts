@@ -26,9 +26,9 @@ export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift
 }
 
 /** Whether installed files differ: not known where a deployment hides that. */
-export function isDrifted({ parts }: Pick<Inspection, 'parts'>): boolean | undefined {
+export function isDrifted({ parts, isRecordLost }: Pick<Inspection, 'parts' | 'isRecordLost'>): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
-  if (parts.some(({ row }) => row.modified)) return true
+  if (isRecordLost || parts.some(({ row }) => row.modified)) return true
   if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing)) return true
   return found.length === 0 ? false : undefined
 }
@@ -47,6 +47,8 @@ export interface Inspection {
   readonly snapshots: readonly RetainedSnapshot[]
   /** Directories in `plugins/` and `extensions/` of which there is no record: `<shelf>/<name>`. */
   readonly unrecorded: readonly string[]
+  /** There is no `installed.json`, though a deployment has left records of files that it would name. */
+  readonly isRecordLost: boolean
   /** Whether anything was ever deployed there. */
   readonly isKnown: boolean
   /** How many services run another version than they should, since a rollback that could not restore them. */
@@ -99,11 +101,13 @@ async function look({ layout, keepPaths }: InspectionRequest, signal: AbortSigna
   const setting: CheckSetting = { layout, keepPaths, signal, room: MAX_PATHS }
   const parts: InspectedPart[] = []
   for (const row of rows) parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) })
+  const unrecorded = activity.kind === 'quiet' ? findUnrecorded(layout, rows) : []
   return {
     activity,
     parts,
     snapshots: [...rows, ...record.removed].flatMap(row => snapshotsOf(layout, placeOf(row), row.snapshots)),
-    unrecorded: activity.kind === 'quiet' ? findUnrecorded(layout, rows) : [],
+    unrecorded,
+    isRecordLost: unrecorded.length > 0 && !pathExistsSync(layout.installed) && hasTreeRecords(layout),
     isKnown: pathExistsSync(layout.own),
     unrestored: record.unrestored.length,
   }
@@ -115,6 +119,10 @@ function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string
     pathExistsSync(join(root, shelf)) ? directoriesIn(root, shelf) : [],
   )
   return found.filter(name => !recorded.has(name)).toSorted()
+}
+
+function hasTreeRecords({ trees }: Layout): boolean {
+  return pathExistsSync(trees) && readdirSync(trees).length > 0
 }
 
 function directoriesIn(root: string, shelf: string): string[] {

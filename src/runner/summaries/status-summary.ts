@@ -56,12 +56,16 @@ export function buildFailedStatusSummary(error: DeployError, { name }: StatusHos
   return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`
 }
 
+const RECORD_LOST =
+  'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.'
+
 /** Everything that is not as it should be, a sentence each. */
 export function findingsOf(inspection: Inspection): string[] {
-  const { activity, unrestored } = inspection
+  const { activity, isRecordLost, unrestored } = inspection
   return [
     ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
     ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
+    ...(isRecordLost ? [RECORD_LOST] : []),
     ...describeDrift(inspection),
     ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
   ]

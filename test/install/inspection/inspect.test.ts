@@ -62,6 +62,17 @@ describe('inspectHost', () => {
     assert.deepEqual((await inspect(layout)).unrecorded, ['plugins/by-hand', 'plugins/greeter'])
   })
 
+  it('calls a host drifted whose record is gone, but not one on which nothing was ever deployed', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { 'plugins/by-hand/main.py': '' })
+    const verdict = ({ isRecordLost, ...found }: Inspection) => [isRecordLost, isDrifted({ isRecordLost, ...found })]
+    assert.deepEqual(verdict(await inspect(layout)), [false, false])
+    await installRecorded(layout, { 'main.py': 'x' })
+    assert.deepEqual(verdict(await inspect(layout)), [false, false])
+    rmSync(layout.installed)
+    assert.deepEqual(verdict(await inspect(layout)), [true, true])
+  })
+
   it('ends at once with the reason of a cancel', async t => {
     const layout = await prepareTemporaryHost(t)
     await installRecorded(layout, { 'main.py': 'x' })

@@ -18,6 +18,7 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
     parts: [],
     snapshots: [],
     unrecorded: [],
+    isRecordLost: false,
     isKnown: true,
     unrestored: 0,
     ...more,
@@ -26,6 +27,12 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
 }
 
 describe('buildStatusSummary', () => {
+  it('says first that nobody can say what was installed, where the record is gone', () => {
+    const summary = summaryOf({ isRecordLost: true, unrecorded: ['plugins/greeter'] })
+    assert.match(summary, /^### [^\n]*\n\nThe record \.hub-deploy\/installed\.json is gone/)
+    assert.doesNotMatch(summary.split('\n')[0] ?? '', /✅/)
+  })
+
   it('names what nobody has recorded, and does not call such a host empty', () => {
     const unrecorded = Array.from({ length: 22 }, (_, index) => `plugins/by-hand-${index}`)
     const summary = summaryOf({ unrecorded })
