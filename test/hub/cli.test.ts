@@ -8,7 +8,8 @@ import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
 import { readListing } from '../../hub/marketplace/catalogue.ts'
 import { openStore } from '../../hub/store.ts'
-import { CLI, hub } from './run-cli.ts'
+import { COMPILE_CACHE } from '../compile-cache.ts'
+import { CLI, hub, hubProcess } from './run-cli.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
 const HELLO = ['--kind', 'plugin', '--slug', 'hello', '--version', '1.0.0']
@@ -67,7 +68,7 @@ describe('the command line', { concurrency: 3 }, () => {
   it('creates one data folder from several processes at once', async t => {
     const data = join(newFolder(t), 'data')
     const names = ['a', 'b', 'c', 'd', 'e', 'f']
-    const ended = await Promise.all(names.map(name => hub('keys', 'create', '--name', name, '--data', data)))
+    const ended = await Promise.all(names.map(name => hubProcess('keys', 'create', '--name', name, '--data', data)))
     assert.deepEqual(
       ended.map(({ code, stderr }) => [code, code === 0 ? '' : stderr]),
       names.map(() => [0, '']),
@@ -98,6 +99,18 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: 1.0.1' }))).code, 1)
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: v1.0.0' }))).code, 0)
   })
+
+  for (const [args, code, printed] of [
+    [['keys', 'create', '--help'], 0, /^npm run hub -- keys create [\s\S]*\n===\n$/],
+    [['versions', '--data', '/missing'], 1, /^===\nThe data folder \/missing [^\n]*\n$/],
+    [['bogus'], 2, /^===\nThere is no command "bogus"[^\n]*\n$/],
+  ] as const) {
+    it(`ends its process with ${code} for "${args.join(' ')}"`, async () => {
+      const ended = await hubProcess(...args)
+      assert.equal(ended.code, code)
+      assert.match(`${ended.stdout}===\n${ended.stderr}`, printed)
+    })
+  }
 
   for (const [args, hint] of [
     [['publish', '--kind', 'plugins', '--slug', 'hello', '--version', '1', ...SECRET, '--from', '.'], /mean plugin\?/],
@@ -174,7 +187,10 @@ describe('the command line', { concurrency: 3 }, () => {
 })
 
 async function serve(t: TestContext, data: string) {
-  const child = spawn(process.execPath, [CLI, '--port', '0', '--data', data], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [CLI, '--port', '0', '--data', data], {
+    env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   const exited = once(child, 'exit')
   t.after(() => child.kill('SIGKILL'))
   const lines: string[] = []

@@ -13,6 +13,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { whyRightsAreLeftToCi } from '../../extent.ts'
 import { FIRST_MARK, MARK_BYTES } from './logged-disk-server.ts'
 import { run, whyNoExt4 } from './mounts.ts'
 
@@ -22,6 +23,8 @@ const OPTIONS = `loop,sizelimit=${DISK_BYTES},noauto_da_alloc`
 
 /** Why no disk can be logged here, or false: what a test's `skip` takes. */
 export function whyNoLoggedDisk(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   try {
     closeSync(openSync('/dev/fuse', 'r+'))
   } catch (error) {

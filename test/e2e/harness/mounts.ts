@@ -3,9 +3,12 @@ import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
+import { whyRightsAreLeftToCi } from '../../extent.ts'
 
 /** Why such a file system cannot be mounted here, or false: what a test's `skip` takes. See also `whyNoExt4`. */
 export function whyNoMounting(type: 'tmpfs' | 'overlay' = 'tmpfs'): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   const folder = mkdtempSync(join(tmpdir(), 'mount-'))
   try {
     run('mount', '-t', 'tmpfs', 'tmpfs', folder)
@@ -28,6 +31,8 @@ function tryOverlay(folder: string): void {
 
 /** Why no file can be made immutable here, or false. */
 export function whyNoImmutables(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   const folder = mkdtempSync(join(tmpdir(), 'immutable-'))
   const path = join(folder, 'file')
   writeFileSync(path, '')
@@ -92,6 +97,8 @@ export function overlayOver(t: TestContext, path: string): void {
 
 /** Why no ext4 can be made and mounted here, or false. */
 export function whyNoExt4(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   if (spawnSync('mkfs.ext4', ['-V']).status !== 0) return 'needs mkfs.ext4'
   const folder = mkdtempSync(join(tmpdir(), 'ext4-'))
   try {

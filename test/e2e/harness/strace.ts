@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { whyRightsAreLeftToCi } from '../../extent.ts'
 
 /** The calls that change which names and bytes survive, under the names that they have on the various machines. */
 export const NAME_CALLS = [
@@ -22,6 +23,8 @@ export interface SystemCall {
 
 /** Why nothing can be traced here, or false: what a test's `skip` takes. */
 export function whyNoStrace(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   const { error, status, stderr } = spawnSync('strace', ['-f', '-o', '/dev/null', 'true'], { encoding: 'utf8' })
   if (error !== undefined) return `strace is not installed (${error.message})`
   return status === 0 ? false : `strace is not allowed to trace: ${stderr.trim()}`

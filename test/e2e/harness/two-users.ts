@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import { whyRightsAreLeftToCi } from '../../extent.ts'
 import { copyBuild } from './host-copy.ts'
 import { planWith } from './host-stage.ts'
 import { run } from './mounts.ts'
@@ -17,6 +18,8 @@ const GROUP = 54_000
 
 /** Why nothing can be run as another user here, or false. */
 export function whyNoTwoUsers(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   if (process.getuid?.() !== 0) return 'needs root, to work as two other users'
   const [program, ...args] = asUser(RUNNER)
   const { status, error } = spawnSync(program, [...args, process.execPath, '-e', ''], { cwd: '/' })

@@ -3,6 +3,7 @@ import { chownSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { TestContext } from 'node:test'
+import { whyRightsAreLeftToCi } from '../../extent.ts'
 import { missingTools } from '../missing-tools.ts'
 
 /** Nobody, who has no right to anything but what a test gives away. */
@@ -43,6 +44,8 @@ export interface FolderSwapper {
 
 /** Why there can be no such process here, or false: what a test's `skip` takes. */
 export function whyNoSwapper(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   return process.getuid?.() === 0 ? missingTools('setpriv', 'perl') : 'needs root'
 }
 

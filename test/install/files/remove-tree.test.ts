@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { errnoOf } from '../../../src/core/errors.ts'
 import { removeTree } from '../../../src/install/files/remove-tree.ts'
-import { byExtent } from '../../extent.ts'
+import { byExtent, whyRightsAreLeftToCi } from '../../extent.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { makeSwappable, startSwapper, whyNoSwapper } from './folder-swapper.ts'
 
@@ -113,5 +113,7 @@ function makeCanary(folder: string, name: string): string {
 }
 
 function whyNoImmutable(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   return process.getuid?.() === 0 && spawnSync('chattr', ['-V']).error === undefined ? false : 'needs root and chattr'
 }

@@ -8,6 +8,7 @@ import { isOnOneMachine } from '../../../../src/install/host/locks/kernel-lock.t
 import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
 import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { mountMemory, whyNoMounting } from '../../../e2e/harness/mounts.ts'
+import { whyRightsAreLeftToCi } from '../../../extent.ts'
 import { missingTools } from '../../missing-tools.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'
 import { holdElsewhere, rewriteHolder } from './held-elsewhere.ts'
@@ -231,6 +232,8 @@ function otherMachine(folder: string, hasFlock: boolean): string[] {
 }
 
 function whyNoNamespaces(): string | false {
+  const left = whyRightsAreLeftToCi()
+  if (left !== false) return left
   const { status } = spawnSync('unshare', ['--uts', '--pid', '--mount-proc', '--fork', 'hostname', 'f00d'])
   return status === 0 ? false : 'needs root, and leave to make namespaces'
 }

@@ -1,0 +1,32 @@
+import { UsageError } from '../errors.ts'
+import { type CommandGroup, runGroup } from './command-group.ts'
+import { keys } from './keys.ts'
+import { project } from './project/project.ts'
+import { prune } from './prune.ts'
+import { publish } from './publish.ts'
+import { serve } from './serve.ts'
+import { versions, yank } from './versions.ts'
+
+const HUB: CommandGroup = {
+  name: 'npm run hub --',
+  summary: 'runs the reference hub',
+  commands: { serve, publish, keys, yank, versions, project, prune },
+}
+const HELP = new Set(['--help', '-h'])
+
+/** Runs a command line. Returns the exit code: 0 for success, 2 for a wrong command line, 1 for any other error. */
+export async function runCommandLine(args: string[]): Promise<number> {
+  try {
+    await runGroup(HUB, withDefaultCommand(args))
+    return 0
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : String(error))
+    return error instanceof UsageError ? 2 : 1
+  }
+}
+
+/** Options without a command are for `serve`. */
+function withDefaultCommand(args: string[]): string[] {
+  const [first = '--'] = args
+  return first.startsWith('-') && !HELP.has(first) ? ['serve', ...args] : args
+}
