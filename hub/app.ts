@@ -3,13 +3,13 @@ import { bodyLimit } from 'hono/body-limit'
 import { except } from 'hono/combine'
 import { methodNotAllowed } from 'hono/method-not-allowed'
 import { requireAdmin } from './access.ts'
-import { HubError } from './errors.ts'
+import { errorBody, HubError } from './errors.ts'
 import { buildFleetPage, FLEET_PAGE_POLICY } from './fleet-page.ts'
 import { isLoopbackAuthority } from './loopback.ts'
 import { listCatalogue } from './marketplace/catalogue.ts'
 import { listFleet } from './marketplace/reports.ts'
-import { marketplaceRoutes } from './marketplace/routes.ts'
-import { projectAdminRoutes, UPLOAD_PATH } from './project/admin-routes.ts'
+import { catalogueRoutes, deploymentRoutes, marketplaceRoutes } from './marketplace/routes.ts'
+import { projectAdminRoutes, UPLOAD_PATHS } from './project/admin-routes.ts'
 import { listProjects } from './project/catalogue.ts'
 import { listDeployments } from './project/reports.ts'
 import { projectRoutes } from './project/routes.ts'
@@ -28,7 +28,7 @@ export interface AppOptions {
   readonly log: (line: string) => void
 }
 
-/** All routes of the hub. Every refusal and failure is JSON with an `error`, and never shows a stack trace. */
+/** All routes of the hub. Every refusal and failure is JSON with `error` and `detail`, and never shows a stack trace. */
 export function buildApp(options: AppOptions): Hono {
   const app = new Hono()
   app.use(protectAnswer)
@@ -37,18 +37,27 @@ export function buildApp(options: AppOptions): Hono {
     methodNotAllowed({
       app,
       onMethodNotAllowed: (c, methods) =>
-        c.json({ error: `This route does not support ${c.req.method}.` }, 405, { Allow: methods.join(', ') }),
+        c.json(errorBody(`This route does not support ${c.req.method}.`), 405, { Allow: methods.join(', ') }),
     }),
   )
-  app.use(except(UPLOAD_PATH, bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody })))
+  app.use(except(UPLOAD_PATHS, bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody })))
   app.get('/', c => answerFleetPage(c, options))
   app.get('/healthz', c => answerHealth(c, options.store))
-  app.route('/', marketplaceRoutes(options.store))
-  app.route('/', projectRoutes(options))
-  app.route('/', projectAdminRoutes(options.store))
-  app.notFound(c => c.json({ error: 'There is no such route.' }, 404))
+  mountRoutes(app, options)
+  app.notFound(c => c.json(errorBody('There is no such route.'), 404))
   app.onError((error, c) => answerError(c, error, options.log))
   return app
+}
+
+/** At the root, and each contract's parts below the prefixes that hubs with several services use (docs/contracts.md). */
+function mountRoutes(app: Hono, options: AppOptions): void {
+  const projects = projectRoutes(options).route('/', projectAdminRoutes(options.store))
+  app.route('/', marketplaceRoutes(options.store))
+  app.route('/', projects)
+  app.route('/app/marketplace', catalogueRoutes(options.store, 'plugins'))
+  app.route('/app/xservices', catalogueRoutes(options.store, 'services'))
+  app.route('/app/xdeployments', deploymentRoutes(options.store))
+  app.route('/app/xdeploy', projects)
 }
 
 async function protectAnswer(c: Context, next: () => Promise<void>): Promise<void> {
@@ -93,7 +102,7 @@ function answerHealth(c: Context, store: Store): Response {
 }
 
 function answerError(c: Context, error: Error, log: AppOptions['log']): Response {
-  if (error instanceof HubError && error.status !== 500) return c.json({ error: error.message }, error.status)
+  if (error instanceof HubError && error.status !== 500) return c.json(errorBody(error.message), error.status)
   log(`${c.req.method} ${c.req.path} failed: ${error.message}`)
-  return c.json({ error: 'The hub has an internal error: see its log for the cause.' }, 500)
+  return c.json(errorBody('The hub has an internal error: see its log for the cause.'), 500)
 }

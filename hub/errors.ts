@@ -1,6 +1,6 @@
 export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 411 | 413 | 415 | 500
 
-/** A refusal for the caller: an HTTP status, and one sentence that becomes the `error` of the response. */
+/** A refusal for the caller: an HTTP status, and one sentence for the response. */
 export class HubError extends Error {
   override readonly name = 'HubError'
   readonly status: ErrorStatus
@@ -14,4 +14,14 @@ export class HubError extends Error {
 /** A wrong command line; the program exits with code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
+}
+
+/** The body of every refusal: the same sentence under both names, as clients of either contract read only one. */
+export interface ErrorBody {
+  readonly error: string
+  readonly detail: string
+}
+
+export function errorBody(message: string): ErrorBody {
+  return { error: message, detail: message }
 }

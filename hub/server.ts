@@ -1,10 +1,11 @@
 import { once } from 'node:events'
-import type { Server } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { isIPv6 } from 'node:net'
-import { createAdaptorServer } from '@hono/node-server'
+import { getRequestListener, RequestError } from '@hono/node-server'
 import { ensureAdminToken, setAdminToken } from './admin-token.ts'
 import { buildApp } from './app.ts'
+import { errorBody } from './errors.ts'
 import { isLoopbackHost } from './loopback.ts'
 import { openStore, type Store } from './store.ts'
 
@@ -47,7 +48,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
   try {
     const adminToken = prepareAdminToken(store, options.adminToken)
     const app = buildApp({ store, isLocal: isLoopbackHost(host), now, log })
-    const server = createAdaptorServer({ fetch: app.fetch }) as Server
+    const server = createServer(getRequestListener(app.fetch, { errorHandler: refuseRequest }))
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined
     return { url: urlOf(server, host), adminToken, close: () => (stopped ??= stop(server, store)) }
@@ -55,6 +56,15 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     store.close()
     throw error
   }
+}
+
+/** For requests that no route sees, mostly because they make no URL. */
+function refuseRequest(error: unknown): Response {
+  const [status, message] =
+    error instanceof RequestError
+      ? [400, 'The hub cannot read the request: correct its URL and its Host header.']
+      : [500, 'The hub has an internal error.']
+  return Response.json(errorBody(message), { status, headers: { 'X-Content-Type-Options': 'nosniff' } })
 }
 
 function prepareAdminToken(store: Store, given: string | undefined): string | undefined {

@@ -10,22 +10,39 @@ import { chooseVersion, type ListingId, latestVersion, type PublishedVersion, re
 import { listHosts, recordReport, reportSchema } from './reports.ts'
 
 const KIND_OF_SEGMENT = { plugins: 'plugin', services: 'service' } as const
+type Segment = keyof typeof KIND_OF_SEGMENT
 const VERSION_HEADER = { plugin: 'X-Plugin', service: 'X-Service' } as const
 
 /** The marketplace contract's routes (contract 4.1), without a version prefix (contract 9, rule 2). */
 export function marketplaceRoutes(store: Store): Hono {
   const app = new Hono()
-  app.get('/:segment{plugins|services}/:slug', c => answerDetail(c, store))
-  app.get('/:segment{plugins|services}/:slug/install', c => answerArtifact(c, store))
+  app.route('/', catalogueRoutes(store, 'plugins'))
+  app.route('/', catalogueRoutes(store, 'services'))
+  app.route('/', deploymentRoutes(store))
   app.post('/devkeys/api-keys', c => issueKey(c, store))
+  return app
+}
+
+/** Detail and artifact of plugins or of services. */
+export function catalogueRoutes(store: Store, segment: Segment): Hono {
+  const app = new Hono()
+  const listing = (c: Context) => ({ kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' })
+  app.get(`/${segment}/:slug`, c => answerDetail(c, store, listing(c)))
+  app.get(`/${segment}/:slug/install`, c => answerArtifact(c, store, listing(c)))
+  return app
+}
+
+/** Reports and hosts. */
+export function deploymentRoutes(store: Store): Hono {
+  const app = new Hono()
   app.post('/deployments/report', c => acceptReport(c, store))
   app.get('/deployments/:kind/:slug/hosts', c => answerHosts(c, store))
   return app
 }
 
 /** Public (contract 4.3, rule 1). */
-function answerDetail(c: Context, store: Store): Response {
-  const listing = readListing(store, listingFromPath(c))
+function answerDetail(c: Context, store: Store, wanted: ListingId): Response {
+  const listing = readListing(store, wanted)
   const { kind, slug, name } = listing
   return c.json({
     kind,
@@ -36,8 +53,7 @@ function answerDetail(c: Context, store: Store): Response {
   })
 }
 
-async function answerArtifact(c: Context, store: Store): Promise<Response> {
-  const wanted = listingFromPath(c)
+async function answerArtifact(c: Context, store: Store, wanted: ListingId): Promise<Response> {
   requireBinding(requireKey(c, store), wanted)
   const version = chooseVersion(readListing(store, wanted), c.req.query('version') || 'latest')
   const bytes = await streamArtifact(store, version)
@@ -73,11 +89,6 @@ function answerHosts(c: Context, store: Store): Response {
   const key = requireKey(c, store)
   requireBinding(key, wanted)
   return c.json(listHosts(store, wanted, key.owner))
-}
-
-function listingFromPath(c: Context): ListingId {
-  const segment = c.req.param('segment') === 'plugins' ? 'plugins' : 'services'
-  return { kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' }
 }
 
 function versionEntry({ version, sha256, size, repo, published_at, yanked_at }: PublishedVersion) {

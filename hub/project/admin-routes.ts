@@ -18,14 +18,16 @@ const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
 const PURPOSE_OF_SEGMENT = { devkeys: 'devkey', 'deployment-credentials': 'credential' } as const
 const VALUE_FIELD = { devkey: 'xdevkey', credential: 'deployment_credential' } as const
 
-/** The route that takes sealed files: the only one whose body may exceed the limit for JSON. */
-export const UPLOAD_PATH = '/v1/projects/:projectId/versions'
+const VERSIONS_PATH = '/v1/projects/:projectId/versions'
+
+/** The routes that take sealed files: the only ones whose body may exceed the limit for JSON. */
+export const UPLOAD_PATHS = [VERSIONS_PATH, `/app/xdeploy${VERSIONS_PATH}`]
 
 /** Routes for the hub's administrator, not part of the contract. All of them need the admin token. */
 export function projectAdminRoutes(store: Store): Hono {
   const app = new Hono()
-  app.post(UPLOAD_PATH, c => acceptVersion(c, store))
-  app.delete(`${UPLOAD_PATH}/:version`, c => revokeVersion(c, store))
+  app.post(VERSIONS_PATH, c => acceptVersion(c, store))
+  app.delete(`${VERSIONS_PATH}/:version`, c => revokeVersion(c, store))
   app.post('/v1/projects/:projectId/:segment{devkeys|deployment-credentials}', c => issueKey(c, store))
   app.delete('/v1/projects/:projectId/keys', c => revokeAllKeys(c, store))
   app.delete('/v1/projects/:projectId/keys/:id', c => revokeOneKey(c, store))

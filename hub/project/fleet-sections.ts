@@ -46,6 +46,6 @@ function deploymentRow({
 }: StoredProjectReport): Html {
   return html`<tr><th scope="row">${project_id}<small>${deployment_id}</small></th>
 <td><code>${version}</code> <span class="status ${status}">${status.replace('_', ' ')}</span></td>
-<td>${plugins.map(plugin => html`<code>${plugin.id}@${plugin.version}</code> `)}</td><td>${timeElement(completed_at)}</td></tr>
+<td>${plugins.map(({ id, version }) => html`<code>${version === '' ? id : `${id}@${version}`}</code> `)}</td><td>${timeElement(completed_at)}</td></tr>
 `
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { versionSchema } from '../names.ts'
 import { statusSchema, utcTimeSchema } from '../report-fields.ts'
@@ -6,22 +7,35 @@ import { partIdSchema, projectIdSchema } from './names.ts'
 
 const MAX_PLUGINS = 1000
 
+const EMPTY = z.literal('')
+
 const pluginsSchema = z
-  .array(z.object({ id: partIdSchema, version: versionSchema }))
+  .array(
+    z.object({ id: partIdSchema, version: z.union([EMPTY, versionSchema], { error: 'must be a version, or empty' }) }),
+  )
   .max(MAX_PLUGINS, { error: `must have at most ${MAX_PLUGINS} entries` })
 
-export const projectReportSchema = z.object({
+const deploymentIdSchema = z.guid({ error: 'must be a UUID' }).toLowerCase()
+
+const completeReportSchema = z.object({
   project_id: projectIdSchema,
-  deployment_id: z.guid({ error: 'must be a UUID' }).toLowerCase(),
+  deployment_id: deploymentIdSchema,
   version: versionSchema,
   status: statusSchema,
   started_at: utcTimeSchema,
   completed_at: utcTimeSchema,
   plugins: pluginsSchema,
 })
-export type ProjectReport = z.output<typeof projectReportSchema>
+export type ProjectReport = z.output<typeof completeReportSchema>
 
-const storedSchema = projectReportSchema.extend({
+/** A report as clients send it: some leave the id, the times or the version of a plugin empty. */
+export const projectReportSchema = completeReportSchema.extend({
+  deployment_id: z.union([EMPTY, deploymentIdSchema], { error: 'must be a UUID, or empty' }),
+  started_at: z.union([EMPTY, utcTimeSchema], { error: 'must be an ISO 8601 time in UTC, or empty' }),
+  completed_at: z.union([EMPTY, utcTimeSchema], { error: 'must be an ISO 8601 time in UTC, or empty' }),
+})
+
+const storedSchema = completeReportSchema.extend({
   plugins: z
     .string()
     .transform(text => JSON.parse(text))
@@ -31,6 +45,17 @@ const storedSchema = projectReportSchema.extend({
 export type StoredProjectReport = z.output<typeof storedSchema>
 
 const COLUMNS = storedSchema.keyof().options
+
+/** The report with what its sender left empty: a new id, and the hub's time (milliseconds since 1970). */
+export function completeReport(report: z.output<typeof projectReportSchema>, now: number): ProjectReport {
+  const completed_at = report.completed_at || new Date(now).toISOString()
+  return {
+    ...report,
+    deployment_id: report.deployment_id || randomUUID(),
+    started_at: report.started_at || completed_at,
+    completed_at,
+  }
+}
 
 /** Keeps one row for each deployment id: a later report replaces the earlier one. */
 export function recordProjectReport(store: Store, report: ProjectReport): void {

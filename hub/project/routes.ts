@@ -5,10 +5,11 @@ import { HubError } from '../errors.ts'
 import { readJsonBody } from '../json-body.ts'
 import { issueToken, refuseOtherProject, TOKEN_LIFE_SECONDS, type TokenContext, useToken } from './access-tokens.ts'
 import { authorizationSchema, releaseDek } from './authorize.ts'
-import { latestProjectVersion, type ProjectVersion, readProjectVersion } from './catalogue.ts'
+import { latestProjectVersion, readProjectVersion } from './catalogue.ts'
+import { issueTicket, useTicket } from './download-tickets.ts'
 import { projectIdSchema } from './names.ts'
 import type { ProjectKey } from './project-keys.ts'
-import { projectReportSchema, recordProjectReport } from './reports.ts'
+import { completeReport, projectReportSchema, recordProjectReport } from './reports.ts'
 
 const MAX_DEVKEY_CHARS = 512
 
@@ -20,13 +21,16 @@ const authSchema = z.object({
   project_id: projectIdSchema,
 })
 
-/** The proposed contract's routes (contract 4.2). All but the first need an access token, valid for one project. */
+/**
+ * The proposed contract's routes (contract 4.2). All need an access token, valid for one project, except the login and
+ * the download, whose address is secret.
+ */
 export function projectRoutes(context: TokenContext): Hono {
   const app = new Hono()
   app.post('/v1/auth', c => answerToken(c, context))
   app.get('/v1/projects/:projectId/versions/latest', c => answerLatest(c, context))
   app.get('/v1/projects/:projectId/artifacts/:version', c => answerDescriptor(c, context))
-  app.get('/v1/projects/:projectId/artifacts/:version/download', c => answerBytes(c, context))
+  app.get('/v1/downloads/:ticket', c => answerBytes(c, context))
   app.post('/v1/deployments/authorize', c => answerDek(c, context))
   app.post('/v1/deployments/report', c => acceptReport(c, context))
   return app
@@ -38,23 +42,33 @@ async function answerToken(c: Context, context: TokenContext): Promise<Response>
 }
 
 function answerLatest(c: Context, context: TokenContext): Response {
-  const projectId = requireOwnProject(c, context)
-  const latest = latestProjectVersion(context.store, projectId)
+  const { project_id } = requireOwnProject(c, context)
+  const latest = latestProjectVersion(context.store, project_id)
   if (latest === undefined) {
-    throw new HubError(404, `The project ${projectId} has no version to deploy: none is published, or all are revoked.`)
+    throw new HubError(
+      404,
+      `The project ${project_id} has no version to deploy: none is published, or all are revoked.`,
+    )
   }
   return c.json({ version: latest.version })
 }
 
-/** The URL uses the host name of the request, so that it also works behind a proxy. */
+/** The URL uses the host name and the mount of the request, so that it also works behind a proxy. */
 function answerDescriptor(c: Context, context: TokenContext): Response {
-  const { project_id, version, signature, signer_public_key } = requestedVersion(c, context)
-  const path = `/v1/projects/${project_id}/artifacts/${encodeURIComponent(version)}/download`
+  const devkey = requireOwnProject(c, context)
+  const wanted = { project_id: devkey.project_id, version: c.req.param('version') ?? '' }
+  const { signature, signer_public_key } = readProjectVersion(context.store, wanted)
+  const path = `${mountOf(c)}/v1/downloads/${issueTicket(context, devkey, wanted)}`
   return c.json({ download_url: new URL(path, c.req.url).href, signature, signer_public_key })
 }
 
+/** What precedes the routes in the request's path: nothing, or where the routes are mounted. */
+function mountOf(c: Context): string {
+  return c.req.path.slice(0, c.req.path.indexOf('/v1/'))
+}
+
 async function answerBytes(c: Context, context: TokenContext): Promise<Response> {
-  const version = requestedVersion(c, context)
+  const version = useTicket(context, c.req.param('ticket') ?? '')
   const bytes = await streamArtifact(context.store, version)
   const headers = { 'Content-Type': 'application/octet-stream', 'Content-Length': String(version.size) }
   if (c.req.method !== 'HEAD') return c.body(bytes as globalThis.ReadableStream, 200, headers)
@@ -70,16 +84,16 @@ async function answerDek(c: Context, context: TokenContext): Promise<Response> {
 
 async function acceptReport(c: Context, context: TokenContext): Promise<Response> {
   const key = requireToken(c, context)
-  const report = await readJsonBody(c, projectReportSchema)
+  const report = completeReport(await readJsonBody(c, projectReportSchema), context.now())
   refuseOtherProject(key, report.project_id)
   recordProjectReport(context.store, report)
   return c.json({ deployment_id: report.deployment_id }, 201)
 }
 
-function requireOwnProject(c: Context, context: TokenContext): string {
+function requireOwnProject(c: Context, context: TokenContext): ProjectKey {
   const key = requireToken(c, context)
   refuseOtherProject(key, c.req.param('projectId') ?? '')
-  return key.project_id
+  return key
 }
 
 function requireToken(c: Context, context: TokenContext): ProjectKey {
@@ -87,9 +101,4 @@ function requireToken(c: Context, context: TokenContext): ProjectKey {
   if (token === undefined)
     throw new HubError(401, 'This route needs an access token in the Authorization header, as a Bearer token.')
   return useToken(context, token)
-}
-
-function requestedVersion(c: Context, context: TokenContext): ProjectVersion {
-  const project_id = requireOwnProject(c, context)
-  return readProjectVersion(context.store, { project_id, version: c.req.param('version') ?? '' })
 }

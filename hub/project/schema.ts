@@ -29,6 +29,13 @@ export const PROJECT_SCHEMA = `
     devkey_id TEXT NOT NULL REFERENCES project_keys (id),
     expires_at_ms INTEGER NOT NULL
   ) STRICT;
+  CREATE TABLE IF NOT EXISTS download_tickets (
+    hash TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    version TEXT NOT NULL,
+    devkey_id TEXT NOT NULL REFERENCES project_keys (id),
+    expires_at_ms INTEGER NOT NULL
+  ) STRICT;
   CREATE TABLE IF NOT EXISTS project_reports (
     project_id TEXT NOT NULL,
     deployment_id TEXT NOT NULL,

@@ -64,14 +64,19 @@ export function newFolder(t: TestContext, files: Record<string, string> = {}): s
   return folder
 }
 
-/** The `error` of a JSON response. Throws when the response is not JSON, lacks a header or contains a stack trace. */
+/**
+ * The `error` of a JSON response. Throws when the response is not JSON, says something else in `detail`, lacks a header
+ * or contains a stack trace.
+ */
 export async function errorOf(response: Response): Promise<string> {
   const text = await response.text()
   if (!response.headers.get('content-type')?.startsWith('application/json')) throw new Error(`not JSON: ${text}`)
   if (response.headers.get('x-content-type-options') !== 'nosniff')
     throw new Error('the X-Content-Type-Options header is missing')
   if (/\n\s+at /.test(text)) throw new Error(`the response contains a stack trace: ${text}`)
-  return (JSON.parse(text) as { error: string }).error
+  const { error, detail } = JSON.parse(text) as { error: string; detail: string }
+  if (error !== detail) throw new Error(`error and detail differ: ${text}`)
+  return error
 }
 
 const PUBLICATION = { kind: 'plugin', slug: 'hello', version: '1.0.0' } as const

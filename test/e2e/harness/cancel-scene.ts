@@ -232,6 +232,6 @@ function askedFor({ url = '' }: IncomingMessage): Asked {
   if (url.endsWith('/v1/auth')) return 'auth'
   if (url.endsWith('/authorize')) return 'authorize'
   if (url.endsWith('/versions/latest')) return 'latest'
-  if (url.includes('/install?') || url.endsWith('/download')) return 'download'
+  if (url.includes('/install?') || url.includes('/downloads/')) return 'download'
   return url.includes('/artifacts/') ? 'artifact' : 'latest'
 }

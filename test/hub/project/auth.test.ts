@@ -98,7 +98,6 @@ describe('an access token', () => {
   for (const [method, path, json] of [
     ['GET', LATEST, undefined],
     ['GET', '/v1/projects/shop/artifacts/1.0.0', undefined],
-    ['GET', '/v1/projects/shop/artifacts/1.0.0/download', undefined],
     ['POST', '/v1/deployments/report', REPORT],
   ] as const) {
     it(`is required for ${method} ${path}, and is valid for its project only`, async t => {

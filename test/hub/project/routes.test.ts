@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { readdirSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -8,7 +8,7 @@ import { revokeProjectVersion } from '../../../hub/project/catalogue.ts'
 import { listProjectKeys, revokeProject, revokeProjectKey } from '../../../hub/project/project-keys.ts'
 import { listDeployments } from '../../../hub/project/reports.ts'
 import { errorOf, runHub } from '../running-hub.ts'
-import { authorize, logIn, newValue, REPORT, report, runShopHub } from './project-client.ts'
+import { authorize, logIn, newValue, REPORT, report, runShopHub, type ShopHub } from './project-client.ts'
 import { publishShop, sealShop } from './project-source.ts'
 
 const LATEST = '/v1/projects/shop/versions/latest'
@@ -51,46 +51,115 @@ describe('GET /v1/projects/{id}/artifacts/{version}', () => {
     const { hub, token, sealed } = await runShopHub(t)
     const response = await hub.call(DESCRIPTOR, { bearer: token })
     assert.equal(response.status, 200)
-    assert.deepEqual(await response.json(), {
-      download_url: `${hub.url}${DESCRIPTOR}/download`,
-      signature: sealed.release.signature,
-      signer_public_key: sealed.release.signer_public_key,
-    })
-  })
-
-  it('leads to the sealed bytes, or for HEAD to their length', async t => {
-    const { hub, token, sealed } = await runShopHub(t)
-    const response = await hub.call(`${DESCRIPTOR}/download`, { bearer: token })
-    assert.equal(response.status, 200)
-    assert.equal(response.headers.get('content-length'), String(sealed.bytes.length))
-    assert.deepEqual(Buffer.from(await response.arrayBuffer()), sealed.bytes)
-    const head = await hub.call(`${DESCRIPTOR}/download`, { bearer: token, method: 'HEAD' })
-    assert.equal(head.headers.get('content-length'), String(sealed.bytes.length))
+    const { download_url, ...signed } = (await response.json()) as Descriptor
+    assert.match(download_url, new RegExp(`^${hub.url}/v1/downloads/download_[\\w-]{43}$`))
+    const { signature, signer_public_key } = sealed.release
+    assert.deepEqual(signed, { signature, signer_public_key })
   })
 
   it('uses the host name of the request in the URL', async t => {
     const { hub, token } = await runShopHub(t)
     const descriptor = JSON.parse(await getUnderName(`${hub.url}${DESCRIPTOR}`, 'hub.example', token))
-    assert.equal(descriptor.download_url, `http://hub.example${DESCRIPTOR}/download`)
+    assert.match(descriptor.download_url, /^http:\/\/hub\.example\/v1\/downloads\//)
   })
 
   for (const version of ['2.0.0', 'latest', '..%2f1.0.0', "1'--"]) {
     it(`answers 404 for the version ${version}`, async t => {
       const { hub, token } = await runShopHub(t)
-      for (const path of ['', '/download']) {
-        const response = await hub.call(`/v1/projects/shop/artifacts/${version}${path}`, { bearer: token })
-        assert.equal(response.status, 404)
-        assert.ok(await errorOf(response))
-      }
+      const response = await hub.call(`/v1/projects/shop/artifacts/${version}`, { bearer: token })
+      assert.equal(response.status, 404)
+      assert.ok(await errorOf(response))
+    })
+  }
+})
+
+describe('the download_url', () => {
+  it('leads to the sealed bytes, or for HEAD to their length, without any credential', async t => {
+    const shop = await runShopHub(t)
+    const path = await downloadPath(shop)
+    const response = await shop.hub.call(path)
+    assert.equal(response.status, 200)
+    assert.equal(response.headers.get('content-length'), String(shop.sealed.bytes.length))
+    assert.deepEqual(Buffer.from(await response.arrayBuffer()), shop.sealed.bytes)
+    const head = await shop.hub.call(path, { method: 'HEAD' })
+    assert.equal(head.headers.get('content-length'), String(shop.sealed.bytes.length))
+  })
+
+  it('leads to one version only, and is another one for each request', async t => {
+    const shop = await runShopHub(t)
+    const newer = await publishShop(t, shop.hub.store, '1.1.0')
+    const paths = [await downloadPath(shop), await downloadPath(shop), await downloadPath(shop, '1.1.0')]
+    assert.equal(new Set(paths).size, 3)
+    const bytes = await Promise.all(paths.map(async path => (await shop.hub.call(path)).arrayBuffer()))
+    assert.deepEqual(
+      bytes.map(served => Buffer.from(served)),
+      [shop.sealed.bytes, shop.sealed.bytes, newer.bytes],
+    )
+  })
+
+  it('expires after 15 minutes, for downloads that begin later', async t => {
+    let now = Date.UTC(2026, 0, 2)
+    const shop = await runShopHub(t, { now: () => now })
+    const path = await downloadPath(shop)
+    now += 15 * 60_000 - 1
+    assert.equal((await shop.hub.call(path)).status, 200)
+    now += 1
+    const refused = await shop.hub.call(path)
+    assert.equal(refused.status, 403)
+    assert.match(await errorOf(refused), /again/)
+  })
+
+  it('is not in the database, and an expired one leaves no row', async t => {
+    let now = Date.UTC(2026, 0, 2)
+    const shop = await runShopHub(t, { now: () => now })
+    const path = await downloadPath(shop)
+    for (const file of ['hub.sqlite', 'hub.sqlite-wal']) {
+      assert.equal(readFileSync(join(shop.hub.dataDir, file)).includes(path.split('/').at(-1) ?? path), false)
+    }
+    now += 20 * 60_000
+    await downloadPath(shop)
+    const [row] = shop.hub.store.db.prepare('SELECT count(*) AS rows FROM download_tickets').all()
+    assert.equal(row?.['rows'], 1)
+  })
+
+  it('is refused as soon as the dev key that it was made for is revoked', async t => {
+    const shop = await runShopHub(t)
+    const path = await downloadPath(shop)
+    revokeProject(shop.hub.store, 'shop')
+    const refused = await shop.hub.call(path)
+    assert.equal(refused.status, 403)
+    assert.match(await errorOf(refused), /revoked/)
+  })
+
+  it('still serves a revoked version, of which only the key is withheld', async t => {
+    const shop = await runShopHub(t)
+    const path = await downloadPath(shop)
+    revokeProjectVersion(shop.hub.store, { project_id: 'shop', version: '1.0.0' })
+    assert.equal((await shop.hub.call(path)).status, 200)
+    assert.equal((await authorize(shop)).status, 403)
+  })
+
+  for (const path of ['download_unknown', '..%2f', "x'--", `download_${'A'.repeat(43)}`, 'x'.repeat(5_000)]) {
+    it(`answers 403 to ${path.slice(0, 60)}`, async t => {
+      const { hub, token } = await runShopHub(t)
+      const response = await hub.call(`/v1/downloads/${path}`, { bearer: token })
+      assert.equal(response.status, 403)
+      assert.ok(await errorOf(response))
     })
   }
 
-  it("answers 500 when the hub's file is incomplete", async t => {
+  it('does not exist at a path that could be guessed', async t => {
     const { hub, token } = await runShopHub(t)
-    const [file = ''] = readdirSync(join(hub.dataDir, 'artifacts'))
-    writeFileSync(join(hub.dataDir, 'artifacts', file), 'cut')
-    const response = await hub.call(`${DESCRIPTOR}/download`, { bearer: token })
-    assert.equal(response.status, 500)
+    assert.equal((await hub.call(`${DESCRIPTOR}/download`, { bearer: token })).status, 404)
+    assert.equal((await hub.call('/v1/downloads/', { bearer: token })).status, 404)
+  })
+
+  it("answers 500 when the hub's file is incomplete", async t => {
+    const shop = await runShopHub(t)
+    const path = await downloadPath(shop)
+    const [file = ''] = readdirSync(join(shop.hub.dataDir, 'artifacts'))
+    writeFileSync(join(shop.hub.dataDir, 'artifacts', file), 'cut')
+    assert.equal((await shop.hub.call(path)).status, 500)
   })
 })
 
@@ -171,6 +240,38 @@ describe('POST /v1/deployments/report', () => {
     assert.deepEqual(await response.json(), { deployment_id: REPORT.deployment_id })
     const [{ reported_at: _, ...stored } = { reported_at: '' }] = listDeployments(shop.hub.store, 10)
     assert.deepEqual(stored, REPORT)
+  })
+
+  it('gives a report without an id or times an id of its own and the time of the hub', async t => {
+    const now = Date.UTC(2026, 4, 6, 7, 8, 9)
+    const shop = await runShopHub(t, { now: () => now })
+    const ids = []
+    for (let i = 0; i < 2; i++) {
+      const response = await report(shop, { deployment_id: '', started_at: '', completed_at: '' })
+      assert.equal(response.status, 201)
+      ids.push(((await response.json()) as { deployment_id: string }).deployment_id)
+    }
+    const stored = listDeployments(shop.hub.store, 10)
+    assert.deepEqual(stored.map(row => row.deployment_id).sort(), ids.sort())
+    assert.equal(new Set(ids).size, 2)
+    for (const { started_at, completed_at } of stored) {
+      assert.deepEqual([started_at, completed_at], Array(2).fill('2026-05-06T07:08:09.000Z'))
+    }
+    assert.ok((await (await shop.hub.call('/')).text()).includes('2026-05-06 07:08 UTC'))
+  })
+
+  it('takes the only time that a report has for both', async t => {
+    const shop = await runShopHub(t)
+    await report(shop, { started_at: '' })
+    const [{ started_at } = { started_at: '' }] = listDeployments(shop.hub.store, 10)
+    assert.equal(started_at, REPORT.completed_at)
+  })
+
+  it('shows a plugin without a version by its id alone', async t => {
+    const shop = await runShopHub(t)
+    const plugins = [{ id: 'cart', version: '', sha256: 'ignored' }]
+    assert.equal((await report(shop, { plugins })).status, 201)
+    assert.ok((await (await shop.hub.call('/')).text()).includes('<code>cart</code>'))
   })
 
   it('keeps one row for each deployment, with the last report', async t => {
@@ -259,6 +360,15 @@ describe('a project that was sealed elsewhere', () => {
     assert.equal((await authorize({ ...shop, sealed: await sealShop(t) })).status, 404)
   })
 })
+
+interface Descriptor {
+  download_url: string
+}
+
+async function downloadPath({ hub, token }: ShopHub, version = '1.0.0'): Promise<string> {
+  const response = await hub.call(`/v1/projects/shop/artifacts/${version}`, { bearer: token })
+  return new URL(((await response.json()) as Descriptor).download_url).pathname
+}
 
 function getUnderName(url: string, host: string, token: string): Promise<string> {
   return new Promise((resolve, reject) => {

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict'
+import { describe, it, type TestContext } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { acceptedReports } from './harness/evidence.ts'
+import { acceptedProjectReports } from './harness/project-evidence.ts'
+import { openProjectStage, projectFiles } from './harness/project-stage.ts'
+import { openStage, pluginFiles, SERVICE_PLAN } from './harness/stage.ts'
+
+/** The base URLs that docs/contracts.md gives for a hub that mounts its services. */
+function mountsOf(hub: string): Record<string, string> {
+  return {
+    'hub-url': `${hub}/app/marketplace`,
+    'services-url': `${hub}/app/xservices`,
+    'deployments-url': `${hub}/app/xdeployments`,
+  }
+}
+
+describe('on a hub that mounts its services, with the documented base URLs', () => {
+  it('a plugin and a service are deployed and reported', async t => {
+    const stage = await opened(t, openStage())
+    const bases = mountsOf(stage.hub.url)
+    await stage.publish('1.0.0', pluginFiles('1.0.0'))
+    await stage.publish('2.0.0', { 'run.sh': 'true\n' }, { kind: 'service', slug: 'clock' })
+    assertDeployed(await stage.deploy(bases))
+    stage.writePlan(SERVICE_PLAN)
+    assertDeployed(await stage.deploy({ ...bases, kind: 'service', slug: 'clock' }))
+    assert.deepEqual(
+      acceptedReports(stage).map(({ slug, version }) => [slug, version]),
+      [
+        ['greeter', '1.0.0'],
+        ['clock', '2.0.0'],
+      ],
+    )
+  })
+
+  it('a project is deployed and reported', async t => {
+    const stage = await opened(t, openProjectStage())
+    await stage.publish('1.0.0', projectFiles('1.0.0'))
+    assertDeployed(await stage.deploy({ 'hub-url': `${stage.hub.url}/app/xdeploy` }))
+    assert.deepEqual(
+      acceptedProjectReports(stage).map(({ version }) => version),
+      ['1.0.0'],
+    )
+  })
+})
+
+async function opened<T extends { close(): Promise<void> }>(t: TestContext, opening: Promise<T>): Promise<T> {
+  const stage = await opening
+  t.after(() => stage.close())
+  return stage
+}
+
+function assertDeployed({ exitCode, outputs, log }: ActionResult): void {
+  assert.deepEqual([exitCode, outputs['outcome'], outputs['reported']], [0, 'success', 'true'], log)
+}
