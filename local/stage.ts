@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,16 +24,25 @@ export interface LocalStage {
   close(keep?: boolean): Promise<void>
 }
 
+/** What a stage begins with instead of an empty hub and an empty host: those of an earlier, closed one. */
+export type StageOrigin = Pick<LocalStage, 'dataDir' | 'root' | 'apiKey'>
+
 /** The folder's name starts with `name`. */
-export async function openLocalStage(name: string): Promise<LocalStage> {
+export async function openLocalStage(name: string, origin?: StageOrigin): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
   const dataDir = join(folder, 'hub')
   const root = join(folder, 'host')
-  mkdirSync(root, { mode: 0o755 })
+  if (origin === undefined) mkdirSync(root, { mode: 0o755 })
+  else
+    for (const [from, to] of [
+      [origin.dataDir, dataDir],
+      [origin.root, root],
+    ] as const)
+      execFileSync('cp', ['-a', from, to])
   const workspace = makeWorkspace(folder)
   const hub = await startHub({ dataDir })
   const store = openStore(dataDir)
-  const apiKey = createKey(store, { name: 'operator' }).key
+  const apiKey = origin?.apiKey ?? createKey(store, { name: 'operator' }).key
   return {
     folder,
     hub,

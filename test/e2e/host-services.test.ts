@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import { acceptedReports, commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
-import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
+import { type HostStage, openHostStage, openOldHost, planWith, versionFiles } from './harness/host-stage.ts'
 import { assertNoSecret } from './harness/refusal.ts'
 import { serveUntrustedHub } from './harness/untrusted-hub.ts'
 
@@ -12,6 +12,11 @@ beforeEach(async () => {
   stage = await openHostStage()
 })
 afterEach(() => stage.close())
+
+async function beginWithOld(): Promise<void> {
+  await stage.close()
+  stage = await openOldHost()
+}
 
 const SYSTEMD = 'version: 1\nsupervisor: systemd\n'
 
@@ -84,7 +89,7 @@ notify: {deployed: {command: [${notify}]}}
   })
 
   it('gives the commands of the host an environment of their own and nothing of the runner', async () => {
-    await stage.installOld()
+    await beginWithOld()
     const provision = stage.standIns.add('make-db', 'echo made')
     stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${provision}], env: {PGHOST: db}}}\n`)
     stage.writePlan(planWith('action: provision, plugin: greeter', 'action: restart, plugin: greeter'))
@@ -174,7 +179,7 @@ describe('the supervisors', () => {
 describe('notify', () => {
   it('passes a message that looks like an option in the environment only', async () => {
     const message = '--use-askpass=/srv/app/plugins/greeter/evil.sh'
-    await stage.installOld()
+    await beginWithOld()
     stage.writeHostConfig(`${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('notify', '')}, --quiet]}}\n`)
     stage.writePlan(planWith(`action: notify, event: deployed, message: ${JSON.stringify(message)}`))
     assertDeployed(await stage.deployHere())
@@ -184,7 +189,7 @@ describe('notify', () => {
   })
 
   it('causes a warning and nothing else when it fails', async () => {
-    await stage.installOld()
+    await beginWithOld()
     stage.writeHostConfig(
       `${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('notify', 'echo busy >&2; exit 7')}]}}\n`,
     )
@@ -203,7 +208,7 @@ describe('notify', () => {
 
 describe('a health check', () => {
   it('can pass on the word of the supervisor alone', async () => {
-    await stage.installOld()
+    await beginWithOld()
     stage.writeHostConfig(SYSTEMD)
     stage.standIns.setState('greeter.service', 'active')
     stage.writePlan(planWith('action: healthcheck, plugin: greeter, timeout: 60'))
@@ -211,7 +216,7 @@ describe('a health check', () => {
   })
 
   it('does not pass while the supervisor restarts the service over and over', async () => {
-    await stage.installOld()
+    await beginWithOld()
     stage.writeHostConfig(SYSTEMD)
     stage.standIns.before('systemctl', 'show', 'begin')
     stage.writePlan(planWith('action: restart, plugin: greeter', 'action: healthcheck, plugin: greeter, timeout: 20'))
@@ -223,7 +228,7 @@ describe('a health check', () => {
 
 describe('the output of a command', () => {
   it('shows no part of a secret at the point where it is cut', async () => {
-    await stage.installOld()
+    await beginWithOld()
     const shown = 2048 - stage.apiKey.length / 2
     const leaky = stage.standIns.add('leaky', `printf '%${Math.floor(shown)}s' x; echo '${stage.apiKey}'; exit 1`)
     stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${leaky}]}}\n`)
@@ -278,7 +283,7 @@ describe('a plan that the host config does not cover', () => {
 
 describe('a dry run', () => {
   it('touches no service', async () => {
-    await stage.installOld()
+    await beginWithOld()
     stage.writeHostConfig(SYSTEMD)
     stage.writePlan(planWith('action: restart'))
     assertDeployed(await stage.deployHere({ 'dry-run': 'true' }))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import { listHost, readLocalReport } from './harness/evidence.ts'
-import { type HostStage, openHostStage, planWith } from './harness/host-stage.ts'
+import { type HostStage, openOldHost, planWith } from './harness/host-stage.ts'
 import { rollBack } from './harness/rolled-back.ts'
 import { healthcheck, RESTART, unitChanges } from './harness/running-host.ts'
 
@@ -11,8 +11,7 @@ const RECORD = '.hub-deploy/installed.json'
 let stage: HostStage
 /** 2.0.0 is installed and runs as greeter.service; 1.0.0 is its snapshot. */
 beforeEach(async () => {
-  stage = await openHostStage()
-  await stage.installOld()
+  stage = await openOldHost()
   stage.standIns.setState('greeter.service', 'active')
   stage.writeHostConfig('version: 1\nsupervisor: systemd\n')
   stage.writePlan(planWith(RESTART))

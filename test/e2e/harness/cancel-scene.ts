@@ -9,8 +9,8 @@ import { waitUntil } from '../../install/wait-until.ts'
 import { serve } from '../../net/loopback-server.ts'
 import { filesWith } from './changing-parts.ts'
 import { acceptedReports } from './evidence.ts'
-import { openHostStage, planWith, versionFiles } from './host-stage.ts'
-import { openProjectStage } from './project-stage.ts'
+import { openOldHost, planWith, versionFiles } from './host-stage.ts'
+import { openShop } from './project-stage.ts'
 
 export type Contract = 'marketplace' | 'project'
 /** What a run asks its hub for. */
@@ -91,8 +91,7 @@ async function signalledOnce(
 }
 
 async function openArtifactScene(t: TestContext): Promise<CancelScene> {
-  const stage = await openHostStage()
-  await stage.installOld()
+  const stage = await openOldHost()
   const gate = await openGate(t, stage.hub.url)
   const inputs = { 'hub-url': gate.url, version: 'latest' }
   const rows = () => stage.store.db.prepare('SELECT version, status FROM reports ORDER BY seq').all()
@@ -117,11 +116,8 @@ async function openArtifactScene(t: TestContext): Promise<CancelScene> {
 }
 
 async function openProjectScene(t: TestContext): Promise<CancelScene> {
-  const stage = await openProjectStage()
+  const stage = await openShop({ '1.0.0': filesWith('1.0.0') })
   const standIns = started(makeStandIns(join(stage.root, 'plugins/cart/src/main.py')), 'cart')
-  await stage.publish('1.0.0', filesWith('1.0.0'))
-  const first = await stage.deploy()
-  if (first.exitCode !== 0) throw new Error(first.log)
   const gate = await openGate(t, stage.hub.url)
   const inputs = { 'hub-url': gate.url, 'host-config': 'host-config.yaml' }
   const env = { PATH: standIns.path }

@@ -1,21 +1,21 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
+import type { StageOrigin } from '../../../local/stage.ts'
 import { makeStandIns, type StandIns } from '../../install/services/stand-ins.ts'
+import { preparedOnce } from './prepared-once.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
 
 /** A stage whose host has supervisors (stand-ins) and a host config. */
 export interface HostStage extends Stage {
   readonly standIns: StandIns
   writeHostConfig(text: string): void
-  /** Has 1.0.0 installed without starting anything, and then a newer version published. */
-  installOld(next?: string): Promise<void>
   /** `deploy` with the host config and the stand-ins first on PATH. */
   deployHere(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
-export async function openHostStage(): Promise<HostStage> {
-  const stage = await openStage()
+export async function openHostStage(origin?: StageOrigin): Promise<HostStage> {
+  const stage = await openStage(origin)
   const standIns = makeStandIns(join(stage.root, 'plugins/greeter/src/main.py'))
   const deployHere: HostStage['deployHere'] = (inputs = {}, run = {}) =>
     stage.deploy({ 'host-config': 'host-config.yaml', ...inputs }, { ...run, env: { PATH: standIns.path, ...run.env } })
@@ -24,18 +24,25 @@ export async function openHostStage(): Promise<HostStage> {
     standIns,
     deployHere,
     writeHostConfig: text => writeFileSync(join(stage.workspace.path, 'host-config.yaml'), text),
-    async installOld(next = '2.0.0') {
-      await stage.publish('1.0.0', versionFiles('1.0.0'))
-      stage.writePlan(PLUGIN_PLAN)
-      const { exitCode, log } = await stage.deploy()
-      if (exitCode !== 0) throw new Error(log)
-      await stage.publish(next, versionFiles(next))
-    },
-    async close() {
+    async close(keep) {
       standIns.close()
-      await stage.close()
+      await stage.close(keep)
     },
   }
+}
+
+/** The same where 1.0.0 is installed, without anything started, and 2.0.0 waits at the hub. */
+export async function openOldHost(): Promise<HostStage> {
+  return await openHostStage(await preparedOnce('an old host', prepareOld))
+}
+
+async function prepareOld(): Promise<Stage> {
+  const stage = await openStage()
+  await stage.publish('1.0.0', versionFiles('1.0.0'))
+  const { exitCode, log } = await stage.deploy()
+  if (exitCode !== 0) throw new Error(log)
+  await stage.publish('2.0.0', versionFiles('2.0.0'))
+  return stage
 }
 
 /** A plan that installs the plugin and then does these steps, each after the one before; */

@@ -4,7 +4,8 @@ import { createProjectKey } from '../../../hub/project/project-keys.ts'
 import { publishProject } from '../../../hub/project/publish.ts'
 import { type SealedProject, type SealOptions, sealProject } from '../../../hub/project/seal.ts'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
-import { type LocalStage, openLocalStage } from '../../../local/stage.ts'
+import { type LocalStage, openLocalStage, type StageOrigin } from '../../../local/stage.ts'
+import { preparedOnce } from './prepared-once.ts'
 import { writeFiles } from './stage.ts'
 
 export const PROJECT_ID = 'shop'
@@ -44,14 +45,13 @@ export function projectFiles(version: string, more: Record<string, string> = {})
   }
 }
 
-export async function openProjectStage(): Promise<ProjectStage> {
-  const stage = await openLocalStage('project-stage')
-  const { folder, hub, store, root, workspace } = stage
-  const { privateKey: signingKey, publicKey } = generateKeyPairSync('ed25519')
-  const signerPublicKey = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64')
-  const newValue = (purpose: 'devkey' | 'credential'): string =>
-    createProjectKey(store, { project_id: PROJECT_ID, purpose, name: 'test' }).value
-  const [devkey, credential] = [newValue('devkey'), newValue('credential')]
+type ProjectKeys = Pick<ProjectStage, 'signingKey' | 'signerPublicKey' | 'devkey' | 'credential'>
+
+/** By default with an empty host; see also `preparedOnce`. */
+export async function openProjectStage(origin?: StageOrigin & ProjectKeys): Promise<ProjectStage> {
+  const stage = await openLocalStage('project-stage', origin)
+  const { folder, hub, root, store, workspace } = stage
+  const { signingKey, signerPublicKey, devkey, credential } = origin ?? newKeys(stage)
   let sealed = 0
   const seal: ProjectStage['seal'] = async (version, files, options = {}) => {
     const source = join(folder, `project-${++sealed}`)
@@ -87,4 +87,26 @@ export async function openProjectStage(): Promise<ProjectStage> {
         },
       }),
   }
+}
+
+/** The same where these versions are installed, one after the other. */
+export async function openShop(versions: Readonly<Record<string, Record<string, string>>>): Promise<ProjectStage> {
+  const origin = await preparedOnce(JSON.stringify(versions), async () => {
+    const stage = await openProjectStage()
+    for (const [version, files] of Object.entries(versions)) {
+      await stage.publish(version, files)
+      const { exitCode, log } = await stage.deploy()
+      if (exitCode !== 0) throw new Error(log)
+    }
+    return stage
+  })
+  return await openProjectStage(origin)
+}
+
+function newKeys({ store }: LocalStage): ProjectKeys {
+  const { privateKey: signingKey, publicKey } = generateKeyPairSync('ed25519')
+  const signerPublicKey = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64')
+  const newValue = (purpose: 'devkey' | 'credential'): string =>
+    createProjectKey(store, { project_id: PROJECT_ID, purpose, name: 'test' }).value
+  return { signingKey, signerPublicKey, devkey: newValue('devkey'), credential: newValue('credential') }
 }

@@ -3,12 +3,18 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
 import type { InstalledRow } from '../../../src/install/host/installed.ts'
+import { preparedOnce } from './prepared-once.ts'
 import { openStage, pluginFiles, type Stage, writeFiles } from './stage.ts'
 
 /** A host with these versions of greeter, one after the other, each with the host's own files. */
 export async function openRetainingHost(t: TestContext, versions = ['1.0.0', '2.0.0']): Promise<Stage> {
-  const stage = await openStage()
+  const stage = await openStage(await preparedOnce(`a host with ${versions}`, () => deployAll(versions)))
   t.after(() => stage.close())
+  return stage
+}
+
+async function deployAll(versions: readonly string[]): Promise<Stage> {
+  const stage = await openStage()
   for (const version of versions) {
     await stage.publish(version, pluginFiles(version))
     const { exitCode, log } = await stage.deploy({ version })

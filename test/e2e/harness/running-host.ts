@@ -1,4 +1,4 @@
-import { type HostStage, openHostStage } from './host-stage.ts'
+import { type HostStage, openOldHost } from './host-stage.ts'
 
 export const RESTART = 'action: restart, plugin: greeter'
 export const RESTART_ALL = 'action: restart'
@@ -19,9 +19,8 @@ export const hangSaying = (text: string): string => `echo "${text}"; exec sleep 
  * finds the new version broken and the old one fine, and its provision command fails.
  */
 export async function openRunningHost(): Promise<HostStage> {
-  const stage = await openHostStage()
+  const stage = await openOldHost()
   const { standIns } = stage
-  await stage.installOld()
   stage.writeHostConfig(runningHostConfig(stage))
   for (const unit of ['greeter.service', 'app.service']) standIns.setState(unit, 'active')
   standIns.add('check', `if ${IS_NEW}; then ${hangSaying('still broken')}; fi; echo fine`)

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { zipFolder } from '../../../hub/folder-archive.ts'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
-import { type LocalStage, openLocalStage } from '../../../local/stage.ts'
+import { type LocalStage, openLocalStage, type StageOrigin } from '../../../local/stage.ts'
 
 export const SIGNING_SECRET = 'the developer signs with this'
 
@@ -50,8 +50,9 @@ export function pluginFiles(version: string, more: Record<string, string> = {}):
   }
 }
 
-export async function openStage(): Promise<Stage> {
-  const stage = await openLocalStage('stage')
+/** By default with an empty host; see also `preparedOnce`. */
+export async function openStage(origin?: StageOrigin): Promise<Stage> {
+  const stage = await openLocalStage('stage', origin)
   const { folder, hub, store, apiKey, root, workspace } = stage
   const planPath = join(workspace.path, 'install.yaml')
   writeFileSync(planPath, PLUGIN_PLAN)
