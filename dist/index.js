@@ -16802,6 +16802,7 @@ const ERROR_CODES = [
     'invalid_manifest',
     'content_mismatch',
     'source_not_supported',
+    'unpinned_source',
     'version_mismatch',
     'downgrade_refused',
     'version_reused',
@@ -17022,6 +17023,54 @@ async function runChild(request) {
     return code === null
         ? { kind: 'signalled', signal: String(signal), output: output() }
         : { kind: 'exited', code, output: output(), stdout: stdout() };
+}
+/**
+ * Runs a program as `runChild` does, and hands its stdout to `consume`, which slows the program down by reading slowly.
+ * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes first.
+ */
+async function readChild(request, consume) {
+    request.signal?.throwIfAborted();
+    const [program, ...args] = request.command;
+    const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
+        env: { ...request.env },
+        stdio: [request.input ?? 'ignore', 'pipe', 'pipe'],
+        detached: true,
+        ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+    });
+    const exited = new Promise(resolve => child.once('exit', (code, signal) => resolve([code, signal])));
+    const { stdout, stderr } = child;
+    const output = collectOutput([stderr]);
+    const failure = await startFailure(child);
+    if (failure !== undefined)
+        return { end: { kind: 'not_started', error: failure }, read: undefined };
+    const pid = child.pid;
+    const stop = stopOn(pid, request);
+    try {
+        const read = await consume(stdout);
+        const [code, signal] = await exited;
+        request.signal?.throwIfAborted();
+        return { end: endOf([code, signal], { timedOut: stop.timedOut(), output: output() }), read };
+    }
+    catch (error) {
+        signalGroup(pid, 'SIGKILL');
+        await exited;
+        request.signal?.throwIfAborted();
+        if (stop.timedOut())
+            return { end: { kind: 'timed_out', output: output() }, read: undefined };
+        throw error;
+    }
+    finally {
+        stop.clear();
+        for (const stream of [stdout, stderr])
+            stream.destroy();
+    }
+}
+function endOf([code, signal], { timedOut, output }) {
+    if (timedOut)
+        return { kind: 'timed_out', output };
+    return code === null
+        ? { kind: 'signalled', signal: String(signal), output }
+        : { kind: 'exited', code, output, stdout: '' };
 }
 /** The environment that a child of ours gets: never the runner's inputs, tokens or tracking id. */
 function allowedEnvironment(extra = {}) {
@@ -20357,7 +20406,7 @@ function conclude(deployment, name, failure) {
     const error = failure && toDeployError(failure.thrown);
     const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts);
     const reported = notSent(`${name} reports nothing`);
-    const report = buildLocalReport(record, endOf(deployment, error), { reported, running_version });
+    const report = buildLocalReport(record, unreported_endOf(deployment, error), { reported, running_version });
     return {
         report: redactReport(report, tools.secrets.redact),
         reportPath: undefined,
@@ -20365,7 +20414,7 @@ function conclude(deployment, name, failure) {
         error,
     };
 }
-function endOf({ record, tools }, error) {
+function unreported_endOf({ record, tools }, error) {
     if (error === undefined)
         return buildEnd(tools.now(), { outcome: 'success' });
     const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
@@ -23823,6 +23872,60 @@ async function receiveJson(exchange, maxBytes) {
     return { ...headOf(exchange), ...answer };
 }
 
+;// CONCATENATED MODULE: ./build/net/route-for-child.js
+
+
+
+
+/**
+ * Judges the address of a URL that a hub or publisher chose, as for a redirect, and fixes it. Throws ConfigError
+ * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` where the name has none.
+ */
+async function routeForChild(url, hub, { addresses, signal, timeouts }) {
+    const proxy = getProxyUrl(url);
+    if (proxy !== undefined) {
+        await addresses.verifyProxied(url, hub);
+        return { proxy: proxy.href };
+    }
+    await addresses.verifyLiteral(url, hub);
+    if (isAddress(url.hostname))
+        return { addresses: [url.hostname.replace(/^\[|\]$/g, '')] };
+    const found = resolveName(url, async () => {
+        const lookup = (0,external_node_util_namespaceObject.promisify)(addresses.judgingLookup(url, hub));
+        return await lookup(url.hostname, { all: true });
+    });
+    return { addresses: await route_for_child_within(found, { url, signal, ms: timeouts.connectMs }) };
+}
+async function resolveName(url, lookup) {
+    try {
+        return (await lookup()).map(({ address }) => address);
+    }
+    catch (error) {
+        throw explainFailure(error, { origin: url.origin, sent: false });
+    }
+}
+/** A name server that does not answer must not outlast a cancel. */
+async function route_for_child_within(found, limit) {
+    const { url, signal, ms } = limit;
+    signal.throwIfAborted();
+    const late = Promise.withResolvers();
+    const message = `The name of ${url.origin} was not resolved within ${ms / 1000} s: check the URL and the network.`;
+    const timer = setTimeout(() => late.reject(new ArtifactError('timeout', message)), ms);
+    const cancel = () => late.reject(signal.reason);
+    signal.addEventListener('abort', cancel, { once: true });
+    try {
+        return await Promise.race([found, late.promise]);
+    }
+    finally {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', cancel);
+    }
+}
+/** A URL has parsed it: every form of an IPv4 address has become the one with four numbers. */
+function isAddress(hostname) {
+    return hostname.startsWith('[') || /^\d{1,3}(?:\.\d{1,3}){3}$/.test(hostname);
+}
+
 ;// CONCATENATED MODULE: external "node:dns"
 const external_node_dns_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:dns");
 ;// CONCATENATED MODULE: external "node:os"
@@ -23982,6 +24085,7 @@ function startTimer(ms, expire) {
 
 
 
+
 /**
  * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
  */
@@ -23990,6 +24094,7 @@ function createWire(options) {
     return {
         requestJson: request => requestJson(request, settings),
         download: request => download(request, settings),
+        routeForChild: (url, hub) => routeForChild(url, hub, settings),
     };
 }
 
@@ -24625,6 +24730,8 @@ const stepKeys = {
     depends_on: schemas_default(array(stepIdSchema), []),
     snapshot: schemas_default(schemas_boolean(), false),
 };
+/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
+const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
 /** The keys of every step. */
 const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
 /** The form of a step, by its action; unknown actions and keys are refused. */
@@ -24632,10 +24739,11 @@ const stepSchema = discriminatedUnion('action', [
     strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
     strictObject({
         ...stepKeys,
-        action: literal(['provision', 'install_plugin', 'configure_plugin']),
+        action: literal(['provision', 'configure_plugin']),
         plugin: idSchema,
     }),
-    strictObject({ ...stepKeys, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
     strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
     strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
     strictObject({
@@ -26295,10 +26403,13 @@ function installProblems(plan, kind) {
     const wrongKind = installSteps
         .filter(step => step.action !== action)
         .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
+    const sourced = installSteps
+        .filter(step => step.source !== undefined)
+        .map(step => stepProblem(step, `source belongs into the plan of a project: leave it out, a ${kind} is its own artifact`));
     const further = installSteps
         .slice(1)
         .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`));
-    return [...wrongKind, ...settingsNameProblems(installSteps), ...further];
+    return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further];
 }
 function strangerProblems(plan, installStep) {
     const id = installedId(installStep);
@@ -34781,6 +34892,43 @@ function readLimits(read) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/core/content/git-tokens.js
+/** One word of visible ASCII: a header carries it unchanged. */
+const TOKEN = /^[\x21-\x7e]+$/;
+/** Parses lines `host=token` or `host:port=token`. Empty lines and lines that begin with `#` do not count. */
+function parseGitTokens(text) {
+    const tokens = new Map();
+    const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
+        if (line.trim() === '' || line.trimStart().startsWith('#'))
+            return [];
+        const problem = addLine(tokens, line.trim());
+        return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
+    });
+    return { tokens, problems };
+}
+/** What a token becomes in a request, as the common code hosts accept it: the password of a user whose name is ignored. */
+function basicCredentials(token) {
+    return Buffer.from(`x-access-token:${token}`).toString('base64');
+}
+/** Adds a line's token. Says what is wrong with it without quoting the line, which may be a token. */
+function addLine(tokens, line) {
+    const equals = line.indexOf('=');
+    const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
+    if (host === undefined)
+        return 'must consist of lines host=token or host:port=token, found another';
+    if (tokens.has(host))
+        return `must name ${host} only once, found it again`;
+    if (!TOKEN.test(token))
+        return `must give ${host} a token of visible ASCII without spaces`;
+    tokens.set(host, token);
+    return undefined;
+}
+function git_tokens_hostOf(text) {
+    if (!/^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/.test(text))
+        return undefined;
+    return URL.parse(`https://${text}/`)?.host;
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/settings.js
 
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
@@ -34794,13 +34942,13 @@ function parseSettings(text) {
     const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
         if (line.trim() === '' || line.trimStart().startsWith('#'))
             return [];
-        const problem = addLine(settings, line);
+        const problem = settings_addLine(settings, line);
         return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
     });
     return { settings, problems };
 }
 /** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
-function addLine(settings, line) {
+function settings_addLine(settings, line) {
     const equals = line.indexOf('=');
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
@@ -34963,6 +35111,7 @@ function file_input_readBytes(fd, maxBytes) {
 
 
 
+
 /** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
 /**
@@ -35021,6 +35170,17 @@ class InputReader {
             this.refuse(name, problem);
         return settings;
     }
+    /** Lines `host=token`, as `parseGitTokens` reads them; each token is masked, also as a request has it. */
+    gitTokens(name) {
+        const text = takeRaw(name);
+        for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
+            if (secret !== '')
+                this.#mask([secret, basicCredentials(secret)]);
+        const { tokens, problems } = parseGitTokens(text);
+        for (const problem of problems)
+            this.refuse(name, problem);
+        return tokens;
+    }
     /** The file that an input names, as `readStart` reads it. */
     requiredFile(name, maxBytes) {
         return this.#read(name, this.#present(name, take(name)), maxBytes);
@@ -35045,6 +35205,11 @@ class InputReader {
     /** Adds a problem; `reason` continues the sentence that the input's name begins. */
     refuse(name, reason) {
         this.problems.push({ kind: 'invalid', input: name, message: `${name} ${reason}` });
+    }
+    #mask(secrets) {
+        this.secrets.push(...secrets);
+        for (const secret of secrets)
+            masked(secret);
     }
     #takeSecret(name) {
         const secret = takeExactly(name);
@@ -36623,14 +36788,14 @@ function hub_report_buildReportBody(report, projectId) {
 
 
 
-function project_deployment_startDeployment(request, tools) {
+function project_deployment_startDeployment(request, { supplier, ...tools }) {
     const client = createProjectClient(tools.wires, { ...request, hide: tools.secrets.hide });
     const start = {
         transitions: PROJECT_TRANSITIONS,
         facts: deployment_initialFacts(request, tools),
         sender: hub_report_createReportSender(client, request),
     };
-    return Object.assign(startDeployment(request, tools, start), { request, client });
+    return Object.assign(startDeployment(request, tools, start), { request, client, supplier });
 }
 /** What is known of a deployment before it starts. */
 function deployment_initialFacts(known, { deploymentId, now, runner }) {
@@ -36653,6 +36818,276 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
     };
 }
 
+;// CONCATENATED MODULE: ./build/core/content/external-source.js
+
+
+
+const MAX_URL_CHARS = 2048;
+const MAX_REF_CHARS = 255;
+/** A full commit id, of SHA-1 or SHA-256. */
+function isCommitId(ref) {
+    return /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(ref);
+}
+/** Whether the signed manifest alone decides which bytes arrive. A hub signs what it serves, whatever that is. */
+function isPinned(source, sha256) {
+    return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref);
+}
+/** Whether the same source gives the same tree tomorrow. */
+function isFixed(source) {
+    return source.from === 'git' || source.version !== 'latest';
+}
+const urlSchema = pipe(schemas_string()
+    .check(_maxLength(MAX_URL_CHARS, { error: `must be at most ${MAX_URL_CHARS} characters` }), refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' })), 
+// What this URL means to us is what it means to git: there is only one way to write it.
+transform(text => new URL(text).href));
+/** What git accepts as the name of a branch or tag, without what a refspec or a revision says with it. */
+const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/;
+const REF_SIGNS = /[~^:?*[\\]/;
+const refSchema = pipe(schemas_string().check(refine(text => text.length <= MAX_REF_CHARS && REF.test(text) && !REF_SIGNS.test(text) && text !== '@', {
+    error: 'must be a full commit id, or the name of a branch or tag',
+})), transform(ref => (isCommitId(ref.toLowerCase()) ? ref.toLowerCase() : ref)));
+const subdirectorySchema = pipe(schemas_nullish(schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
+    error: 'must be a relative path inside the tree, without ".", ".." and backslashes',
+}))), transform(path => path?.replace(/\/$/, '') || undefined));
+const writtenSchema = schemas_lazy(() => object({
+    marketplace_slug: schemas_nullish(slugSchema),
+    marketplace_version: schemas_nullish(versionSchema),
+    marketplace_kind: schemas_nullish(kindSchema),
+    url: schemas_nullish(urlSchema),
+    ref: schemas_nullish(refSchema),
+    subdirectory: subdirectorySchema,
+})
+    .check(refine(({ marketplace_slug, url }) => (marketplace_slug ?? null) === null || (url ?? null) === null, {
+    error: 'must have marketplace_slug or url, not both',
+}), refine(({ marketplace_slug, url }) => (marketplace_slug ?? url ?? null) !== null, {
+    error: 'must have marketplace_slug, or url with ref',
+}), refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
+    path: ['ref'],
+    error: 'is missing: a url needs it',
+})));
+/** The form of `source`; unknown keys are ignored. */
+const externalSourceSchema = schemas_lazy(() => pipe(writtenSchema, transform(buildSource)));
+function buildSource(written) {
+    const { marketplace_slug: slug, marketplace_version, marketplace_kind, url, ref, subdirectory } = written;
+    if (typeof slug === 'string') {
+        const [version, kind] = [marketplace_version ?? 'latest', marketplace_kind ?? 'plugin'];
+        return { from: 'marketplace', slug, version, kind, subdirectory };
+    }
+    return { from: 'git', url: url ?? '', ref: ref ?? '', subdirectory };
+}
+/** No other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
+function isGitUrl(text) {
+    const url = URL.parse(text);
+    if (url === null || url.protocol !== 'https:' || !/^https:\/\/[^/]/i.test(text))
+        return false;
+    const { username, password, search, hash } = url;
+    return `${username}${password}${search}${hash}` === '' && !/[\s\\?#@\p{Cc}]/u.test(text);
+}
+
+// EXTERNAL MODULE: ./node_modules/semver/functions/valid.js
+var valid = __nccwpck_require__(8780);
+;// CONCATENATED MODULE: ./node_modules/zod/v4/mini/iso.js
+
+
+const ZodMiniISODateTime = /*@__PURE__*/ $constructor("ZodMiniISODateTime", (inst, def) => {
+    $ZodISODateTime.init(inst, def);
+    ZodMiniStringFormat.init(inst, def);
+});
+// @__NO_SIDE_EFFECTS__
+function iso_datetime(params) {
+    return _isoDateTime(ZodMiniISODateTime, params);
+}
+const ZodMiniISODate = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniISODate", (inst, def) => {
+    core.$ZodISODate.init(inst, def);
+    schemas.ZodMiniStringFormat.init(inst, def);
+})));
+// @__NO_SIDE_EFFECTS__
+function iso_date(params) {
+    return core._isoDate(ZodMiniISODate, params);
+}
+const ZodMiniISOTime = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniISOTime", (inst, def) => {
+    core.$ZodISOTime.init(inst, def);
+    schemas.ZodMiniStringFormat.init(inst, def);
+})));
+// @__NO_SIDE_EFFECTS__
+function iso_time(params) {
+    return core._isoTime(ZodMiniISOTime, params);
+}
+const ZodMiniISODuration = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniISODuration", (inst, def) => {
+    core.$ZodISODuration.init(inst, def);
+    schemas.ZodMiniStringFormat.init(inst, def);
+})));
+// @__NO_SIDE_EFFECTS__
+function iso_duration(params) {
+    return core._isoDuration(ZodMiniISODuration, params);
+}
+
+;// CONCATENATED MODULE: ./build/core/content/manifest-schema.js
+
+
+
+
+const MAX_PARTS_OF_A_KIND = 1000;
+const MAX_VARIABLES = 1000;
+const manifest_schema_MAX_TEXT_CHARS = 256;
+const manifest_schema_lineSchema = schemas_lazy(() => schemas_string()
+    .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
+const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_schema_lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
+const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid(text) !== null, {
+    error: 'must be a semantic version such as 1.4.0',
+})));
+/** A directory in the archive's root, next to those that every project has. */
+const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
+    error: 'must be one name of letters, digits, "_", "." and "-", and not a name that a project uses for something else',
+})));
+const pluginSchema = schemas_lazy(() => object({
+    ...partKeys(),
+    version: versionSchema,
+    environment: schemas_nullish(object({ required: variablesSchema, optional: variablesSchema })),
+})
+    .check(refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
+    path: ['sha256'],
+    error: 'is missing: an embedded plugin needs it',
+    // Also where other keys are wrong, so that all problems are reported at once.
+    when: ({ value }) => typeof value === 'object' && value !== null,
+})));
+const extensionSchema = schemas_lazy(() => object(partKeys()));
+/** `source` names a part that is not embedded. */
+function partKeys() {
+    return { id: idSchema, sha256: schemas_nullish(sha256Schema), source: schemas_nullish(externalSourceSchema) };
+}
+const pluginsSchema = schemas_lazy(() => array(pluginSchema)
+    .check(_minLength(1, { error: 'must contain at least one plugin' }), _maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} plugins` })));
+const extensionsSchema = schemas_lazy(() => array(extensionSchema)
+    .check(_maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} extensions` })));
+/** The form of `manifest.json`; unknown keys are ignored. */
+const manifestSchema = schemas_lazy(() => object({
+    format_version: literal('1'),
+    project_id: projectIdSchema,
+    project_name: manifest_schema_lineSchema,
+    version: semverSchema,
+    built_at: iso_datetime({ offset: true, local: true, error: 'must be a time in ISO 8601' }),
+    plugins: pluginsSchema.check(superRefine(refuseRepeatedIds)),
+    extensions: schemas_nullish(extensionsSchema.check(superRefine(refuseRepeatedIds))),
+    content_sha256: sha256Schema,
+    plugins_dirname: schemas_nullish(pluginsDirnameSchema),
+}));
+function refuseRepeatedIds(parts, context) {
+    const seen = new Set();
+    for (const [index, { id }] of parts.entries()) {
+        if (seen.has(id))
+            context.addIssue({
+                code: 'custom',
+                path: [index, 'id'],
+                message: 'must be unique',
+            });
+        seen.add(id);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/content/manifest.js
+
+
+
+
+
+
+/** Bytes of the largest `manifest.json` that is read. */
+const MAX_MANIFEST_BYTES = 1024 * 1024;
+/** The rest are only counted. */
+const manifest_MAX_LISTED_PROBLEMS = 10;
+/**
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
+ * `unpinned_source` when it names a source whose bytes it does not decide.
+ */
+function parseManifest(text) {
+    const value = manifest_parseJson(text);
+    const parsed = manifestSchema.safeParse(value);
+    if (!parsed.success)
+        throw invalidManifest(problemList(parsed.error.issues, value));
+    const manifest = buildManifest(parsed.data);
+    verifyPinned(manifest.parts);
+    return manifest;
+}
+/**
+ * Vouches that a manifest is that of the requested project and version, ignoring a leading `v`. Throws ArtifactError
+ * `invalid_manifest` for another project's, `version_mismatch` for another version's.
+ */
+function verifyManifest(manifest, asked) {
+    if (manifest.projectId !== asked.projectId) {
+        throw invalidManifest(`project_id must be "${asked.projectId}", found "${manifest.projectId}"`);
+    }
+    if (isSameVersion(manifest.version, asked.version))
+        return;
+    throw new ArtifactError('version_mismatch', `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
+}
+/** ArtifactError `invalid_manifest` about what is wrong with it. */
+function invalidManifest(problem) {
+    return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`);
+}
+function manifest_parseJson(text) {
+    if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)
+        throw invalidManifest(`it is larger than ${MAX_MANIFEST_BYTES} bytes`);
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        throw invalidManifest('it is not JSON');
+    }
+}
+const words = {
+    document: 'the manifest',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: () => Object.keys(manifestSchema.def.getter().shape),
+};
+function problemList(issues, value) {
+    const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
+    const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
+    const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message);
+    const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
+    const more = unlisted > 0 ? [`${unlisted} more problems`] : [];
+    return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
+}
+/** A branch or tag is what its server says today, and who pushes to it needs no key of the publisher. */
+function verifyPinned(parts) {
+    const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256));
+    if (unpinned.length === 0)
+        return;
+    throw new ArtifactError('unpinned_source', `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, without the sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`);
+}
+/** Whether the part comes from elsewhere. */
+function isSourced(part) {
+    return part.source !== null;
+}
+function buildManifest(written) {
+    const pluginsDirname = written.plugins_dirname ?? 'plugins';
+    const plugins = written.plugins.map(({ id, version, sha256, environment, source }) => ({
+        ...{ shelf: 'plugins', id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
+        environment: environment ?? { required: [], optional: [] },
+        source: source ?? null,
+    }));
+    const extensions = (written.extensions ?? []).map(({ id, sha256, source }) => ({
+        ...{
+            shelf: 'extensions',
+            id,
+            version: written.version,
+            folder: `extensions/${id}`,
+            sha256: sha256 ?? null,
+        },
+        environment: { required: [], optional: [] },
+        source: source ?? null,
+    }));
+    return {
+        projectId: written.project_id,
+        projectName: written.project_name,
+        version: written.version,
+        builtAt: written.built_at,
+        parts: [...plugins, ...extensions],
+        contentSha256: written.content_sha256,
+        pluginsDirname,
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/project/bundled-plan.js
 
 
@@ -36669,7 +37104,23 @@ function readBundledPlan(content) {
     throw new ArtifactError('invalid_manifest', `The project has no ${BUNDLED_PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
 }
 
+;// CONCATENATED MODULE: ./build/project/read-manifest.js
+
+
+
+
+/** The text of the manifest of a project in this folder. Throws ArtifactError `invalid_manifest`. */
+function readManifest(content) {
+    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
+    if (text !== undefined)
+        return text;
+    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`);
+}
+
 ;// CONCATENATED MODULE: ./build/project/installed-parts.js
+
+
+
 
 
 
@@ -36711,11 +37162,15 @@ async function findInstalledParts(deployment, sha256) {
     }
     return found.size === 0 ? undefined : found;
 }
-/** Whether these are all parts that the plan in this folder installs; not so where the plan cannot be read. */
+/**
+ * Whether these are all parts that the plan in this folder installs, and no source has to be asked what it has now; not
+ * so where plan or manifest cannot be read.
+ */
 function isAllInstalled(content, installed) {
     try {
         const steps = readBundledPlan(content).steps.filter(isInstallStep);
-        return steps.every(step => installed.has(placeOfInstall(step)));
+        const sourced = parseManifest(readManifest(content)).parts.filter(isSourced);
+        return steps.every(step => installed.has(placeOfInstall(step))) && sourced.every(({ source }) => isFixed(source));
     }
     catch {
         return false;
@@ -36803,6 +37258,7 @@ function project_plan_installProblems({ steps, positions }, manifest) {
     }
     return [
         ...unknownPartProblems(installSteps, manifest),
+        ...unsignedSourceProblems(installSteps, manifest),
         ...repeatedIdProblems(installSteps),
         ...settingsNameProblems(installSteps),
     ];
@@ -36815,6 +37271,13 @@ function unknownPartProblems(installSteps, manifest) {
         const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
         return [stepProblem(step, message)];
     });
+}
+/** What the archive contains of such a part may be a stub, which nobody wants to run. */
+function unsignedSourceProblems(installSteps, manifest) {
+    return installSteps
+        .filter(step => step.source !== undefined)
+        .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
+        .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`));
 }
 /** An id must not be in both shelves either: steps and services know parts by their id alone. */
 function repeatedIdProblems(installSteps) {
@@ -36912,7 +37375,194 @@ function idsUsing(config, { steps, removedIds }) {
     return [...used, ...removedIds];
 }
 
+;// CONCATENATED MODULE: ./build/core/content/project-content.js
+
+
+
+
+
+/**
+ * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
+ * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
+ * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
+ * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ */
+function verifyContent(manifest, tree) {
+    const digested = digestedFiles(tree);
+    verifyContentDigest(manifest, digested);
+    const directories = new Set(tree.directories);
+    verifyFolders(manifest.parts, directories);
+    verifySymlinksStayInside(manifest.parts, tree.symlinks);
+    return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) };
+}
+/**
+ * What a tree digest covers: the regular files, and symlinks to them with the target's bytes
+ * (docs/contracts.md, "Tree digest").
+ */
+function digestedFiles({ files, symlinks }) {
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const linked = symlinks.flatMap(({ path, file }) => {
+        const sha256 = digests.get(file ?? '');
+        return sha256 === undefined ? [] : [{ path, sha256 }];
+    });
+    return [...files, ...linked];
+}
+function verifyContentDigest({ contentSha256 }, digested) {
+    const found = tree_digest_treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
+    if (found === contentSha256)
+        return;
+    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
+}
+function verifyFolders(parts, directories) {
+    const embedded = parts.filter(part => !isSourced(part));
+    const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
+    if (missing.length === 0)
+        return;
+    throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`);
+}
+/** They may not even come back: the folder may be installed under another name. */
+function verifySymlinksStayInside(parts, symlinks) {
+    const folders = new Set(parts.map(({ folder }) => folder));
+    for (const { path, reach } of symlinks) {
+        const folder = folderOf(path);
+        if (!folders.has(folder) || `${reach}/`.startsWith(`${folder}/`))
+            continue;
+        throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`);
+    }
+}
+function ownDigestWarnings(parts, digested) {
+    const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path));
+    return parts.flatMap(({ folder, sha256, source }) => {
+        if (sha256 === null || source !== null)
+            return [];
+        const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
+        const found = tree_digest_treeDigest(files);
+        if (sha256 === found)
+            return [];
+        return [
+            `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
+        ];
+    });
+}
+function unnamedFolders({ parts, pluginsDirname }, directories) {
+    const named = new Set(parts.map(({ folder }) => folder));
+    return [...directories].filter(path => {
+        const [shelf, ...rest] = path.split('/');
+        return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path);
+    });
+}
+/** The first two components of a path: the directory of its plugin or extension, if it is in one. */
+function folderOf(path) {
+    return path.split('/', 2).join('/');
+}
+
+;// CONCATENATED MODULE: ./build/install/files/tree-below.js
+/** What is below a folder, with paths relative to it; its symlinks must not leave it. */
+function treeBelow({ files, symlinks }, folder) {
+    const isBelow = ({ path }) => path.startsWith(`${folder}/`);
+    const below = (path) => path.slice(folder.length + 1);
+    return {
+        files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
+        symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
+            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
+        }),
+    };
+}
+
+;// CONCATENATED MODULE: ./build/project/overlay.js
+
+
+
+
+/**
+ * Lays a fetched tree over the stub that the archive contains of its part: moves each file of the stub into the fetched
+ * tree's folder where nothing is in its way. A name in both is the fetched one's, plugin.yaml too. Symlinks of a stub
+ * are left out: they could lead elsewhere now.
+ */
+async function layOverStub(fetched, stub, slice) {
+    const taken = new Set([...fetched.tree.files, ...fetched.tree.symlinks].map(({ path }) => path));
+    const folders = new Set([...taken].flatMap(foldersAbove));
+    const isFree = ({ path }) => !taken.has(path) && !folders.has(path) && !foldersAbove(path).some(folder => taken.has(folder));
+    const files = stub.tree.files.filter(isFree);
+    await slice.forEach(files, ({ path }) => {
+        for (const folder of foldersAbove(path)) {
+            if (folders.has(folder))
+                continue;
+            folders.add(folder);
+            makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(fetched.staged, folder));
+        }
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(stub.staged, path), (0,external_node_path_namespaceObject.join)(fetched.staged, path));
+    });
+    const { symlinks } = fetched.tree;
+    return { staged: fetched.staged, tree: { files: inTreeOrder([...fetched.tree.files, ...files]), symlinks } };
+}
+/** `a/b/c` is in `a/b` and `a`. */
+function foldersAbove(path) {
+    const parts = path.split('/');
+    return parts.slice(1).map((_, index) => parts.slice(0, index + 1).join('/'));
+}
+
+;// CONCATENATED MODULE: ./build/project/fetch-parts.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Fetches the parts that come from elsewhere into this deployment's own folder, each verified by its source's rules and
+ * by its `sha256` in the signed manifest. By their names; without those that are installed and intact, and whose source
+ * cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
+ */
+async function fetchParts(deployment, project, parts) {
+    const wanted = parts.filter(isSourced).filter(part => !project.installed?.has(placeName(part)));
+    const supplied = new Map();
+    if (wanted.length === 0)
+        return supplied;
+    deployment.supplier.requireInputs(wanted);
+    for (const [index, part] of wanted.entries()) {
+        const folder = (0,external_node_path_namespaceObject.join)(project.content, '..', `source-${index}`);
+        (0,external_node_fs_namespaceObject.mkdirSync)(folder, { mode: 0o700 });
+        supplied.set(placeName(part), await fetchPart(deployment, project, { part, folder }));
+    }
+    return supplied;
+}
+async function fetchPart({ supplier, layout, request, tools }, { content, tree }, { part, folder }) {
+    const origin = { contract: 'project', slug: request.projectId };
+    const installed = stateFor(readPreviousInstall(layout, part), origin);
+    const fetched = await supplier.fetch({ part, folder, installed });
+    const digest = verifyTree(part, fetched);
+    const stub = { staged: (0,external_node_path_namespaceObject.join)(content, part.folder), tree: treeBelow(tree, part.folder) };
+    const placed = await layOverStub(fetched, stub, new TimeSlice(tools.signal));
+    const version = fetched.version ?? fetch_parts_versionOf(part, placed);
+    tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`);
+    return { ...placed, version };
+}
+/** The digest of what was fetched, before the stub; returns it. */
+function verifyTree(part, { tree }) {
+    const found = tree_digest_treeDigest(inTreeOrder(digestedFiles(tree)));
+    if (part.sha256 === null || part.sha256 === found)
+        return found;
+    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but its source supplied ${found}: nothing was installed. Its source has changed: the publisher must check it and seal the project again.`);
+}
+/** A commit has no version but what its plugin.yaml says. */
+function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
+    if (shelf !== 'plugins' || !tree.files.some(({ path }) => path === 'plugin.yaml'))
+        return version;
+    const { versionAsWritten } = readPluginYaml(staged);
+    return versionSchema.safeParse(versionAsWritten).data ?? version;
+}
+
 ;// CONCATENATED MODULE: ./build/project/part.js
+
+
 
 
 
@@ -36922,8 +37572,9 @@ function idsUsing(config, { steps, removedIds }) {
 /** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
-    const { shelf, id, version, environment } = part;
+    const { shelf, id, environment } = part;
     const previous = readPreviousInstall(layout, { shelf, id });
+    const version = part_versionOf(source, part, previous);
     const facts = { shelf, id, version, artifactSha256: source.artifactSha256, previous };
     const installed = source.installed?.get(placeName(part));
     if (installed !== undefined) {
@@ -36935,26 +37586,21 @@ async function stagePart(deployment, source, part) {
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
-async function signPart({ layout, keepPaths, request, tools }, { content, tree }, { shelf, id, folder, leftBehind }) {
-    const staged = (0,external_node_path_namespaceObject.join)(content, folder);
-    const shipped = treeBelow(tree, folder);
+/** A source says itself which version it supplied, and what stays is what it was. */
+function part_versionOf({ supplied, installed }, part, previous) {
+    const name = placeName(part);
+    const stays = isSourced(part) && installed?.has(name) ? previous.installed?.version : undefined;
+    return supplied.get(name)?.version ?? stays ?? part.version;
+}
+async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, folder, leftBehind }) {
+    const placed = supplied.get(placeName({ shelf, id }));
+    const { staged, tree: shipped } = placed ?? { staged: (0,external_node_path_namespaceObject.join)(content, folder), tree: treeBelow(tree, folder) };
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
     if (pluginYaml === undefined)
         return { staged, tree: shipped, pluginYaml };
     const installed = leftBehind ?? installPath(layout, { shelf, id });
     const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
-}
-/** What is below a folder, with paths relative to it; its symlinks do not leave it. */
-function treeBelow({ files, symlinks }, folder) {
-    const isBelow = ({ path }) => path.startsWith(`${folder}/`);
-    const below = (path) => path.slice(folder.length + 1);
-    return {
-        files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
-        symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
-            return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
-        }),
-    };
 }
 /** Both manifest and plugin.yaml may name what a plugin needs. */
 function both(manifest, pluginYaml) {
@@ -36969,6 +37615,9 @@ function hasPluginYaml({ files, symlinks }) {
 }
 
 ;// CONCATENATED MODULE: ./build/project/plan.js
+
+
+
 
 
 
@@ -37001,10 +37650,12 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     for (const part of installed)
         if (isAmong(bound.notInstalled, part))
             warnOfRemaining(deployment, part);
-    await record.update({ plugins: pluginsOf(bound.parts) });
+    const source = { ...project, supplied: await fetchParts(deployment, project, bound.parts) };
+    verifyFetched(deployment, source, bound);
     const parts = [];
     for (const part of bound.parts)
-        parts.push(await stagePart(deployment, project, part));
+        parts.push(await stagePart(deployment, source, part));
+    await record.update({ plugins: pluginsOf(parts) });
     return {
         steps: bound.steps,
         snapshot: bound.snapshot,
@@ -37028,11 +37679,23 @@ function verifyReach({ layout, request, tools }, { bound, skipped, manifest, rem
 }
 /** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
 function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
-    try {
+    return orRefusePlan({ manifest, tools }, () => {
         const plan = readBundledPlan(project.content);
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
-        verifyTemplates(ready.bound.steps, keepPaths, fileTestOf(manifest, project));
+        const hasFile = fileTestOf(manifest, project);
+        const later = new Set(manifest.parts.filter(isSourced).map(placeName));
+        verifyTemplates(ready.bound.steps, keepPaths, from => later.has(placeOfTemplate(from)) || hasFile(from));
         return ready;
+    });
+}
+/** A template may come from a tree that was fetched only now. */
+function verifyFetched({ keepPaths, tools }, { manifest, supplied }, { steps }) {
+    const files = new Set([...supplied].flatMap(([place, { tree }]) => tree.files.map(({ path }) => `${place}/${path}`)));
+    orRefusePlan({ manifest, tools }, () => verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)));
+}
+function orRefusePlan({ manifest, tools }, check) {
+    try {
+        return check();
     }
     catch (error) {
         if (!(error instanceof PlanError))
@@ -37048,6 +37711,9 @@ function warnOfRemaining({ tools }, { shelf, id, installed }) {
 }
 function isAmong(places, part) {
     return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
+}
+function placeOfTemplate(from) {
+    return from.split('/', 2).join('/');
 }
 function pluginsOf(parts) {
     return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
@@ -38030,283 +38696,14 @@ function knownVersions({ layout, request }) {
     }));
 }
 
-// EXTERNAL MODULE: ./node_modules/semver/functions/valid.js
-var valid = __nccwpck_require__(8780);
-;// CONCATENATED MODULE: ./node_modules/zod/v4/mini/iso.js
-
-
-const ZodMiniISODateTime = /*@__PURE__*/ $constructor("ZodMiniISODateTime", (inst, def) => {
-    $ZodISODateTime.init(inst, def);
-    ZodMiniStringFormat.init(inst, def);
-});
-// @__NO_SIDE_EFFECTS__
-function iso_datetime(params) {
-    return _isoDateTime(ZodMiniISODateTime, params);
-}
-const ZodMiniISODate = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniISODate", (inst, def) => {
-    core.$ZodISODate.init(inst, def);
-    schemas.ZodMiniStringFormat.init(inst, def);
-})));
-// @__NO_SIDE_EFFECTS__
-function iso_date(params) {
-    return core._isoDate(ZodMiniISODate, params);
-}
-const ZodMiniISOTime = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniISOTime", (inst, def) => {
-    core.$ZodISOTime.init(inst, def);
-    schemas.ZodMiniStringFormat.init(inst, def);
-})));
-// @__NO_SIDE_EFFECTS__
-function iso_time(params) {
-    return core._isoTime(ZodMiniISOTime, params);
-}
-const ZodMiniISODuration = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("ZodMiniISODuration", (inst, def) => {
-    core.$ZodISODuration.init(inst, def);
-    schemas.ZodMiniStringFormat.init(inst, def);
-})));
-// @__NO_SIDE_EFFECTS__
-function iso_duration(params) {
-    return core._isoDuration(ZodMiniISODuration, params);
-}
-
-;// CONCATENATED MODULE: ./build/core/content/manifest-schema.js
-
-
-
-const MAX_PARTS_OF_A_KIND = 1000;
-const MAX_VARIABLES = 1000;
-const manifest_schema_MAX_TEXT_CHARS = 256;
-const manifest_schema_lineSchema = schemas_lazy(() => schemas_string()
-    .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
-const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_schema_lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
-const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid(text) !== null, {
-    error: 'must be a semantic version such as 1.4.0',
-})));
-/** A directory in the archive's root, next to those that every project has. */
-const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
-    error: 'must be one name of letters, digits, "_", "." and "-", and not a name that a project uses for something else',
-})));
-/** `source` names a part that is not embedded; its form does not matter as long as none is accepted. */
-const partKeys = { id: idSchema, sha256: schemas_nullish(sha256Schema), source: optional(unknown()) };
-const pluginSchema = schemas_lazy(() => object({
-    ...partKeys,
-    version: versionSchema,
-    environment: schemas_nullish(object({ required: variablesSchema, optional: variablesSchema })),
-})
-    .check(refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
-    path: ['sha256'],
-    error: 'is missing: an embedded plugin needs it',
-    // Also where other keys are wrong, so that all problems are reported at once.
-    when: ({ value }) => typeof value === 'object' && value !== null,
-})));
-const extensionSchema = schemas_lazy(() => object(partKeys));
-const pluginsSchema = schemas_lazy(() => array(pluginSchema)
-    .check(_minLength(1, { error: 'must contain at least one plugin' }), _maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} plugins` })));
-const extensionsSchema = schemas_lazy(() => array(extensionSchema)
-    .check(_maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} extensions` })));
-/** The form of `manifest.json`; unknown keys are ignored. */
-const manifestSchema = schemas_lazy(() => object({
-    format_version: literal('1'),
-    project_id: projectIdSchema,
-    project_name: manifest_schema_lineSchema,
-    version: semverSchema,
-    built_at: iso_datetime({ offset: true, local: true, error: 'must be a time in ISO 8601' }),
-    plugins: pluginsSchema.check(superRefine(refuseRepeatedIds)),
-    extensions: schemas_nullish(extensionsSchema.check(superRefine(refuseRepeatedIds))),
-    content_sha256: sha256Schema,
-    plugins_dirname: schemas_nullish(pluginsDirnameSchema),
-}));
-function refuseRepeatedIds(parts, context) {
-    const seen = new Set();
-    for (const [index, { id }] of parts.entries()) {
-        if (seen.has(id))
-            context.addIssue({
-                code: 'custom',
-                path: [index, 'id'],
-                message: 'must be unique',
-            });
-        seen.add(id);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/content/manifest.js
-
-
-
-
-
-/** Bytes of the largest `manifest.json` that is read. */
-const MAX_MANIFEST_BYTES = 1024 * 1024;
-/** The rest are only counted. */
-const manifest_MAX_LISTED_PROBLEMS = 10;
-/**
- * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
- * `source_not_supported` when it names a plugin or extension that is not embedded.
- */
-function parseManifest(text) {
-    const value = manifest_parseJson(text);
-    const parsed = manifestSchema.safeParse(value);
-    if (!parsed.success)
-        throw invalidManifest(problemList(parsed.error.issues, value));
-    verifyEmbedded(parsed.data);
-    return buildManifest(parsed.data);
-}
-/**
- * Vouches that a manifest is that of the requested project and version, ignoring a leading `v`. Throws ArtifactError
- * `invalid_manifest` for another project's, `version_mismatch` for another version's.
- */
-function verifyManifest(manifest, asked) {
-    if (manifest.projectId !== asked.projectId) {
-        throw invalidManifest(`project_id must be "${asked.projectId}", found "${manifest.projectId}"`);
-    }
-    if (isSameVersion(manifest.version, asked.version))
-        return;
-    throw new ArtifactError('version_mismatch', `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
-}
-/** ArtifactError `invalid_manifest` about what is wrong with it. */
-function invalidManifest(problem) {
-    return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`);
-}
-function manifest_parseJson(text) {
-    if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)
-        throw invalidManifest(`it is larger than ${MAX_MANIFEST_BYTES} bytes`);
-    try {
-        return JSON.parse(text);
-    }
-    catch {
-        throw invalidManifest('it is not JSON');
-    }
-}
-const words = {
-    document: 'the manifest',
-    subjectOf: () => ({ prefix: '', covers: 0 }),
-    keysAt: () => Object.keys(manifestSchema.def.getter().shape),
-};
-function problemList(issues, value) {
-    const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
-    const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
-    const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message);
-    const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
-    const more = unlisted > 0 ? [`${unlisted} more problems`] : [];
-    return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
-}
-function verifyEmbedded({ plugins, extensions }) {
-    const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null);
-    if (elsewhere.length === 0)
-        return;
-    throw new ArtifactError('source_not_supported', `The project's manifest.json names an external source for ${listNames(elsewhere.map(({ id }) => id))}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`);
-}
-function buildManifest(written) {
-    const pluginsDirname = written.plugins_dirname ?? 'plugins';
-    const plugins = written.plugins.map(({ id, version, sha256, environment }) => ({
-        ...{ shelf: 'plugins', id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
-        environment: environment ?? { required: [], optional: [] },
-    }));
-    const extensions = (written.extensions ?? []).map(({ id, sha256 }) => ({
-        ...{
-            shelf: 'extensions',
-            id,
-            version: written.version,
-            folder: `extensions/${id}`,
-            sha256: sha256 ?? null,
-        },
-        environment: { required: [], optional: [] },
-    }));
-    return {
-        projectId: written.project_id,
-        projectName: written.project_name,
-        version: written.version,
-        builtAt: written.built_at,
-        parts: [...plugins, ...extensions],
-        contentSha256: written.content_sha256,
-        pluginsDirname,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/core/content/project-content.js
-
-
-
-
-
-/**
- * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
- * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
- * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
- */
-function verifyContent(manifest, tree) {
-    const digested = digestedFiles(tree);
-    verifyContentDigest(manifest, digested);
-    const directories = new Set(tree.directories);
-    verifyFolders(manifest.parts, directories);
-    verifySymlinksStayInside(manifest.parts, tree.symlinks);
-    return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) };
-}
-function digestedFiles({ files, symlinks }) {
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const linked = symlinks.flatMap(({ path, file }) => {
-        const sha256 = digests.get(file ?? '');
-        return sha256 === undefined ? [] : [{ path, sha256 }];
-    });
-    return [...files, ...linked];
-}
-function verifyContentDigest({ contentSha256 }, digested) {
-    const found = tree_digest_treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
-    if (found === contentSha256)
-        return;
-    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
-}
-function verifyFolders(parts, directories) {
-    const missing = parts.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
-    if (missing.length === 0)
-        return;
-    throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`);
-}
-/** They may not even come back: the folder may be installed under another name. */
-function verifySymlinksStayInside(parts, symlinks) {
-    const folders = new Set(parts.map(({ folder }) => folder));
-    for (const { path, reach } of symlinks) {
-        const folder = folderOf(path);
-        if (!folders.has(folder) || `${reach}/`.startsWith(`${folder}/`))
-            continue;
-        throw unsafeEntry(path, `is a symlink that leads out of ${folder}, which is installed separately`);
-    }
-}
-function ownDigestWarnings(parts, digested) {
-    const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path));
-    return parts.flatMap(({ folder, sha256 }) => {
-        if (sha256 === null)
-            return [];
-        const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
-        const found = tree_digest_treeDigest(files);
-        if (sha256 === found)
-            return [];
-        return [
-            `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
-        ];
-    });
-}
-function unnamedFolders({ parts, pluginsDirname }, directories) {
-    const named = new Set(parts.map(({ folder }) => folder));
-    return [...directories].filter(path => {
-        const [shelf, ...rest] = path.split('/');
-        return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path);
-    });
-}
-/** The first two components of a path: the directory of its plugin or extension, if it is in one. */
-function folderOf(path) {
-    return path.split('/', 2).join('/');
-}
-
 ;// CONCATENATED MODULE: ./build/project/verify.js
-
 
 
 
 
 /**
  * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
- * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `source_not_supported` or `unexpected_part`.
+ * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `unpinned_source` or `unexpected_part`.
  */
 async function verifyProject({ request, tools, record }, version, extracted) {
     const manifest = parseManifest(readManifest(extracted.content));
@@ -38332,12 +38729,6 @@ function refuseUnexpected({ parts }, allowed) {
         return;
     const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ');
     throw new ArtifactError('unexpected_part', `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why; if you expect it, add the id to project-ids.`);
-}
-function readManifest(content) {
-    const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
-    if (text !== undefined)
-        return text;
-    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/deploy.js
@@ -38479,7 +38870,532 @@ function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     return hub_report_createReportSender(createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access), access);
 }
 
+;// CONCATENATED MODULE: ./build/sources/git/fetch-commit.js
+
+
+
+
+
+
+
+/** The only ref of the repository, wherever the server keeps it. */
+const FETCHED = 'refs/hub-deploy/fetched';
+/**
+ * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves the
+ * ref and fetches it, so it cannot move in between; git itself checks that objects are what their ids say. Throws
+ * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
+ * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
+ */
+async function fetchCommit(fetch, { ref }) {
+    const { git } = fetch;
+    const format = ref.length === 64 && isCommitId(ref) ? 'sha256' : 'sha1';
+    const made = await git.run({ args: ['init', '--quiet', '--bare', '--template=', `--object-format=${format}`] });
+    if (!isDone(made))
+        throw new ArtifactError('bad_response', 'git cannot make a repository on this host: try it by hand.');
+    const options = [
+        '--quiet',
+        '--depth=1',
+        '--no-tags',
+        '--no-recurse-submodules',
+        '--no-write-fetch-head',
+        '--no-auto-gc',
+    ];
+    const refspec = `+${ref}:${FETCHED}`;
+    const fetched = await git.run({
+        args: ['fetch', ...options, '--', fetch.server.url.href, refspec],
+        settings: connectionSettings(fetch),
+    });
+    if (!isDone(fetched))
+        throw explainRefusal(fetch, fetched);
+    const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] });
+    if (commit === undefined)
+        throw unusable(fetch.server, `what it calls ${ref} is not a commit`);
+    if (isCommitId(ref) && commit !== ref)
+        throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
+    return commit;
+}
+/** They are in git's environment only: neither a token nor a proxy's password is in an argument or a file. */
+function connectionSettings({ server, folder }) {
+    const { url, route, tokens, ca } = server;
+    const token = tokens.get(url.host);
+    const header = token === undefined ? [] : [[`http.${url.origin}/.extraHeader`, headerOf(token)]];
+    const authorities = ca === undefined ? [] : [['http.sslCAInfo', writeAuthorities(folder, ca)]];
+    return [...routeSettings(url, route), ...header, ...authorities];
+}
+function headerOf(token) {
+    return `Authorization: Basic ${basicCredentials(token)}`;
+}
+/** Curl connects to the addresses that were judged, and asks no name server: the name could mean another one by now. */
+function routeSettings(url, route) {
+    if ('proxy' in route)
+        return [['http.proxy', route.proxy]];
+    const addresses = route.addresses.map(address => (address.includes(':') ? `[${address}]` : address));
+    const pinned = `${url.hostname}:${url.port || '443'}:${addresses.join(',')}`;
+    return [
+        ['http.proxy', ''],
+        ['http.curloptResolve', pinned],
+    ];
+}
+/** Git replaces the built-in authorities by those of the file. */
+function writeAuthorities(folder, ca) {
+    const path = (0,external_node_path_namespaceObject.join)(folder, 'authorities.pem');
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 });
+    return path;
+}
+function isDone(end) {
+    return end.kind === 'exited' && end.code === 0;
+}
+/** What git says in its own words, which it does not change in `LC_ALL=C`, and what it means. */
+const REASONS = [
+    [/signal 25|File too large|File size limit|out of memory|mmap failed/i, fetch_commit_tooLarge],
+    [/Authentication failed|could not read (?:Username|Password)|returned error: 40[13]/i, denied],
+    [/couldn't find remote ref|not our ref|repository .* not found|returned error: 404/i, missing],
+    [/redirect|returned error: 30\d/i, server => unusable(server, 'it redirects, which is never followed')],
+    [
+        /fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt/i,
+        server => unusable(server, 'what it sent is damaged or not what git accepts'),
+    ],
+    [/Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i, broken],
+];
+/** The server's own words go to the log only: the hub reads the message. */
+function explainRefusal({ server, log }, end) {
+    const said = end.kind === 'not_started' ? end.error.message : end.output;
+    log.info(`git: ${cleanForeignText(said)}`);
+    if (end.kind === 'signalled')
+        return fetch_commit_tooLarge(server);
+    const explain = REASONS.find(([pattern]) => pattern.test(said))?.[1];
+    return (explain?.(server) ??
+        new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`));
+}
+function fetch_commit_pathOf({ url }) {
+    return cleanForeignText(url.pathname, 200);
+}
+function fetch_commit_tooLarge(server) {
+    return new ArchiveError('archive_too_large', `The repository ${server.url.origin}${fetch_commit_pathOf(server)} sends more than max-artifact-bytes allows, or needs more memory than that to unpack: nothing was installed. Raise max-artifact-bytes if it is meant to be that large.`);
+}
+function denied(server) {
+    const given = server.tokens.has(server.url.host) ? 'Check its token in' : 'It may need a token: add one to';
+    return new AuthenticationError('authentication_failed', `${server.url.origin} refused access to ${fetch_commit_pathOf(server)}: nothing was installed. ${given} sources-git-tokens (${server.url.host}=...).`);
+}
+function missing(server) {
+    return new ArtifactError('not_found', `${server.url.origin} has no repository ${fetch_commit_pathOf(server)} with the commit that the manifest names, or hides it from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`);
+}
+function broken(server) {
+    return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has what git says.`);
+}
+function unusable(server, found) {
+    return new ArtifactError('bad_response', `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed; ask the publisher.`);
+}
+
+;// CONCATENATED MODULE: ./build/sources/git/git-settings.js
+
+
+/**
+ * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
+ * a repository runs here, and everything that arrives is checked as it is unpacked.
+ */
+const SETTINGS = [
+    ['core.hooksPath', '/dev/null'],
+    ['core.fsmonitor', 'false'],
+    ['core.attributesFile', '/dev/null'],
+    ['core.askPass', ''],
+    ['core.logAllRefUpdates', 'false'],
+    ['core.bigFileThreshold', '16m'],
+    ['credential.helper', ''],
+    ['protocol.allow', 'never'],
+    ['protocol.https.allow', 'always'],
+    ['transfer.fsckObjects', 'true'],
+    ['transfer.unpackLimit', '1'],
+    ['transfer.bundleURI', 'false'],
+    ['transfer.credentialsInUrl', 'die'],
+    ['fetch.recurseSubmodules', 'false'],
+    ['fetch.writeCommitGraph', 'false'],
+    ['submodule.recurse', 'false'],
+    ['pack.threads', '1'],
+    ['gc.auto', '0'],
+    ['maintenance.auto', 'false'],
+    ['http.followRedirects', 'false'],
+    ['http.sslVerify', 'true'],
+    ['http.lowSpeedLimit', '1'],
+    ['http.lowSpeedTime', '30'],
+];
+/** The environment that contains everything git needs, so that no argument and no file does. */
+function gitEnvironment({ home, repository }, settings = []) {
+    const all = [...SETTINGS, ...settings];
+    const numbered = all.flatMap(([key, value], index) => [
+        [`GIT_CONFIG_KEY_${index}`, key],
+        [`GIT_CONFIG_VALUE_${index}`, value],
+    ]);
+    return allowedEnvironment({
+        ...{ PATH: absolutePath(), HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
+        ...{
+            GIT_DIR: repository,
+            GIT_CONFIG_NOSYSTEM: '1',
+            GIT_CONFIG_SYSTEM: '/dev/null',
+            GIT_CONFIG_GLOBAL: '/dev/null',
+        },
+        ...{ GIT_ATTR_NOSYSTEM: '1', GIT_NO_REPLACE_OBJECTS: '1', GIT_NO_LAZY_FETCH: '1', GIT_OPTIONAL_LOCKS: '0' },
+        ...{ GIT_ALLOW_PROTOCOL: 'https', GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: '', SSH_ASKPASS: '' },
+        GIT_CONFIG_COUNT: String(all.length),
+        ...Object.fromEntries(numbered),
+    });
+}
+/** Git runs in a folder that we have just made; a relative path must not find a program there. */
+function absolutePath() {
+    const folders = (process.env['PATH'] ?? '').split(external_node_path_namespaceObject.delimiter).filter(folder => folder.startsWith('/'));
+    return folders.join(external_node_path_namespaceObject.delimiter);
+}
+
+;// CONCATENATED MODULE: ./build/sources/git/host-git.js
+
+
+
+
+const MIB = 1024 * 1024;
+/** What git needs besides the bytes that arrive: its libraries, and the largest object that it keeps whole. */
+const SPARE_MEMORY_BYTES = 2048 * MIB;
+/** The unit of `ulimit -f` in every POSIX shell. */
+const BLOCK_BYTES = 512;
+/** `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would ignore them without a word. */
+const LEAST_VERSION = [2, 37];
+/** Limits that git itself does not have. What the shell runs is constant; `"$@"` passes arguments as they are. */
+const LIMITED = 'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec git "$@"';
+/** The host's git, which knows no other configuration than ours, in a repository that holds nothing yet. */
+class HostGit {
+    repository;
+    #limits;
+    constructor(limits) {
+        this.repository = (0,external_node_path_namespaceObject.join)(limits.folder, 'repository');
+        this.#limits = limits;
+    }
+    /** Throws DeploymentError `source_not_supported` when this host has no git, or one that does not know these limits. */
+    async verifyVersion() {
+        const end = await this.run({ args: ['version'] });
+        const found = end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : 'none';
+        const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(found)?.slice(1) ?? []).map(Number);
+        const [leastMajor, leastMinor] = LEAST_VERSION;
+        if (major > leastMajor || (major === leastMajor && minor >= leastMinor))
+            return;
+        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, found ${found}: nothing was installed. Install it.`);
+    }
+    /** How a command ended; its output is cut to 2 KiB. Throws ArtifactError `timeout`, and the signal's reason. */
+    async run(call) {
+        const end = await runChild(this.#request(call));
+        if (end.kind === 'timed_out')
+            throw this.#late();
+        return end;
+    }
+    /** The one line that a command prints; undefined when it fails. Throws as `run` does. */
+    async line(call) {
+        const end = await this.run(call);
+        return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined;
+    }
+    /** Hands all that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as `run` does. */
+    async read(call, consume) {
+        const input = call.input === undefined ? {} : { input: call.input };
+        const { end, read } = await readChild({ ...this.#request(call), ...input }, consume);
+        if (end.kind === 'timed_out')
+            throw this.#late();
+        if (end.kind === 'exited' && end.code === 0)
+            return read;
+        throw new ArtifactError('bad_response', `git ${call.args[0]} cannot read the repository that it has just fetched: nothing was installed. Run again; if that does not help, ask the publisher.`);
+    }
+    #request({ args, settings }) {
+        const { folder, maxBytes, endsAt, signal } = this.#limits;
+        const blocks = Math.ceil(maxBytes / BLOCK_BYTES);
+        const kilobytes = Math.ceil((maxBytes + SPARE_MEMORY_BYTES) / 1024);
+        const limited = ['/bin/sh', '-c', LIMITED, 'git', String(blocks), String(kilobytes)];
+        return {
+            command: [...limited, ...args],
+            env: gitEnvironment({ home: folder, repository: this.repository }, settings),
+            cwd: folder,
+            timeoutMs: Math.max(1, endsAt - performance.now()),
+            signal,
+            abortGraceMs: 1000,
+        };
+    }
+    #late() {
+        return new ArtifactError('timeout', 'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise it if the repository is meant to be that large, or ask the publisher.');
+    }
+}
+
+;// CONCATENATED MODULE: ./build/sources/git/list-tree.js
+
+
+
+
+/** Mode, type, id and size before the path take less than this. */
+const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
+const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
+/**
+ * Lists a tree by an archive's rules, entry by entry as git prints it: no checkout, so that no attribute of the
+ * repository counts. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
+ */
+async function listTree(git, tree, { rules, slice }) {
+    const listing = new ArchiveListing(rules);
+    const symlinks = [];
+    const args = ['ls-tree', '-r', '-z', '-l', '--full-tree', '--end-of-options', tree];
+    await git.read({ args }, async (stdout) => {
+        for await (const record of recordsOf(stdout)) {
+            const entry = parseRecord(record);
+            listing.add(entry);
+            if (entry.type === 'symlink')
+                symlinks.push(entry);
+            if (slice.isOver())
+                await slice.giveBack();
+        }
+    });
+    return { listing, symlinks };
+}
+async function* recordsOf(stdout) {
+    let rest = Buffer.alloc(0);
+    for await (const piece of stdout) {
+        let text = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+        for (let end = text.indexOf(0); end !== -1; end = text.indexOf(0)) {
+            yield text.subarray(0, end);
+            text = text.subarray(end + 1);
+        }
+        if (text.length > MAX_RECORD_BYTES)
+            throw unsafeEntry(text.subarray(0, 200).toString('latin1'), `has a path of more than ${MAX_PATH_BYTES} bytes`);
+        rest = Buffer.from(text);
+    }
+}
+function parseRecord(record) {
+    const tab = record.indexOf('\t');
+    const [, mode = '', type, oid = '', size] = RECORD.exec(record.subarray(0, tab).toString('latin1')) ?? [];
+    const name = decodeEntryText(record.subarray(tab + 1), 'utf-8');
+    if (type === 'commit')
+        throw unsafeEntry(name, 'is a submodule, whose files the repository does not contain');
+    const kind = mode === '120000' ? 'symlink' : mode.startsWith('100') ? 'file' : 'unknown type';
+    const executable = mode === '100755';
+    return { name, type: kind, size: Number(size), packedSize: null, executable, target: null, oid };
+}
+
+;// CONCATENATED MODULE: ./build/sources/git/read-tree.js
+
+
+
+
+
+
+
+
+
+/** Up to here a file is written in one go. */
+const read_tree_SMALL_FILE_BYTES = 1024 * 1024;
+/**
+ * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of
+ * an extraction. The whole listing is checked first, and room found for it. Throws as `listTree` does, ArchiveError
+ * `empty_artifact`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason.
+ */
+async function readTree(reading, tree) {
+    const { git, target, limits, signal } = reading;
+    const slice = new TimeSlice(signal);
+    const rules = { ...limits, platform: process.platform, shape: 'as packed' };
+    const { listing, symlinks } = await listTree(git, tree, { rules, slice });
+    await readBlobs(reading, symlinks, async (entry, blob) => {
+        Object.assign(entry, { target: decodeEntryText(await blob.whole(), 'utf-8') });
+    });
+    const plan = await slice.run(listing.plan());
+    makeOpenDirectorySync(target);
+    const writer = new TreeWriter(target, slice);
+    return await writer.writeTree(plan, async (files) => await read_tree_writeFiles(reading, { writer, slice }, files));
+}
+async function read_tree_writeFiles(reading, { writer, slice }, planned) {
+    const written = [];
+    const files = planned.map(file => ({ ...file.entry, file }));
+    await readBlobs(reading, files, async ({ file, size }, blob) => {
+        const isSmall = size <= read_tree_SMALL_FILE_BYTES;
+        written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()));
+        if (slice.isOver())
+            await slice.giveBack();
+    });
+    return written;
+}
+/** Hands over the bytes of each entry, in their order. Each blob must be read before the next one is. */
+async function readBlobs({ git, folder }, entries, use) {
+    if (entries.length === 0)
+        return;
+    const list = openPrivateFileSync(folder);
+    try {
+        // At its position: the child reads the same open file, from the beginning.
+        (0,external_node_fs_namespaceObject.writeSync)(list.fd, entries.map(({ oid }) => `${oid}\n`).join(''), 0);
+        await git.read({ args: ['cat-file', '--batch', '--buffer'], input: list.fd }, async (stdout) => {
+            const reader = new PieceReader(stdout);
+            let at = 0;
+            for (const entry of entries) {
+                const { oid, size } = entry;
+                const header = `${oid} blob ${size}\n`;
+                if ((await reader.read(at, header.length)).toString('latin1') !== header)
+                    throw invalidEntry(entry.name, 'is not what the repository lists');
+                const start = at + header.length;
+                await use(entry, { whole: () => reader.read(start, size), pieces: () => reader.stream(start, size) });
+                at = start + size + 1;
+            }
+            await reader.read(at - 1, 1);
+        });
+    }
+    finally {
+        list.close();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/sources/git/git-source.js
+
+
+
+
+
+
+
+
+/**
+ * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
+ * Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree` and the address rules throw,
+ * and ArtifactError `invalid_manifest` for a subdirectory that the tree does not have.
+ */
+async function fetchGitTree({ request, tools }, source, folder) {
+    const { signal, log, wires } = tools;
+    const endsAt = performance.now() + request.downloadTimeoutMs;
+    const work = (0,external_node_path_namespaceObject.join)(folder, 'git');
+    (0,external_node_fs_namespaceObject.mkdirSync)(work, { mode: 0o700 });
+    const git = new HostGit({ folder: work, maxBytes: request.maxArtifactBytes, endsAt, signal });
+    await git.verifyVersion();
+    const url = new URL(source.url);
+    const route = await wires.wire.routeForChild(url, new URL(request.hubUrl));
+    const server = { url, route, tokens: request.gitTokens, ca: request.ca };
+    const commit = await fetchCommit({ git, server, folder: work, log }, source);
+    const tree = await findTree(git, commit, source);
+    const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
+    const reading = { git, folder: work, target: staged, limits: request.extraction, signal };
+    const found = await readTree(reading, tree);
+    await removeTree(work);
+    return { staged, tree: found, commit };
+}
+/** A path after the colon is never an option, and leads through no symlink. */
+async function findTree(git, commit, source) {
+    const { subdirectory } = source;
+    const object = subdirectory === undefined ? commit : await resolve(git, `${commit}:${subdirectory}`);
+    const tree = object && (await resolve(git, `${object}^{tree}`));
+    if (tree === undefined)
+        throw noDirectory(source);
+    return tree;
+}
+async function resolve(git, revision) {
+    return await git.line({ args: ['rev-parse', '--verify', '--end-of-options', revision] });
+}
+function noDirectory({ url, ref, subdirectory = '' }) {
+    return new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`);
+}
+
+;// CONCATENATED MODULE: ./build/sources/marketplace-source.js
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
+ * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
+ * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
+ */
+async function fetchFromMarketplace({ request, tools }, source, { folder, installed }) {
+    const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace;
+    const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl };
+    const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug });
+    const { maxArtifactBytes, downloadTimeoutMs } = request;
+    const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret };
+    const file = openPrivateFileSync(tools.runner.temporaryFolder);
+    try {
+        const onVersion = async () => { };
+        const found = await fetchRequested({ request: asked, client, tools, fd: file.fd, onVersion });
+        // The artifact's own plugin.yaml is the one in the directory that becomes the part.
+        const kind = source.subdirectory === undefined ? source.kind : 'service';
+        const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools };
+        const verified = verifyServed(checking, found.served);
+        const unpacked = await unpackArtifact(checking, verified, folder);
+        const part = partOf(unpacked, source);
+        const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined;
+        const { version } = decideVersion(found.asked, found.served.headerVersion, pluginYaml);
+        noticeOtherVersion(tools.log, found, version);
+        if (source.version === 'latest' && !request.allowDowngrade)
+            refuseDowngrade(version, installed);
+        return { ...part, version };
+    }
+    finally {
+        file.close();
+    }
+}
+function partOf({ staged, tree }, { slug, subdirectory }) {
+    if (subdirectory === undefined)
+        return { staged, tree };
+    if (!tree.directories.includes(subdirectory)) {
+        throw new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`);
+    }
+    for (const { path, reach } of tree.symlinks) {
+        if (path.startsWith(`${subdirectory}/`) && !`${reach}/`.startsWith(`${subdirectory}/`))
+            throw unsafeEntry(path, `is a symlink that leads out of ${subdirectory}, of which the part consists`);
+    }
+    return { staged: `${staged}/${subdirectory}`, tree: treeBelow(tree, subdirectory) };
+}
+
+;// CONCATENATED MODULE: ./build/sources/supplier.js
+
+
+
+const MARKETPLACE_INPUTS = {
+    hubUrl: 'sources-hub-url',
+    apiKey: 'sources-api-key',
+    signingSecret: 'sources-signing-secret',
+};
+/**
+ * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
+ * the commit that the signed manifest names. It reports nothing to any of them.
+ */
+class SourceSupplier {
+    #request;
+    #tools;
+    constructor(request, tools) {
+        this.#request = request;
+        this.#tools = tools;
+    }
+    /** Throws ConfigError `missing_input`. */
+    requireInputs(parts) {
+        const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`);
+        const { marketplace } = this.#request;
+        const keys = Object.keys(MARKETPLACE_INPUTS);
+        const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key]);
+        if (ids.length === 0 || missing.length === 0)
+            return;
+        throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, for which ${missing.join(', ')} must be given: nothing was installed. Add to the step's "with:".`);
+    }
+    async fetch({ part, folder, installed }) {
+        const { source } = part;
+        const name = `${part.shelf}/${part.id}`;
+        this.#tools.log.info(`${name}: fetching ${supplier_describe(source)}.`);
+        const context = { request: this.#request, tools: this.#tools };
+        if (source.from === 'marketplace')
+            return await fetchFromMarketplace(context, source, { folder, installed });
+        const { staged, tree, commit } = await fetchGitTree(context, source, folder);
+        this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`);
+        return { staged, tree, version: undefined };
+    }
+}
+function supplier_describe(source) {
+    const below = source.subdirectory === undefined ? '' : `, ${source.subdirectory}`;
+    return source.from === 'git'
+        ? `${source.url} at ${source.ref}${below}`
+        : `${source.kind} ${source.slug}, version ${source.version}${below}, from the marketplace`;
+}
+
 ;// CONCATENATED MODULE: ./build/actions/project.js
+
 
 
 
@@ -38503,8 +39419,7 @@ async function project() {
         const inputs = readProjectInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
         const refused = await project_refuse(inputs, step.tools);
-        // Without problems every required input was parsed; what is undefined may be.
-        step.finish(refused ?? (await deployProject(inputs.request, step.tools)));
+        step.finish(refused ?? (await project_deploy(inputs, step.tools)));
     }
     catch (error) {
         failStep(step, error);
@@ -38512,6 +39427,13 @@ async function project() {
     finally {
         step?.close();
     }
+}
+/** Without problems every required input was parsed; what is undefined may be. */
+async function project_deploy({ sources, connection, ...inputs }, tools) {
+    const request = inputs.request;
+    const { gitTokens, ...marketplace } = sources;
+    const supplier = new SourceSupplier({ ...request, marketplace, gitTokens, ca: connection.ca }, tools);
+    return await deployProject(request, { ...tools, supplier });
 }
 /** The project action's post step; see `runPostStep`. */
 async function projectPost() {
@@ -38533,8 +39455,18 @@ function readProjectInputs(workspace) {
     refuseDryRun(read);
     return {
         request,
+        sources: readSources(read),
         connection: readConnection(read),
         ...read.given(),
+    };
+}
+/** All optional: they are needed once a project names parts that it does not contain. */
+function readSources(read) {
+    return {
+        hubUrl: read.optional('sources-hub-url', baseUrlSchema),
+        apiKey: read.optionalSecret('sources-api-key', apiKeySchema),
+        signingSecret: read.optionalSecret('sources-signing-secret'),
+        gitTokens: read.gitTokens('sources-git-tokens'),
     };
 }
 /** The outputs of project/action.yml, all of them, always; what is not known is empty. */
@@ -38564,12 +39496,14 @@ function refuseDryRun(read) {
 }
 /** Ends a run whose inputs cannot be used; undefined when they can. */
 async function project_refuse(inputs, tools) {
-    const { request, connection, problems } = inputs;
+    const { request, sources, connection, problems } = inputs;
     if (problems.length > 0)
         return await refuseProject(request, inputError(problems), tools);
     try {
         if (request.hubUrl !== undefined)
             parseRequestUrl(request.hubUrl, connection);
+        if (sources.hubUrl !== undefined)
+            parseRequestUrl(sources.hubUrl, connection);
         return undefined;
     }
     catch (error) {
@@ -39070,7 +40004,7 @@ function plan_bindPlan({ request }, target, plan) {
 /** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
 function bindToProject({ origin, version, parts }, plan) {
     const inManifest = parts.map(({ shelf, id, version: own }) => {
-        return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS };
+        return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS, source: null };
     });
     const bound = bindPlanToProject(plan, {
         projectId: origin.slug,
@@ -40297,7 +41231,7 @@ async function readLocalArtifact(reading) {
         local_artifact_refuseTooLarge(reading, before.size);
         const copied = await copy(reading, file, before.size);
         if (isOther(before, (0,external_node_fs_namespaceObject.fstatSync)(file)))
-            throw unusable(source, 'it was changed while it was read');
+            throw local_artifact_unusable(source, 'it was changed while it was read');
         return { ...copied, signatureHeader: source.signature, headerVersion: undefined, repo: undefined };
     }
     finally {
@@ -40310,7 +41244,7 @@ function openSource(source) {
     }
     catch (error) {
         if (error instanceof NotReadable)
-            throw unusable(source, error.message);
+            throw local_artifact_unusable(source, error.message);
         throw error;
     }
 }
@@ -40356,7 +41290,7 @@ function local_artifact_refuseTooLarge({ source, request: { maxArtifactBytes } }
         return;
     throw new ArchiveError('archive_too_large', `The artifact ${cleanForeignText(source.path)} has ${bytes} bytes, more than the ${maxArtifactBytes} that max-artifact-bytes allows. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
-function unusable({ path }, what) {
+function local_artifact_unusable({ path }, what) {
     return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${what}.`);
 }
 

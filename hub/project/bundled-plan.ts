@@ -4,6 +4,7 @@ import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
 import { MAX_PLAN_BYTES, parseYaml, requireYamlSize } from '../yaml-document.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
+import { type PartSources, partSourceSchema } from './stubs.ts'
 
 /** The actions that a step can have. */
 const ACTIONS = [
@@ -29,6 +30,7 @@ const stepSchema = z.object({
   plugin: z.string().optional(),
   extension: z.string().optional(),
   from: z.string().optional(),
+  source: partSourceSchema.optional(),
 })
 type Step = z.output<typeof stepSchema>
 
@@ -40,13 +42,28 @@ const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema)
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   const plan = parsePlan(readFileSync(tree.plan, 'utf8'))
+  const sourced = [...readPartSources(tree).keys()]
   const problems = plan.steps.flatMap((step, i) =>
-    problemsOf(step, tree).map(problem => `step ${step.id ?? i + 1} needs ${problem}`),
+    problemsOf(step, tree)
+      .filter(problem => !sourced.some(part => problem.startsWith(`${part}/`)))
+      .map(problem => `step ${step.id ?? i + 1} needs ${problem}`),
   )
   if (plan.project_id !== projectId) {
     problems.unshift(`project_id must be ${projectId}, not ${JSON.stringify(plan.project_id)}`)
   }
   if (problems.length > 0) throw new HubError(400, `${PLAN_PATH}: ${problems.join('; ')}.`)
+}
+
+/** Where the parts come from that the plan's steps do not take from the project. Throws HubError 400 as `requireWorkablePlan`. */
+export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSources {
+  const { steps } = parsePlan(readFileSync(plan, 'utf8'))
+  return new Map(
+    steps.flatMap(({ action, plugin, extension, source }) => {
+      if (source === undefined) return []
+      if (action === 'install_plugin' && plugin !== undefined) return [[`${pluginsDirname}/${plugin}`, source]]
+      return extension === undefined ? [] : [[`extensions/${extension}`, source]]
+    }),
+  )
 }
 
 function describeAction({ input }: { input?: unknown }): string {

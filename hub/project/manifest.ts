@@ -4,9 +4,12 @@ import { HubError } from '../errors.ts'
 import type { Member } from './member.ts'
 import { type PluginDescription, parsePluginDescription } from './plugin-description.ts'
 import type { SourceTree } from './source-tree.ts'
+import type { PartSource, PartSources } from './stubs.ts'
 import { treeDigest } from './tree-digest.ts'
 
 export const DEFAULT_PLUGINS_DIRNAME = 'plugins'
+
+type Members = ReadonlyMap<string, Member>
 
 export interface ManifestFacts {
   readonly projectId: string
@@ -14,6 +17,7 @@ export interface ManifestFacts {
   readonly version: string
   readonly builtAt: Date
   readonly pluginsDirname: string
+  readonly sources: PartSources
 }
 
 /** The project's `manifest.json` (docs/contracts.md), with its field names. */
@@ -24,14 +28,18 @@ export interface Manifest {
   readonly version: string
   readonly built_at: string
   readonly plugins_dirname?: string
-  readonly plugins: (PluginDescription & { id: string; sha256: string })[]
-  readonly extensions: { id: string; sha256: string }[]
+  readonly plugins: (PluginDescription & PartIdentity)[]
+  readonly extensions: PartIdentity[]
   readonly content_sha256: string
 }
 
+/** One of `sha256`, of what is sealed, and `source`. */
+type PartIdentity = { id: string; sha256?: string; source?: PartSource }
+
 /** Throws HubError 400 when a plugin has no `plugin.yaml`, or its `plugin.yaml` has no version. */
 export function buildManifest(tree: SourceTree, facts: ManifestFacts): Manifest {
-  const { projectId, projectName, version, builtAt, pluginsDirname } = facts
+  const { projectId, projectName, version, builtAt, pluginsDirname, sources } = facts
+  const identify = (path: string): PartIdentity => identityOf(tree.members, path, sources.get(path))
   return {
     format_version: '1',
     project_id: projectId,
@@ -39,17 +47,24 @@ export function buildManifest(tree: SourceTree, facts: ManifestFacts): Manifest 
     version,
     built_at: builtAt.toISOString().replace(/\.\d+Z$/, 'Z'),
     ...(pluginsDirname === DEFAULT_PLUGINS_DIRNAME ? {} : { plugins_dirname: pluginsDirname }),
-    plugins: tree.plugins.map(path => ({ ...identify(tree.members, path), ...readDescription(tree.members, path) })),
-    extensions: tree.extensions.map(path => identify(tree.members, path)),
+    plugins: tree.plugins.map(path => ({ ...identify(path), ...describe(tree.members, path, sources.get(path)) })),
+    extensions: tree.extensions.map(identify),
     content_sha256: treeDigest(tree.members, ''),
   }
 }
 
-function identify(members: ReadonlyMap<string, Member>, path: string): { id: string; sha256: string } {
-  return { id: basename(path), sha256: treeDigest(members, path) }
+function identityOf(members: Members, path: string, source: PartSource | undefined): PartIdentity {
+  const id = basename(path)
+  return source === undefined ? { id, sha256: treeDigest(members, path) } : { id, source }
 }
 
-function readDescription(members: ReadonlyMap<string, Member>, path: string): PluginDescription {
+/** A stub need not have a plugin.yaml; then nothing but the version asked for is known. */
+function describe(members: Members, path: string, source: PartSource | undefined): PluginDescription {
+  if (source === undefined || members.has(`${path}/plugin.yaml`)) return readDescription(members, path)
+  return { version: 'marketplace_version' in source ? source.marketplace_version : '0.0.0', environment: undefined }
+}
+
+function readDescription(members: Members, path: string): PluginDescription {
   const file = members.get(`${path}/plugin.yaml`)
   if (file?.type !== 'file') throw new HubError(400, `The plugin ${path} has no plugin.yaml: add one.`)
   return parsePluginDescription(readFileSync(file.source, 'utf8'), file.path)

@@ -1,7 +1,7 @@
 import { type KeyObject, randomBytes, sign } from 'node:crypto'
 import { z } from 'zod'
 import { labelSchema, parseInput } from '../names.ts'
-import { requireWorkablePlan } from './bundled-plan.ts'
+import { readPartSources, requireWorkablePlan } from './bundled-plan.ts'
 import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
 import { buildManifest, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
 import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from './names.ts'
@@ -9,6 +9,7 @@ import { packMembers } from './pack-members.ts'
 import type { SealedRelease } from './publish.ts'
 import { signerPublicKey } from './signing-key.ts'
 import { readSourceTree } from './source-tree.ts'
+import { withStubs } from './stubs.ts'
 import { comparePaths } from './tree-digest.ts'
 
 const factsSchema = z
@@ -39,7 +40,7 @@ export interface SealedProject extends SealedRelease {
 }
 
 /**
- * Seals a source folder in the encrypted artifact format and signs it (contract 5.2, rule 4). It writes nothing into
+ * Seals a source folder, with only a stub of each part that comes from elsewhere, in the encrypted artifact format and signs it (contract 5.2, rule 4). It writes nothing into
  * the folder. The same files, facts, key and random bytes give the same sealed bytes. Throws HubError 400 as
  * readSourceTree, buildManifest and requireWorkablePlan do, and when a file changes meanwhile.
  */
@@ -50,9 +51,11 @@ export async function sealProject({
   ...given
 }: SealOptions): Promise<SealedProject> {
   const facts = parseInput(factsSchema, given)
-  const tree = readSourceTree(source, facts.pluginsDirname)
+  const read = readSourceTree(source, facts.pluginsDirname)
+  const sources = readPartSources(read)
+  const tree = withStubs(read, sources)
   requireWorkablePlan(tree, facts.projectId)
-  const manifest = buildManifest(tree, facts)
+  const manifest = buildManifest(tree, { ...facts, sources })
   const members = [...tree.members.values()].sort((a, b) => comparePaths(a.path, b.path))
   const key = { dek: random(DEK_BYTES), nonce: random(NONCE_BYTES) }
   const manifestJson = `${JSON.stringify(manifest, null, 2)}\n`

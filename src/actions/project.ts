@@ -12,12 +12,16 @@ import { readWorkspace } from '../runner/environment.ts'
 import { readConnection } from '../runner/inputs/connection.ts'
 import { readHostInputs } from '../runner/inputs/host-inputs.ts'
 import { InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { baseUrlSchema, booleanSchema, idsSchema } from '../runner/inputs/input-schemas.ts'
+import { apiKeySchema, baseUrlSchema, booleanSchema, idsSchema } from '../runner/inputs/input-schemas.ts'
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
+import type { SourceInputs } from '../sources/source-request.ts'
+import { SourceSupplier } from '../sources/supplier.ts'
 import { FLOWS } from './flows.ts'
 
-export type ProjectInputs = StepInputs<IncompleteProjectRequest>
+export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
+  readonly sources: SourceInputs
+}
 
 /** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
 export async function project(): Promise<void> {
@@ -26,13 +30,20 @@ export async function project(): Promise<void> {
     const inputs = readProjectInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
-    // Without problems every required input was parsed; what is undefined may be.
-    step.finish(refused ?? (await deployProject(inputs.request as ProjectRequest, step.tools)))
+    step.finish(refused ?? (await deploy(inputs, step.tools)))
   } catch (error) {
     failStep(step, error)
   } finally {
     step?.close()
   }
+}
+
+/** Without problems every required input was parsed; what is undefined may be. */
+async function deploy({ sources, connection, ...inputs }: ProjectInputs, tools: DeploymentTools) {
+  const request = inputs.request as ProjectRequest
+  const { gitTokens, ...marketplace } = sources
+  const supplier = new SourceSupplier({ ...request, marketplace, gitTokens, ca: connection.ca }, tools)
+  return await deployProject(request, { ...tools, supplier })
 }
 
 /** The project action's post step; see `runPostStep`. */
@@ -56,8 +67,19 @@ export function readProjectInputs(workspace: string): ProjectInputs {
   refuseDryRun(read)
   return {
     request,
+    sources: readSources(read),
     connection: readConnection(read),
     ...read.given(),
+  }
+}
+
+/** All optional: they are needed once a project names parts that it does not contain. */
+function readSources(read: InputReader): SourceInputs {
+  return {
+    hubUrl: read.optional('sources-hub-url', baseUrlSchema),
+    apiKey: read.optionalSecret('sources-api-key', apiKeySchema),
+    signingSecret: read.optionalSecret('sources-signing-secret'),
+    gitTokens: read.gitTokens('sources-git-tokens'),
   }
 }
 
@@ -90,10 +112,11 @@ function refuseDryRun(read: InputReader): void {
 
 /** Ends a run whose inputs cannot be used; undefined when they can. */
 async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
-  const { request, connection, problems } = inputs
+  const { request, sources, connection, problems } = inputs
   if (problems.length > 0) return await refuseProject(request, inputError(problems), tools)
   try {
     if (request.hubUrl !== undefined) parseRequestUrl(request.hubUrl, connection)
+    if (sources.hubUrl !== undefined) parseRequestUrl(sources.hubUrl, connection)
     return undefined
   } catch (error) {
     // An insecure hub gets no report either.

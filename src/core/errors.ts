@@ -29,6 +29,7 @@ export const ERROR_CODES = [
   'invalid_manifest',
   'content_mismatch',
   'source_not_supported',
+  'unpinned_source',
   'version_mismatch',
   'downgrade_refused',
   'version_reused',

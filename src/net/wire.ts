@@ -1,5 +1,6 @@
 import { type DownloadAnswer, type DownloadRequest, download } from './download.ts'
 import { type JsonAnswer, type JsonRequest, requestJson } from './json-request.ts'
+import { type ChildRoute, routeForChild } from './route-for-child.ts'
 import { readSettings, type WireOptions } from './settings.ts'
 
 export type { DownloadAnswer, DownloadRequest } from './download.ts'
@@ -12,6 +13,8 @@ export interface Wire {
   requestJson: (request: JsonRequest) => Promise<JsonAnswer>
   /** See `download`. */
   download: (request: DownloadRequest) => Promise<DownloadAnswer>
+  /** How a program other than this one may reach a URL that the hub's side chose; see `routeForChild`. */
+  routeForChild: (url: URL, hub: URL) => Promise<ChildRoute>
 }
 
 /**
@@ -22,5 +25,6 @@ export function createWire(options: WireOptions): Wire {
   return {
     requestJson: request => requestJson(request, settings),
     download: request => download(request, settings),
+    routeForChild: (url, hub) => routeForChild(url, hub, settings),
   }
 }

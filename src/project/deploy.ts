@@ -1,6 +1,6 @@
 import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
-import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
+import type { EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
@@ -10,7 +10,7 @@ import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
-import { type ProjectDeployment, startDeployment } from './deployment.ts'
+import { type ProjectDeployment, type ProjectTools, startDeployment } from './deployment.ts'
 import { checkInstalledParts, noteInstalledVersion } from './installed-parts.ts'
 import { requestArtifact } from './offer.ts'
 import { orderInstallation } from './plan.ts'
@@ -24,7 +24,7 @@ import { verifyProject } from './verify.ts'
  * refused is an error, although the new version stays (contract 7). Never throws for what happens on the way: it is in
  * the result.
  */
-export async function deployProject(request: ProjectRequest, tools: DeploymentTools): Promise<EndedDeployment> {
+export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<EndedDeployment> {
   const deployment = startDeployment(request, tools)
   const ended = await runDeployment(deployment, new ProjectFlow(deployment))
   return { ...ended, error: ended.error ?? refusedReport(ended) }

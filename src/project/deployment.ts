@@ -6,6 +6,7 @@ import {
 import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { createProjectClient, type ProjectClient } from './client.ts'
 import { createReportSender } from './hub-report.ts'
+import type { PartSupplier } from './part-supplier.ts'
 import type { ProjectRequest } from './request.ts'
 import { PROJECT_TRANSITIONS, type ProjectState } from './states.ts'
 
@@ -13,16 +14,22 @@ import { PROJECT_TRANSITIONS, type ProjectState } from './states.ts'
 export interface ProjectDeployment extends RunningDeployment<ProjectState> {
   readonly request: ProjectRequest
   readonly client: ProjectClient
+  readonly supplier: PartSupplier
 }
 
-export function startDeployment(request: ProjectRequest, tools: DeploymentTools): ProjectDeployment {
+/** What a deployment of a project works with. */
+export interface ProjectTools extends DeploymentTools {
+  readonly supplier: PartSupplier
+}
+
+export function startDeployment(request: ProjectRequest, { supplier, ...tools }: ProjectTools): ProjectDeployment {
   const client = createProjectClient(tools.wires, { ...request, hide: tools.secrets.hide })
   const start = {
     transitions: PROJECT_TRANSITIONS,
     facts: initialFacts(request, tools),
     sender: createReportSender(client, request),
   }
-  return Object.assign(startOnHost<ProjectState>(request, tools, start), { request, client })
+  return Object.assign(startOnHost<ProjectState>(request, tools, start), { request, client, supplier })
 }
 
 type Known = { [K in 'projectId' | 'version' | 'hostId']?: ProjectRequest[K] | undefined }

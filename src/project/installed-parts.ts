@@ -1,3 +1,5 @@
+import { isFixed } from '../core/content/external-source.ts'
+import { isSourced, parseManifest } from '../core/content/manifest.ts'
 import { isInstallStep, placeOfInstall } from '../core/plan/plan-binding.ts'
 import { readInstalled, shelfOf } from '../install/host/installed.ts'
 import { placeName } from '../install/host/layout.ts'
@@ -9,6 +11,7 @@ import type { InstalledPart } from '../install/steps/part.ts'
 import type { Deployment } from '../install/transaction/context.ts'
 import { readBundledPlan } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
+import { readManifest } from './read-manifest.ts'
 
 /** The parts of a project that this host has, by our own record, each of any version. */
 export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, projectId: string): InstalledPart[] {
@@ -47,11 +50,15 @@ export async function findInstalledParts(
   return found.size === 0 ? undefined : found
 }
 
-/** Whether these are all parts that the plan in this folder installs; not so where the plan cannot be read. */
+/**
+ * Whether these are all parts that the plan in this folder installs, and no source has to be asked what it has now; not
+ * so where plan or manifest cannot be read.
+ */
 export function isAllInstalled(content: string, installed: ReadonlyMap<string, unknown>): boolean {
   try {
     const steps = readBundledPlan(content).steps.filter(isInstallStep)
-    return steps.every(step => installed.has(placeOfInstall(step)))
+    const sourced = parseManifest(readManifest(content)).parts.filter(isSourced)
+    return steps.every(step => installed.has(placeOfInstall(step))) && sourced.every(({ source }) => isFixed(source))
   } catch {
     return false
   }

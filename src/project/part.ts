@@ -1,26 +1,30 @@
 import { join } from 'node:path'
-import type { ManifestPart } from '../core/content/manifest.ts'
+import { isSourced, type ManifestPart } from '../core/content/manifest.ts'
 import type { PluginYaml, VariableNames } from '../core/content/plugin-yaml.ts'
-import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { treeBelow } from '../install/files/tree-below.ts'
 import { installPath, placeName } from '../install/host/layout.ts'
-import { findLeftBehind, readPreviousInstall } from '../install/host/previous-install.ts'
+import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { keepIfIntact } from '../install/steps/intact-part.ts'
 import type { NewPart, Part, PartTree } from '../install/steps/part.ts'
 import type { ProjectDeployment } from './deployment.ts'
+import type { SuppliedPart } from './fetch-parts.ts'
 import type { VerifiedProject } from './verify.ts'
 
 /** Where the parts of a project come from. */
 export interface PartSource extends VerifiedProject {
   readonly artifactSha256: string
+  /** Those that come from elsewhere, by name; without those that are installed and stay. */
+  readonly supplied: ReadonlyMap<string, SuppliedPart>
 }
 
 /** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment
-  const { shelf, id, version, environment } = part
+  const { shelf, id, environment } = part
   const previous = readPreviousInstall(layout, { shelf, id })
+  const version = versionOf(source, part, previous)
   const facts = { shelf, id, version, artifactSha256: source.artifactSha256, previous }
   const installed = source.installed?.get(placeName(part))
   if (installed !== undefined) {
@@ -33,30 +37,25 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
   return await keepIfIntact(deployment, newPart, origin)
 }
 
+/** A source says itself which version it supplied, and what stays is what it was. */
+function versionOf({ supplied, installed }: PartSource, part: ManifestPart, previous: PreviousInstall): string {
+  const name = placeName(part)
+  const stays = isSourced(part) && installed?.has(name) ? previous.installed?.version : undefined
+  return supplied.get(name)?.version ?? stays ?? part.version
+}
+
 async function signPart(
   { layout, keepPaths, request, tools }: ProjectDeployment,
-  { content, tree }: PartSource,
+  { content, tree, supplied }: PartSource,
   { shelf, id, folder, leftBehind }: ManifestPart & { readonly leftBehind: string | undefined },
 ): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
-  const staged = join(content, folder)
-  const shipped = treeBelow(tree, folder)
+  const placed = supplied.get(placeName({ shelf, id }))
+  const { staged, tree: shipped } = placed ?? { staged: join(content, folder), tree: treeBelow(tree, folder) }
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
   if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
   const installed = leftBehind ?? installPath(layout, { shelf, id })
   const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log }
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
-}
-
-/** What is below a folder, with paths relative to it; its symlinks do not leave it. */
-function treeBelow({ files, symlinks }: ExtractedTree, folder: string): PartTree {
-  const isBelow = ({ path }: { path: string }): boolean => path.startsWith(`${folder}/`)
-  const below = (path: string): string => path.slice(folder.length + 1)
-  return {
-    files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
-    symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
-      return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) }
-    }),
-  }
 }
 
 /** Both manifest and plugin.yaml may name what a plugin needs. */

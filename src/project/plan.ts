@@ -1,4 +1,4 @@
-import type { Manifest, ManifestPart } from '../core/content/manifest.ts'
+import { isSourced, type Manifest } from '../core/content/manifest.ts'
 import { ConfigError } from '../core/errors.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { PlanError } from '../core/plan/plan.ts'
@@ -6,7 +6,7 @@ import { subjectIdOf } from '../core/plan/plan-binding.ts'
 import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { verifyServiceNames } from '../core/plan/service-names.ts'
-import type { Place } from '../install/host/layout.ts'
+import { type Place, placeName } from '../install/host/layout.ts'
 import { verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { hasRegularFile } from '../install/steps/intact-part.ts'
@@ -14,6 +14,7 @@ import type { InstalledPart, Part } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { BUNDLED_PLAN, readBundledPlan } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
+import { fetchParts } from './fetch-parts.ts'
 import { readInstalledParts } from './installed-parts.ts'
 import { type PartSource, stagePart } from './part.ts'
 import type { ExtractedProject } from './sealed.ts'
@@ -26,7 +27,7 @@ import type { VerifiedProject } from './verify.ts'
  */
 export async function orderInstallation(
   deployment: ProjectDeployment,
-  project: PartSource,
+  project: SealedProject,
   hostConfig: HostConfig | undefined,
 ): Promise<InstallOrder> {
   const { tools, record, request } = deployment
@@ -40,9 +41,11 @@ export async function orderInstallation(
   for (const { shelf, id } of bound.notInstalled)
     tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
-  await record.update({ plugins: pluginsOf(bound.parts) })
+  const source = { ...project, supplied: await fetchParts(deployment, project, bound.parts) }
+  verifyFetched(deployment, source, bound)
   const parts: Part[] = []
-  for (const part of bound.parts) parts.push(await stagePart(deployment, project, part))
+  for (const part of bound.parts) parts.push(await stagePart(deployment, source, part))
+  await record.update({ plugins: pluginsOf(parts) })
   return {
     steps: bound.steps,
     snapshot: bound.snapshot,
@@ -53,6 +56,9 @@ export async function orderInstallation(
     origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
   }
 }
+
+/** A verified project, and the digest of the sealed file. */
+export type SealedProject = Omit<PartSource, 'supplied'>
 
 interface ProjectReach extends ReadyPlan<BoundProject> {
   readonly manifest: Manifest
@@ -80,11 +86,34 @@ function bindPlan(
   { manifest, ...project }: VerifiedProject,
   hostConfig: HostConfig | undefined,
 ): ReadyPlan<BoundProject> {
-  try {
+  return orRefusePlan({ manifest, tools }, () => {
     const plan = readBundledPlan(project.content)
     const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
-    verifyTemplates(ready.bound.steps, keepPaths, fileTestOf(manifest, project))
+    const hasFile = fileTestOf(manifest, project)
+    const later = new Set(manifest.parts.filter(isSourced).map(placeName))
+    verifyTemplates(ready.bound.steps, keepPaths, from => later.has(placeOfTemplate(from)) || hasFile(from))
     return ready
+  })
+}
+
+/** A template may come from a tree that was fetched only now. */
+function verifyFetched(
+  { keepPaths, tools }: ProjectDeployment,
+  { manifest, supplied }: PartSource,
+  { steps }: BoundProject,
+): void {
+  const files = new Set([...supplied].flatMap(([place, { tree }]) => tree.files.map(({ path }) => `${place}/${path}`)))
+  orRefusePlan({ manifest, tools }, () =>
+    verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)),
+  )
+}
+
+function orRefusePlan<Result>(
+  { manifest, tools }: Pick<VerifiedProject, 'manifest'> & Pick<ProjectDeployment, 'tools'>,
+  check: () => Result,
+): Result {
+  try {
+    return check()
   } catch (error) {
     if (!(error instanceof PlanError)) throw error
     for (const { file, line, column, message } of error.problems)
@@ -107,7 +136,11 @@ function isAmong(places: readonly Place[], part: Place): boolean {
   return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id)
 }
 
-function pluginsOf(parts: readonly ManifestPart[]): { id: string; version: string }[] {
+function placeOfTemplate(from: string): string {
+  return from.split('/', 2).join('/')
+}
+
+function pluginsOf(parts: readonly Part[]): { id: string; version: string }[] {
   return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
 }
 

@@ -1,11 +1,10 @@
-import { join } from 'node:path'
-import { MAX_MANIFEST_BYTES, type Manifest, parseManifest, verifyManifest } from '../core/content/manifest.ts'
+import { type Manifest, parseManifest, verifyManifest } from '../core/content/manifest.ts'
 import { verifyContent } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
-import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 import type { ProjectDeployment } from './deployment.ts'
+import { readManifest } from './read-manifest.ts'
 import type { ExtractedProject } from './sealed.ts'
 
 /** A project whose manifest matches its content and the requested version. */
@@ -15,7 +14,7 @@ export interface VerifiedProject extends ExtractedProject {
 
 /**
  * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
- * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `source_not_supported` or `unexpected_part`.
+ * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `unpinned_source` or `unexpected_part`.
  */
 export async function verifyProject(
   { request, tools, record }: ProjectDeployment,
@@ -45,14 +44,5 @@ function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | unde
   throw new ArtifactError(
     'unexpected_part',
     `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why; if you expect it, add the id to project-ids.`,
-  )
-}
-
-function readManifest(content: string): string {
-  const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
-  if (text !== undefined) return text
-  throw new ArtifactError(
-    'invalid_manifest',
-    `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`,
   )
 }

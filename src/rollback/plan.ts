@@ -96,7 +96,7 @@ function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { s
 /** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
 function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps: readonly PlanStep[] } {
   const inManifest = parts.map(({ shelf, id, version: own }) => {
-    return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS }
+    return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS, source: null }
   })
   const bound = bindPlanToProject(plan, {
     projectId: origin.slug,

@@ -72,8 +72,8 @@ describe('before the plan is read', () => {
     'a manifest of a plugin that is not there': content('invalid_manifest', {
       manifest: { plugins: [{ id: 'ghost', version: '1.0.0', sha256: 'a'.repeat(64) }] },
     }),
-    'a manifest of what is elsewhere': content('source_not_supported', {
-      manifest: { extensions: [{ id: 'mailer', source: 'https://elsewhere.example' }] },
+    'a manifest of what is elsewhere, and could change': content('unpinned_source', {
+      manifest: { extensions: [{ id: 'mailer', source: { url: 'https://elsewhere.example/x', ref: 'main' } }] },
     }),
     'a file that its manifest does not count': content('content_mismatch', {
       more: [file('plugins/cart/more.py', 'evil')],

@@ -24,6 +24,7 @@ import { DEPLOYMENT_ID, factsOf, NO_REDACTION } from './prepared-host.ts'
 const NO_WIRE: Wire = {
   requestJson: async () => assert.fail('called the hub'),
   download: async () => assert.fail('called the hub'),
+  routeForChild: async () => assert.fail('asked for a route'),
 }
 
 /** A host without a hub to report to, with the state tables of both contracts. */

@@ -1,6 +1,7 @@
 import valid from 'semver/functions/valid.js'
 import { z } from 'zod/mini'
 import { idSchema, projectIdSchema, sha256Schema, versionSchema } from '../identifiers.ts'
+import { externalSourceSchema } from './external-source.ts'
 
 const MAX_PARTS_OF_A_KIND = 1000
 const MAX_VARIABLES = 1000
@@ -43,13 +44,10 @@ const pluginsDirnameSchema = z.lazy(() =>
   ),
 )
 
-/** `source` names a part that is not embedded; its form does not matter as long as none is accepted. */
-const partKeys = { id: idSchema, sha256: z.nullish(sha256Schema), source: z.optional(z.unknown()) }
-
 const pluginSchema = z.lazy(() =>
   z
     .object({
-      ...partKeys,
+      ...partKeys(),
       version: versionSchema,
       environment: z.nullish(z.object({ required: variablesSchema, optional: variablesSchema })),
     })
@@ -63,7 +61,12 @@ const pluginSchema = z.lazy(() =>
     ),
 )
 
-const extensionSchema = z.lazy(() => z.object(partKeys))
+const extensionSchema = z.lazy(() => z.object(partKeys()))
+
+/** `source` names a part that is not embedded. */
+function partKeys() {
+  return { id: idSchema, sha256: z.nullish(sha256Schema), source: z.nullish(externalSourceSchema) }
+}
 
 const pluginsSchema = z.lazy(() =>
   z

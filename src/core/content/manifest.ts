@@ -3,6 +3,7 @@ import { type DocumentWords, SchemaComplaints } from '../document/schema-problem
 import { ArtifactError } from '../errors.ts'
 import { listNames } from '../foreign-text.ts'
 import { isSameVersion } from '../trust/versions.ts'
+import { type ExternalSource, isPinned } from './external-source.ts'
 import { manifestSchema } from './manifest-schema.ts'
 import type { VariableNames } from './plugin-yaml.ts'
 
@@ -24,6 +25,13 @@ export interface ManifestPart {
   /** The tree digest of its directory according to the manifest; null where it gives none. */
   readonly sha256: string | null
   readonly environment: VariableNames
+  /** Where its tree comes from; null for a part that the archive contains. */
+  readonly source: ExternalSource | null
+}
+
+/** A part whose tree the archive does not contain. */
+export interface SourcedPart extends ManifestPart {
+  readonly source: ExternalSource
 }
 
 /** What a project says about itself, in the root of its archive. */
@@ -42,14 +50,15 @@ export interface Manifest {
 
 /**
  * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
- * `source_not_supported` when it names a plugin or extension that is not embedded.
+ * `unpinned_source` when it names a source whose bytes it does not decide.
  */
 export function parseManifest(text: string): Manifest {
   const value = parseJson(text)
   const parsed = manifestSchema.safeParse(value)
   if (!parsed.success) throw invalidManifest(problemList(parsed.error.issues, value))
-  verifyEmbedded(parsed.data)
-  return buildManifest(parsed.data)
+  const manifest = buildManifest(parsed.data)
+  verifyPinned(manifest.parts)
+  return manifest
 }
 
 /**
@@ -102,22 +111,29 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
   return [...problems.slice(0, MAX_LISTED_PROBLEMS), ...more].join('; ')
 }
 
-function verifyEmbedded({ plugins, extensions }: WrittenManifest): void {
-  const elsewhere = [...plugins, ...(extensions ?? [])].filter(({ source }) => (source ?? null) !== null)
-  if (elsewhere.length === 0) return
+/** A branch or tag is what its server says today, and who pushes to it needs no key of the publisher. */
+function verifyPinned(parts: readonly ManifestPart[]): void {
+  const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256))
+  if (unpinned.length === 0) return
   throw new ArtifactError(
-    'source_not_supported',
-    `The project's manifest.json names an external source for ${listNames(elsewhere.map(({ id }) => id))}, but only parts inside the artifact can be installed: nothing was installed. The publisher must embed them.`,
+    'unpinned_source',
+    `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, without the sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`,
   )
+}
+
+/** Whether the part comes from elsewhere. */
+export function isSourced(part: ManifestPart): part is SourcedPart {
+  return part.source !== null
 }
 
 function buildManifest(written: WrittenManifest): Manifest {
   const pluginsDirname = written.plugins_dirname ?? 'plugins'
-  const plugins = written.plugins.map(({ id, version, sha256, environment }) => ({
+  const plugins = written.plugins.map(({ id, version, sha256, environment, source }) => ({
     ...{ shelf: 'plugins' as const, id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
     environment: environment ?? { required: [], optional: [] },
+    source: source ?? null,
   }))
-  const extensions = (written.extensions ?? []).map(({ id, sha256 }) => ({
+  const extensions = (written.extensions ?? []).map(({ id, sha256, source }) => ({
     ...{
       shelf: 'extensions' as const,
       id,
@@ -126,6 +142,7 @@ function buildManifest(written: WrittenManifest): Manifest {
       sha256: sha256 ?? null,
     },
     environment: { required: [], optional: [] },
+    source: source ?? null,
   }))
   return {
     projectId: written.project_id,

@@ -2,7 +2,7 @@ import { unsafeEntry } from '../archive/archive-entry.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { type DigestedFile, treeDigest } from '../trust/tree-digest.ts'
-import { invalidManifest, type Manifest, type ManifestPart } from './manifest.ts'
+import { invalidManifest, isSourced, type Manifest, type ManifestPart } from './manifest.ts'
 
 export interface LinkedPath {
   readonly path: string
@@ -42,7 +42,11 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
   return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) }
 }
 
-function digestedFiles({ files, symlinks }: ProjectTree): DigestedFile[] {
+/**
+ * What a tree digest covers: the regular files, and symlinks to them with the target's bytes
+ * (docs/contracts.md, "Tree digest").
+ */
+export function digestedFiles({ files, symlinks }: Pick<ProjectTree, 'files' | 'symlinks'>): DigestedFile[] {
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
   const linked = symlinks.flatMap(({ path, file }) => {
     const sha256 = digests.get(file ?? '')
@@ -61,7 +65,8 @@ function verifyContentDigest({ contentSha256 }: Manifest, digested: readonly Dig
 }
 
 function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<string>): void {
-  const missing = parts.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
+  const embedded = parts.filter(part => !isSourced(part))
+  const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
   if (missing.length === 0) return
   throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`)
 }
@@ -78,8 +83,8 @@ function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: read
 
 function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly DigestedFile[]): string[] {
   const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path))
-  return parts.flatMap(({ folder, sha256 }) => {
-    if (sha256 === null) return []
+  return parts.flatMap(({ folder, sha256, source }) => {
+    if (sha256 === null || source !== null) return []
     const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }))
     const found = treeDigest(files)
     if (sha256 === found) return []

@@ -43,9 +43,9 @@ interface StepBase extends SourcePosition {
 export type PlanStep = StepBase &
   (
     | { readonly action: 'prepare' | 'download' | 'extract' | 'rollback' }
-    | { readonly action: 'install_plugin'; readonly plugin: string }
+    | { readonly action: 'install_plugin'; readonly plugin: string; readonly source?: object }
     | { readonly action: 'provision' | 'configure_plugin'; readonly plugin: string }
-    | { readonly action: 'install_extension'; readonly extension: string }
+    | { readonly action: 'install_extension'; readonly extension: string; readonly source?: object }
     | { readonly action: 'write_env'; readonly plugin: string; readonly from: string }
     | { readonly action: 'start' | 'stop' | 'restart'; readonly plugin?: string }
     | {
@@ -83,6 +83,9 @@ const stepKeys = {
   snapshot: z._default(z.boolean(), false),
 }
 
+/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
+const sourceKey = { source: z.exactOptional(z.record(z.string(), z.unknown())) }
+
 /** The keys of every step. */
 export const anyStepSchema = z.lazy(() => z.looseObject(stepKeys))
 
@@ -91,10 +94,11 @@ export const stepSchema = z.discriminatedUnion('action', [
   z.strictObject({ ...stepKeys, action: z.literal(['prepare', 'download', 'extract', 'rollback']) }),
   z.strictObject({
     ...stepKeys,
-    action: z.literal(['provision', 'install_plugin', 'configure_plugin']),
+    action: z.literal(['provision', 'configure_plugin']),
     plugin: idSchema,
   }),
-  z.strictObject({ ...stepKeys, action: z.literal('install_extension'), extension: idSchema }),
+  z.strictObject({ ...stepKeys, ...sourceKey, action: z.literal('install_plugin'), plugin: idSchema }),
+  z.strictObject({ ...stepKeys, ...sourceKey, action: z.literal('install_extension'), extension: idSchema }),
   z.strictObject({ ...stepKeys, action: z.literal('write_env'), plugin: idSchema, from: templatePathSchema }),
   z.strictObject({ ...stepKeys, action: z.literal(['start', 'stop', 'restart']), plugin: z.exactOptional(idSchema) }),
   z.strictObject({

@@ -80,6 +80,7 @@ function installProblems({ steps, positions }: Plan, manifest: Manifest): PlanPr
   }
   return [
     ...unknownPartProblems(installSteps, manifest),
+    ...unsignedSourceProblems(installSteps, manifest),
     ...repeatedIdProblems(installSteps),
     ...settingsNameProblems(installSteps),
   ]
@@ -92,6 +93,14 @@ function unknownPartProblems(installSteps: readonly InstallStep[], manifest: Man
     const message = `the manifest has no "${installedId(step)}" among its ${shelfOf(step)}${didYouMean(installedId(step), ids)}`
     return [stepProblem(step, message)]
   })
+}
+
+/** What the archive contains of such a part may be a stub, which nobody wants to run. */
+function unsignedSourceProblems(installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
+  return installSteps
+    .filter(step => step.source !== undefined)
+    .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
+    .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`))
 }
 
 /** An id must not be in both shelves either: steps and services know parts by their id alone. */

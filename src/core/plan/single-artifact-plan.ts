@@ -53,10 +53,15 @@ function installProblems(plan: Plan, kind: Kind): PlanProblem[] {
   const wrongKind = installSteps
     .filter(step => step.action !== action)
     .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`))
+  const sourced = installSteps
+    .filter(step => step.source !== undefined)
+    .map(step =>
+      stepProblem(step, `source belongs into the plan of a project: leave it out, a ${kind} is its own artifact`),
+    )
   const further = installSteps
     .slice(1)
     .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`))
-  return [...wrongKind, ...settingsNameProblems(installSteps), ...further]
+  return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further]
 }
 
 function strangerProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {

@@ -1,4 +1,5 @@
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
+import type { Readable } from 'node:stream'
 import { setTimeout as startTimer } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
 import { CUT_MARK } from '../../core/foreign-text.ts'
@@ -66,6 +67,70 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   return code === null
     ? { kind: 'signalled', signal: String(signal), output: output() }
     : { kind: 'exited', code, output: output(), stdout: stdout() }
+}
+
+/** A program whose whole output is read as it arrives. */
+export interface ReadRequest extends ChildRequest {
+  /** A descriptor of ours that becomes its stdin; without it, stdin is closed. */
+  input?: number
+}
+
+export interface ReadEnd<Read> {
+  readonly end: ChildEnd
+  /** What `consume` returned. */
+  readonly read: Read
+}
+
+/**
+ * Runs a program as `runChild` does, and hands its stdout to `consume`, which slows the program down by reading slowly.
+ * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes first.
+ */
+export async function readChild<Read>(
+  request: ReadRequest,
+  consume: (stdout: AsyncIterable<Buffer>) => Promise<Read>,
+): Promise<ReadEnd<Read | undefined>> {
+  request.signal?.throwIfAborted()
+  const [program, ...args] = request.command
+  const child = spawn(program, args, {
+    env: { ...request.env },
+    stdio: [request.input ?? 'ignore', 'pipe', 'pipe'],
+    detached: true,
+    ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+  })
+  const exited = new Promise<[number | null, NodeJS.Signals | null]>(resolve =>
+    child.once('exit', (code, signal) => resolve([code, signal])),
+  )
+  const { stdout, stderr } = child as ChildProcess & Record<'stdout' | 'stderr', Readable>
+  const output = collectOutput([stderr])
+  const failure = await startFailure(child)
+  if (failure !== undefined) return { end: { kind: 'not_started', error: failure }, read: undefined }
+  const pid = child.pid as number
+  const stop = stopOn(pid, request)
+  try {
+    const read = await consume(stdout)
+    const [code, signal] = await exited
+    request.signal?.throwIfAborted()
+    return { end: endOf([code, signal], { timedOut: stop.timedOut(), output: output() }), read }
+  } catch (error) {
+    signalGroup(pid, 'SIGKILL')
+    await exited
+    request.signal?.throwIfAborted()
+    if (stop.timedOut()) return { end: { kind: 'timed_out', output: output() }, read: undefined }
+    throw error
+  } finally {
+    stop.clear()
+    for (const stream of [stdout, stderr]) stream.destroy()
+  }
+}
+
+function endOf(
+  [code, signal]: [number | null, NodeJS.Signals | null],
+  { timedOut, output }: { timedOut: boolean; output: string },
+): ChildEnd {
+  if (timedOut) return { kind: 'timed_out', output }
+  return code === null
+    ? { kind: 'signalled', signal: String(signal), output }
+    : { kind: 'exited', code, output, stdout: '' }
 }
 
 /** The environment that a child of ours gets: never the runner's inputs, tokens or tracking id. */

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path'
 import * as core from '@actions/core'
 import type { z } from 'zod/mini'
+import { basicCredentials, type GitTokens, parseGitTokens } from '../../core/content/git-tokens.ts'
 import type { SourceFile } from '../../core/document/source-file.ts'
 import { ConfigError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
@@ -94,6 +95,16 @@ export class InputReader implements GivenInputs {
     return settings
   }
 
+  /** Lines `host=token`, as `parseGitTokens` reads them; each token is masked, also as a request has it. */
+  gitTokens(name: string): GitTokens {
+    const text = takeRaw(name)
+    for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
+      if (secret !== '') this.#mask([secret, basicCredentials(secret)])
+    const { tokens, problems } = parseGitTokens(text)
+    for (const problem of problems) this.refuse(name, problem)
+    return tokens
+  }
+
   /** The file that an input names, as `readStart` reads it. */
   requiredFile(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(name, this.#present(name, take(name)), maxBytes)
@@ -123,6 +134,11 @@ export class InputReader implements GivenInputs {
   /** Adds a problem; `reason` continues the sentence that the input's name begins. */
   refuse(name: string, reason: string): void {
     this.problems.push({ kind: 'invalid', input: name, message: `${name} ${reason}` })
+  }
+
+  #mask(secrets: readonly string[]): void {
+    this.secrets.push(...secrets)
+    for (const secret of secrets) masked(secret)
   }
 
   #takeSecret(name: string): string | undefined {

@@ -33,7 +33,15 @@ describe('parseManifest', () => {
       contentSha256: SHA256,
       pluginsDirname: 'addons',
       parts: [
-        { shelf: 'plugins', id: 'cart', version: '2.0.0', folder: 'addons/cart', sha256: SHA256, environment },
+        {
+          shelf: 'plugins',
+          id: 'cart',
+          version: '2.0.0',
+          folder: 'addons/cart',
+          sha256: SHA256,
+          environment,
+          source: null,
+        },
         {
           shelf: 'extensions',
           id: 'search',
@@ -41,6 +49,7 @@ describe('parseManifest', () => {
           folder: 'extensions/search',
           sha256: SHA256,
           environment: { required: [], optional: [] },
+          source: null,
         },
       ],
     })
@@ -140,17 +149,6 @@ describe('parseManifest', () => {
     assert.match(message, /80 more problems/)
     assert.ok(message.length < 4000)
   })
-
-  for (const [kind, more] of Object.entries({
-    plugin: { plugins: [CART, { id: 'pay', version: '1.0.0', source: { git: 'https://git.example/pay' } }] },
-    extension: { extensions: [{ id: 'pay', sha256: SHA256, source: 'hub' }] },
-  })) {
-    it(`does not support a source of a ${kind} yet`, () => {
-      const error = refusalOf(() => parse(more))
-      assert.equal(error.code, 'source_not_supported')
-      assert.match(error.message, /\bpay\b/)
-    })
-  }
 })
 
 describe('verifyManifest', () => {

@@ -1,0 +1,57 @@
+import { basename } from 'node:path'
+import { z } from 'zod'
+import type { Member } from './member.ts'
+import type { SourceTree } from './source-tree.ts'
+
+const subdirectory = z.string().min(1).optional()
+
+/** Where a part comes from that the project does not contain, as a step of the plan says it and the manifest repeats it. */
+export const partSourceSchema = z.union(
+  [
+    z.strictObject({
+      marketplace_slug: z.string().min(1),
+      marketplace_version: z.string().min(1).default('latest'),
+      marketplace_kind: z.enum(['plugin', 'service']).default('plugin'),
+      subdirectory,
+    }),
+    z.strictObject({
+      url: z.string().startsWith('https://'),
+      ref: z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/),
+      subdirectory,
+    }),
+  ],
+  { error: 'must have marketplace_slug, or an https url and a full commit id as ref' },
+)
+export type PartSource = z.output<typeof partSourceSchema>
+
+/** The only files of such a part that are sealed. */
+const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
+
+/** The source of each part that comes from elsewhere, by its path. */
+export type PartSources = ReadonlyMap<string, PartSource>
+
+/** The tree with nothing but a stub of each part that comes from elsewhere; a folder is made where there is none. */
+export function withStubs(tree: SourceTree, sources: PartSources): SourceTree {
+  const paths = [...sources.keys()]
+  const partOf = (path: string): string | undefined => paths.find(part => path.startsWith(`${part}/`))
+  const { true: kept = [], false: left = [] } = Object.groupBy(tree.members.values(), member => {
+    const part = partOf(member.path)
+    return String(part === undefined || isStub(member, part)) as 'true' | 'false'
+  })
+  const folders = paths.flatMap(path => [path.slice(0, path.indexOf('/')), path])
+  const made = folders.map(path => [path, { path, type: 'directory' }] as const)
+  const members = new Map<string, Member>([...made, ...kept.map(member => [member.path, member] as const)])
+  const of = (shelf: string, parts: readonly string[]): string[] =>
+    [...new Set([...parts, ...paths.filter(path => path.startsWith(`${shelf}/`))])].sort()
+  return {
+    ...tree,
+    members,
+    plugins: of(tree.pluginsDirname, tree.plugins),
+    extensions: of('extensions', tree.extensions),
+    leftOut: [...tree.leftOut, ...left.filter(({ type }) => type !== 'directory').map(({ path }) => path)],
+  }
+}
+
+function isStub({ path, type }: Member, part: string): boolean {
+  return type === 'file' && (STUB_FILES.has(path.slice(part.length + 1)) || basename(path).endsWith('.template'))
+}

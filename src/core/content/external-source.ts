@@ -1,0 +1,122 @@
+import { z } from 'zod/mini'
+import { kindSchema, slugSchema, versionSchema } from '../identifiers.ts'
+import { MAX_PATH_BYTES } from '../limits.ts'
+
+const MAX_URL_CHARS = 2048
+const MAX_REF_CHARS = 255
+
+/** Where a part comes from that its project names but does not contain (docs/contracts.md, "Sources"). */
+export type ExternalSource = MarketplaceSource | GitSource
+
+export interface MarketplaceSource {
+  readonly from: 'marketplace'
+  readonly slug: string
+  /** A version, or `latest`. */
+  readonly version: string
+  readonly kind: 'plugin' | 'service'
+  /** The directory of the fetched tree that becomes the part; undefined for all of it. */
+  readonly subdirectory: string | undefined
+}
+
+export interface GitSource {
+  readonly from: 'git'
+  /** https, without user, password, query and fragment. */
+  readonly url: string
+  readonly ref: string
+  readonly subdirectory: string | undefined
+}
+
+/** A full commit id, of SHA-1 or SHA-256. */
+export function isCommitId(ref: string): boolean {
+  return /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(ref)
+}
+
+/** Whether the signed manifest alone decides which bytes arrive. A hub signs what it serves, whatever that is. */
+export function isPinned(source: ExternalSource, sha256: string | null): boolean {
+  return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref)
+}
+
+/** Whether the same source gives the same tree tomorrow. */
+export function isFixed(source: ExternalSource): boolean {
+  return source.from === 'git' || source.version !== 'latest'
+}
+
+const urlSchema = z.pipe(
+  z
+    .string()
+    .check(
+      z.maxLength(MAX_URL_CHARS, { error: `must be at most ${MAX_URL_CHARS} characters` }),
+      z.refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' }),
+    ),
+  // What this URL means to us is what it means to git: there is only one way to write it.
+  z.transform(text => new URL(text).href),
+)
+
+/** What git accepts as the name of a branch or tag, without what a refspec or a revision says with it. */
+const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/
+const REF_SIGNS = /[~^:?*[\\]/
+
+const refSchema = z.pipe(
+  z.string().check(
+    z.refine(text => text.length <= MAX_REF_CHARS && REF.test(text) && !REF_SIGNS.test(text) && text !== '@', {
+      error: 'must be a full commit id, or the name of a branch or tag',
+    }),
+  ),
+  z.transform(ref => (isCommitId(ref.toLowerCase()) ? ref.toLowerCase() : ref)),
+)
+
+const subdirectorySchema = z.pipe(
+  z.nullish(
+    z.string().check(
+      z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
+      z.regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
+        error: 'must be a relative path inside the tree, without ".", ".." and backslashes',
+      }),
+    ),
+  ),
+  z.transform(path => path?.replace(/\/$/, '') || undefined),
+)
+
+const writtenSchema = z.lazy(() =>
+  z
+    .object({
+      marketplace_slug: z.nullish(slugSchema),
+      marketplace_version: z.nullish(versionSchema),
+      marketplace_kind: z.nullish(kindSchema),
+      url: z.nullish(urlSchema),
+      ref: z.nullish(refSchema),
+      subdirectory: subdirectorySchema,
+    })
+    .check(
+      z.refine(({ marketplace_slug, url }) => (marketplace_slug ?? null) === null || (url ?? null) === null, {
+        error: 'must have marketplace_slug or url, not both',
+      }),
+      z.refine(({ marketplace_slug, url }) => (marketplace_slug ?? url ?? null) !== null, {
+        error: 'must have marketplace_slug, or url with ref',
+      }),
+      z.refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
+        path: ['ref'],
+        error: 'is missing: a url needs it',
+      }),
+    ),
+)
+
+/** The form of `source`; unknown keys are ignored. */
+export const externalSourceSchema = z.lazy(() => z.pipe(writtenSchema, z.transform(buildSource)))
+
+function buildSource(written: z.infer<typeof writtenSchema>): ExternalSource {
+  const { marketplace_slug: slug, marketplace_version, marketplace_kind, url, ref, subdirectory } = written
+  if (typeof slug === 'string') {
+    const [version, kind] = [marketplace_version ?? 'latest', marketplace_kind ?? 'plugin']
+    return { from: 'marketplace', slug, version, kind, subdirectory }
+  }
+  return { from: 'git', url: url ?? '', ref: ref ?? '', subdirectory }
+}
+
+/** No other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
+function isGitUrl(text: string): boolean {
+  const url = URL.parse(text)
+  if (url === null || url.protocol !== 'https:' || !/^https:\/\/[^/]/i.test(text)) return false
+  const { username, password, search, hash } = url
+  return `${username}${password}${search}${hash}` === '' && !/[\s\\?#@\p{Cc}]/u.test(text)
+}

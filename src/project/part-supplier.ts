@@ -1,0 +1,32 @@
+import type { SourcedPart } from '../core/content/manifest.ts'
+import type { InstalledState } from '../core/trust/version-rules.ts'
+import type { PartTree } from '../install/steps/part.ts'
+
+/** A part to fetch. */
+export interface WantedPart {
+  readonly part: SourcedPart
+  /** Private and empty; contains the tree in the end. */
+  readonly folder: string
+  /** What is in the part's place now. */
+  readonly installed: InstalledState
+}
+
+/** A part's tree as its source supplied it, verified by that source's own rules. */
+export interface FetchedPart {
+  /** The folder that contains it. */
+  readonly staged: string
+  readonly tree: PartTree
+  /** The version that the source says it is; undefined where only its plugin.yaml or the manifest may know. */
+  readonly version: string | undefined
+}
+
+/**
+ * Supplies the parts that a project names but does not contain. The project contract knows no other contract: what
+ * fetches from a marketplace or from git is given to it.
+ */
+export interface PartSupplier {
+  /** Throws ConfigError `missing_input` with every input that these parts need and the operator left out. */
+  requireInputs(parts: readonly SourcedPart[]): void
+  /** Fetches and verifies one part; changes nothing but its folder. */
+  fetch(wanted: WantedPart): Promise<FetchedPart>
+}

@@ -1,0 +1,14 @@
+import { join } from 'node:path'
+import { MAX_MANIFEST_BYTES } from '../core/content/manifest.ts'
+import { ArtifactError } from '../core/errors.ts'
+import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
+
+/** The text of the manifest of a project in this folder. Throws ArtifactError `invalid_manifest`. */
+export function readManifest(content: string): string {
+  const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
+  if (text !== undefined) return text
+  throw new ArtifactError(
+    'invalid_manifest',
+    `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`,
+  )
+}

@@ -1,0 +1,66 @@
+import { delimiter } from 'node:path'
+import { allowedEnvironment } from '../../install/files/child-process.ts'
+
+/** A line of git's configuration. */
+export type GitSetting = readonly [key: string, value: string]
+
+/**
+ * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
+ * a repository runs here, and everything that arrives is checked as it is unpacked.
+ */
+const SETTINGS: readonly GitSetting[] = [
+  ['core.hooksPath', '/dev/null'],
+  ['core.fsmonitor', 'false'],
+  ['core.attributesFile', '/dev/null'],
+  ['core.askPass', ''],
+  ['core.logAllRefUpdates', 'false'],
+  ['core.bigFileThreshold', '16m'],
+  ['credential.helper', ''],
+  ['protocol.allow', 'never'],
+  ['protocol.https.allow', 'always'],
+  ['transfer.fsckObjects', 'true'],
+  ['transfer.unpackLimit', '1'],
+  ['transfer.bundleURI', 'false'],
+  ['transfer.credentialsInUrl', 'die'],
+  ['fetch.recurseSubmodules', 'false'],
+  ['fetch.writeCommitGraph', 'false'],
+  ['submodule.recurse', 'false'],
+  ['pack.threads', '1'],
+  ['gc.auto', '0'],
+  ['maintenance.auto', 'false'],
+  ['http.followRedirects', 'false'],
+  ['http.sslVerify', 'true'],
+  ['http.lowSpeedLimit', '1'],
+  ['http.lowSpeedTime', '30'],
+]
+
+/** The environment that contains everything git needs, so that no argument and no file does. */
+export function gitEnvironment(
+  { home, repository }: { readonly home: string; readonly repository: string },
+  settings: readonly GitSetting[] = [],
+): Record<string, string> {
+  const all = [...SETTINGS, ...settings]
+  const numbered = all.flatMap(([key, value], index) => [
+    [`GIT_CONFIG_KEY_${index}`, key],
+    [`GIT_CONFIG_VALUE_${index}`, value],
+  ])
+  return allowedEnvironment({
+    ...{ PATH: absolutePath(), HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
+    ...{
+      GIT_DIR: repository,
+      GIT_CONFIG_NOSYSTEM: '1',
+      GIT_CONFIG_SYSTEM: '/dev/null',
+      GIT_CONFIG_GLOBAL: '/dev/null',
+    },
+    ...{ GIT_ATTR_NOSYSTEM: '1', GIT_NO_REPLACE_OBJECTS: '1', GIT_NO_LAZY_FETCH: '1', GIT_OPTIONAL_LOCKS: '0' },
+    ...{ GIT_ALLOW_PROTOCOL: 'https', GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: '', SSH_ASKPASS: '' },
+    GIT_CONFIG_COUNT: String(all.length),
+    ...Object.fromEntries(numbered),
+  })
+}
+
+/** Git runs in a folder that we have just made; a relative path must not find a program there. */
+function absolutePath(): string {
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(folder => folder.startsWith('/'))
+  return folders.join(delimiter)
+}

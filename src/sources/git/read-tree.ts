@@ -1,0 +1,95 @@
+import { writeSync } from 'node:fs'
+import { invalidEntry } from '../../core/archive/archive-entry.ts'
+import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
+import type { ExtractionPlan, PlannedFile } from '../../core/archive/archive-policy.ts'
+import { decodeEntryText } from '../../core/archive/entry-names.ts'
+import { PieceReader } from '../../install/archive/piece-reader.ts'
+import { TreeWriter } from '../../install/archive/tree-writer.ts'
+import { makeOpenDirectorySync } from '../../install/files/durable-files.ts'
+import type { ExtractedFile, ExtractedTree } from '../../install/files/extracted-tree.ts'
+import { openPrivateFileSync } from '../../install/files/private-file.ts'
+import { TimeSlice } from '../../install/files/time-slice.ts'
+import type { HostGit } from './host-git.ts'
+import { type GitEntry, listTree } from './list-tree.ts'
+
+/** Up to here a file is written in one go. */
+const SMALL_FILE_BYTES = 1024 * 1024
+
+export interface TreeReading {
+  readonly git: HostGit
+  /** Private; the lists of what git is to print are there, without a name. */
+  readonly folder: string
+  /** To be made, and to contain the tree. */
+  readonly target: string
+  readonly limits: ExtractionLimits
+  readonly signal: AbortSignal
+}
+
+/**
+ * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of
+ * an extraction. The whole listing is checked first, and room found for it. Throws as `listTree` does, ArchiveError
+ * `empty_artifact`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason.
+ */
+export async function readTree(reading: TreeReading, tree: string): Promise<ExtractedTree> {
+  const { git, target, limits, signal } = reading
+  const slice = new TimeSlice(signal)
+  const rules = { ...limits, platform: process.platform, shape: 'as packed' as const }
+  const { listing, symlinks } = await listTree(git, tree, { rules, slice })
+  await readBlobs(reading, symlinks, async (entry, blob) => {
+    Object.assign(entry, { target: decodeEntryText(await blob.whole(), 'utf-8') })
+  })
+  const plan: ExtractionPlan<GitEntry> = await slice.run(listing.plan())
+  makeOpenDirectorySync(target)
+  const writer = new TreeWriter(target, slice)
+  return await writer.writeTree(plan, async files => await writeFiles(reading, { writer, slice }, files))
+}
+
+async function writeFiles(
+  reading: TreeReading,
+  { writer, slice }: { writer: TreeWriter; slice: TimeSlice },
+  planned: readonly PlannedFile<GitEntry>[],
+): Promise<ExtractedFile[]> {
+  const written: ExtractedFile[] = []
+  const files = planned.map(file => ({ ...file.entry, file }))
+  await readBlobs(reading, files, async ({ file, size }, blob) => {
+    const isSmall = size <= SMALL_FILE_BYTES
+    written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()))
+    if (slice.isOver()) await slice.giveBack()
+  })
+  return written
+}
+
+interface Blob {
+  whole(): Promise<Buffer>
+  pieces(): AsyncIterable<Buffer>
+}
+
+/** Hands over the bytes of each entry, in their order. Each blob must be read before the next one is. */
+async function readBlobs<Entry extends Pick<GitEntry, 'name' | 'oid' | 'size'>>(
+  { git, folder }: TreeReading,
+  entries: readonly Entry[],
+  use: (entry: Entry, blob: Blob) => Promise<void>,
+): Promise<void> {
+  if (entries.length === 0) return
+  const list = openPrivateFileSync(folder)
+  try {
+    // At its position: the child reads the same open file, from the beginning.
+    writeSync(list.fd, entries.map(({ oid }) => `${oid}\n`).join(''), 0)
+    await git.read({ args: ['cat-file', '--batch', '--buffer'], input: list.fd }, async stdout => {
+      const reader = new PieceReader(stdout)
+      let at = 0
+      for (const entry of entries) {
+        const { oid, size } = entry
+        const header = `${oid} blob ${size}\n`
+        if ((await reader.read(at, header.length)).toString('latin1') !== header)
+          throw invalidEntry(entry.name, 'is not what the repository lists')
+        const start = at + header.length
+        await use(entry, { whole: () => reader.read(start, size), pieces: () => reader.stream(start, size) })
+        at = start + size + 1
+      }
+      await reader.read(at - 1, 1)
+    })
+  } finally {
+    list.close()
+  }
+}

@@ -1,0 +1,74 @@
+import { unsafeEntry } from '../core/archive/archive-entry.ts'
+import type { MarketplaceSource } from '../core/content/external-source.ts'
+import { ArtifactError } from '../core/errors.ts'
+import { cleanForeignText } from '../core/foreign-text.ts'
+import { type InstalledState, refuseDowngrade } from '../core/trust/version-rules.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { openPrivateFileSync } from '../install/files/private-file.ts'
+import { treeBelow } from '../install/files/tree-below.ts'
+import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import { createMarketplaceClient } from '../marketplace/api/client.ts'
+import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
+import { fetchRequested, noticeOtherVersion } from '../marketplace/fetch.ts'
+import { decideVersion } from '../marketplace/version.ts'
+import type { SourceRequest, SourceTools } from './source-request.ts'
+
+interface Destination {
+  readonly folder: string
+  readonly installed: InstalledState
+}
+
+interface Fetching {
+  readonly request: SourceRequest
+  readonly tools: SourceTools
+}
+
+/**
+ * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
+ * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
+ * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
+ */
+export async function fetchFromMarketplace(
+  { request, tools }: Fetching,
+  source: MarketplaceSource,
+  { folder, installed }: Destination,
+): Promise<{ staged: string; tree: Pick<ExtractedTree, 'files' | 'symlinks'>; version: string }> {
+  const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
+  const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
+  const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug })
+  const { maxArtifactBytes, downloadTimeoutMs } = request
+  const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret }
+  const file = openPrivateFileSync(tools.runner.temporaryFolder)
+  try {
+    const onVersion = async (): Promise<void> => {}
+    const found = await fetchRequested({ request: asked, client, tools, fd: file.fd, onVersion })
+    // The artifact's own plugin.yaml is the one in the directory that becomes the part.
+    const kind = source.subdirectory === undefined ? source.kind : 'service'
+    const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools }
+    const verified = verifyServed(checking, found.served)
+    const unpacked = await unpackArtifact(checking, verified, folder)
+    const part = partOf(unpacked, source)
+    const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined
+    const { version } = decideVersion(found.asked, found.served.headerVersion, pluginYaml)
+    noticeOtherVersion(tools.log, found, version)
+    if (source.version === 'latest' && !request.allowDowngrade) refuseDowngrade(version, installed)
+    return { ...part, version }
+  } finally {
+    file.close()
+  }
+}
+
+function partOf({ staged, tree }: StagedTree, { slug, subdirectory }: MarketplaceSource) {
+  if (subdirectory === undefined) return { staged, tree }
+  if (!tree.directories.includes(subdirectory)) {
+    throw new ArtifactError(
+      'invalid_manifest',
+      `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`,
+    )
+  }
+  for (const { path, reach } of tree.symlinks) {
+    if (path.startsWith(`${subdirectory}/`) && !`${reach}/`.startsWith(`${subdirectory}/`))
+      throw unsafeEntry(path, `is a symlink that leads out of ${subdirectory}, of which the part consists`)
+  }
+  return { staged: `${staged}/${subdirectory}`, tree: treeBelow(tree, subdirectory) }
+}

@@ -1,0 +1,71 @@
+import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
+import { ConfigError } from '../core/errors.ts'
+import type { InstalledState } from '../core/trust/version-rules.ts'
+import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import { fetchGitTree } from './git/git-source.ts'
+import { fetchFromMarketplace } from './marketplace-source.ts'
+import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
+
+/** A part of a project, and where to put its tree. */
+export interface Wanted {
+  readonly part: { readonly shelf: string; readonly id: string; readonly source: ExternalSource }
+  readonly folder: string
+  readonly installed: InstalledState
+}
+
+export interface Supplied {
+  readonly staged: string
+  readonly tree: Pick<ExtractedTree, 'files' | 'symlinks'>
+  readonly version: string | undefined
+}
+
+const MARKETPLACE_INPUTS = {
+  hubUrl: 'sources-hub-url',
+  apiKey: 'sources-api-key',
+  signingSecret: 'sources-signing-secret',
+} as const satisfies Record<keyof Omit<SourceInputs, 'gitTokens'>, string>
+
+/**
+ * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
+ * the commit that the signed manifest names. It reports nothing to any of them.
+ */
+export class SourceSupplier {
+  readonly #request: SourceRequest
+  readonly #tools: SourceTools
+
+  constructor(request: SourceRequest, tools: SourceTools) {
+    this.#request = request
+    this.#tools = tools
+  }
+
+  /** Throws ConfigError `missing_input`. */
+  requireInputs(parts: readonly Pick<Wanted, 'part'>['part'][]): void {
+    const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`)
+    const { marketplace } = this.#request
+    const keys = Object.keys(MARKETPLACE_INPUTS) as (keyof typeof MARKETPLACE_INPUTS)[]
+    const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key])
+    if (ids.length === 0 || missing.length === 0) return
+    throw new ConfigError(
+      'missing_input',
+      `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, for which ${missing.join(', ')} must be given: nothing was installed. Add to the step's "with:".`,
+    )
+  }
+
+  async fetch({ part, folder, installed }: Wanted): Promise<Supplied> {
+    const { source } = part
+    const name = `${part.shelf}/${part.id}`
+    this.#tools.log.info(`${name}: fetching ${describe(source)}.`)
+    const context = { request: this.#request, tools: this.#tools }
+    if (source.from === 'marketplace') return await fetchFromMarketplace(context, source, { folder, installed })
+    const { staged, tree, commit } = await fetchGitTree(context, source, folder)
+    this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`)
+    return { staged, tree, version: undefined }
+  }
+}
+
+function describe(source: MarketplaceSource | GitSource): string {
+  const below = source.subdirectory === undefined ? '' : `, ${source.subdirectory}`
+  return source.from === 'git'
+    ? `${source.url} at ${source.ref}${below}`
+    : `${source.kind} ${source.slug}, version ${source.version}${below}, from the marketplace`
+}

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { describe, it } from 'node:test'
+import { externalSourceSchema, isFixed } from '../../../src/core/content/external-source.ts'
+import { parseManifest } from '../../../src/core/content/manifest.ts'
+import { DeployError } from '../../../src/core/errors.ts'
+import { manifestWith } from './project-manifest.ts'
+
+const COMMIT = 'a1'.repeat(20)
+const URL = 'https://git.example.org/team/pay.git'
+const SHA256 = hash('sha256', 'a tree')
+
+/** The source of the manifest's first plugin, or the code with which the manifest is refused. */
+function read(source: unknown, more: object = {}): unknown {
+  const plugins = [{ id: 'pay', version: '1.0.0', source, ...more }]
+  try {
+    return parseManifest(JSON.stringify(manifestWith({ plugins }))).parts[0]?.source
+  } catch (error) {
+    assert.ok(error instanceof DeployError)
+    return error.code
+  }
+}
+
+const git = (more: object = {}): object => ({ url: URL, ref: COMMIT, ...more })
+
+describe('the source of a part', () => {
+  it('is the latest plugin of a marketplace by default', () => {
+    const all = { from: 'marketplace', slug: 'pay', version: 'latest', kind: 'plugin', subdirectory: undefined }
+    assert.deepEqual(read({ marketplace_slug: 'pay' }), all)
+    const named = {
+      marketplace_slug: 'pay',
+      marketplace_version: '2.0.0',
+      marketplace_kind: 'service',
+      subdirectory: 'a/b/',
+    }
+    assert.deepEqual(read(named), { ...all, version: '2.0.0', kind: 'service', subdirectory: 'a/b' })
+  })
+
+  it('may be written with every key, null where it has no value', () => {
+    const nulls = {
+      marketplace_slug: null,
+      marketplace_version: 'latest',
+      marketplace_kind: 'plugin',
+      subdirectory: null,
+    }
+    assert.deepEqual(read({ ...nulls, ...git() }), { from: 'git', url: URL, ref: COMMIT, subdirectory: undefined })
+    assert.equal(read(null, { sha256: SHA256 }), null)
+  })
+
+  it('has one way to write a commit and a URL', () => {
+    assert.partialDeepStrictEqual(
+      read(git({ ref: COMMIT.toUpperCase(), url: 'HTTPS://Git.Example.org:443/a/../team/pay.git' })),
+      {
+        url: URL,
+        ref: COMMIT,
+      },
+    )
+  })
+
+  for (const ref of [COMMIT, 'b2'.repeat(32)])
+    it(`is pinned by ${ref.length} digits`, () => assert.ok(read(git({ ref }))))
+
+  for (const ref of ['main', 'v1.0.0', 'release/2', COMMIT.slice(1), `${COMMIT}0`, 'HEAD', 'refs/heads/main']) {
+    it(`is not pinned by ${ref}, unless the manifest has the digest of its tree`, () => {
+      assert.equal(read(git({ ref })), 'unpinned_source')
+      assert.partialDeepStrictEqual(read(git({ ref }), { sha256: SHA256 }), { ref })
+    })
+  }
+
+  const refused: Record<string, unknown> = {
+    'a text': URL,
+    nothing: {},
+    'a hub and a repository': { marketplace_slug: 'pay', ...git() },
+    'a repository without ref': { url: URL },
+    'a slug that climbs': { marketplace_slug: '../pay' },
+    'a kind that is none': { marketplace_slug: 'pay', marketplace_kind: 'project' },
+    ...Object.fromEntries(
+      [
+        ...[
+          'http://git.example.org/x',
+          'ssh://git@git.example.org/x',
+          'git@git.example.org:x',
+          'git://git.example.org/x',
+        ],
+        ...[
+          'file:///etc',
+          '/etc',
+          'ext::sh -c id',
+          'ext::sh%20-c%20id',
+          'fd::17',
+          '--upload-pack=id',
+          '-oProxyCommand=id',
+        ],
+        ...['https://user:password@git.example.org/x', 'https://token@git.example.org/x', 'https://@git.example.org/x'],
+        ...[
+          'https:///x',
+          'https://git.example.org/x?y',
+          'https://git.example.org/x#y',
+          'https://git.example.org\\@evil/x',
+        ],
+        ...[
+          'https://git.example.org/x\nhttp.proxy=evil',
+          'https::https://git.example.org',
+          'transport::https://git.example.org',
+        ],
+      ].map(url => [`the url ${JSON.stringify(url)}`, git({ url })]),
+    ),
+    ...Object.fromEntries(
+      [
+        ...['--upload-pack=touch /tmp/x', '-x', '+main', ':main', 'main:refs/heads/x', 'a..b', 'main^{tree}', 'main~1'],
+        ...[
+          '@',
+          'main@{1}',
+          'a b',
+          'a\nb',
+          '*',
+          'refs/*',
+          'a//b',
+          '/a',
+          'a/',
+          'a.lock',
+          '.a',
+          'a/.b',
+          'a\\b',
+          '',
+          'x'.repeat(256),
+        ],
+      ].map(ref => [`the ref ${JSON.stringify(ref)}`, git({ ref })]),
+    ),
+    ...Object.fromEntries(
+      ['..', '../x', 'a/../b', 'a/..', '/etc', './a', '.', 'a//b', 'a\\b', 'a\nb', 'x'.repeat(5000)].map(
+        subdirectory => [`the subdirectory ${JSON.stringify(subdirectory).slice(0, 20)}`, git({ subdirectory })],
+      ),
+    ),
+  }
+  for (const [what, source] of Object.entries(refused)) {
+    it(`is not ${what}`, () => assert.equal(read(source, { sha256: SHA256 }), 'invalid_manifest'))
+  }
+
+  it('is asked again only where it may supply another tree', () => {
+    const sources = [
+      git(),
+      git({ ref: 'main' }),
+      { marketplace_slug: 'x', marketplace_version: '1' },
+      { marketplace_slug: 'x' },
+    ]
+    assert.deepEqual(
+      sources.map(source => isFixed(externalSourceSchema.parse(source))),
+      [true, true, true, false],
+    )
+  })
+})

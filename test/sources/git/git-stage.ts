@@ -1,0 +1,77 @@
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { externalSourceSchema, type GitSource } from '../../../src/core/content/external-source.ts'
+import { createWire, type WireOptions } from '../../../src/net/wire.ts'
+import { fetchGitTree, type GitTree } from '../../../src/sources/git/git-source.ts'
+import type { SourceRequest } from '../../../src/sources/source-request.ts'
+import { type CollectedLog, collectLog } from '../../install/collected-log.ts'
+import { type GitServer, startGitServer } from './git-server.ts'
+import { Repository } from './repository.ts'
+
+/** A git server with repositories, and a host that fetches from it. */
+export interface GitStage {
+  readonly folder: string
+  readonly server: GitServer
+  readonly log: CollectedLog
+  repository(name: string, format?: 'sha1' | 'sha256'): Repository
+  /** Fetches as a deployment does; the source is written as in a manifest. */
+  fetch(source: Record<string, string>, more?: FetchOptions): Promise<GitTree>
+  close(): Promise<void>
+}
+
+export interface FetchOptions {
+  readonly request?: Partial<SourceRequest>
+  readonly wire?: Partial<WireOptions>
+  readonly signal?: AbortSignal
+}
+
+export async function openGitStage(): Promise<GitStage> {
+  const folder = mkdtempSync(join(tmpdir(), 'git-stage-'))
+  const server = await startGitServer(join(folder, 'served'))
+  mkdirSync(join(folder, 'served'))
+  const log = collectLog()
+  let fetches = 0
+  return {
+    folder,
+    server,
+    log,
+    repository: (name, format) => new Repository(join(folder, 'served'), name, format),
+    async fetch(written, { request = {}, wire = {}, signal = new AbortController().signal } = {}) {
+      const source = externalSourceSchema.parse(written) as GitSource
+      const target = join(folder, `fetch-${++fetches}`)
+      mkdirSync(target)
+      const options = { allowHttp: false, userAgent: 'test', log: () => {}, ...wire }
+      const made = createWire(options)
+      const tools = { wires: { wire: made, reportWire: made }, log, signal, now: () => new Date() }
+      const runner = { temporaryFolder: folder, workflow: NO_WORKFLOW }
+      const asked = { ...requestTo(server), ...request }
+      return await fetchGitTree({ request: asked, tools: { ...tools, runner } }, source, target)
+    },
+    async close() {
+      await server.close()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+const NO_WORKFLOW = { workflow: null, run_id: null, run_attempt: null, job: null, actor: null, url: null }
+
+/** What a deployment from a hub on the same host asks for, so that the server's address is not refused. */
+function requestTo({ url, certificate }: GitServer): SourceRequest {
+  return {
+    marketplace: { hubUrl: undefined, apiKey: undefined, signingSecret: undefined },
+    gitTokens: new Map(),
+    hubUrl: url,
+    ca: certificate.cert,
+    allowDowngrade: false,
+    downloadTimeoutMs: 60_000,
+    maxArtifactBytes: 64 * 1024 * 1024,
+    extraction: { maxExtractedBytes: 64 * 1024 * 1024, maxEntries: 10_000 },
+  }
+}
+
+/** What is in a folder, at any depth. */
+export function namesIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true }).map(String).sort()
+}
