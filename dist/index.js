@@ -23670,6 +23670,7 @@ function isWorthRetrying(outcome, policy) {
             return 'failure' in outcome || isTransientStatus(outcome.answer.status);
     }
 }
+/** Whether the same request may get another answer later: 408, 429 and 5xx. */
 function isTransientStatus(status) {
     return status === 408 || status === 429 || status >= 500;
 }
@@ -25124,6 +25125,7 @@ function parseErrorText(body) {
 
 
 
+
 const DETAIL_TIMEOUT_MS = 60_000;
 /**
  * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
@@ -25135,16 +25137,19 @@ function createMarketplaceClient(wire, subject) {
     const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug);
     const credentials = { 'X-API-Key': apiKey };
     return {
-        async readLatestVersion() {
+        async readListedVersion() {
             const answer = await wire.requestJson({
                 method: 'GET',
                 url: detailUrl,
                 retry: 'transient',
                 timeoutMs: DETAIL_TIMEOUT_MS,
             });
-            if (answer.status !== 200)
+            const { status } = answer;
+            if (status === 200)
+                return { version: parseLatestVersion(answer, subject) };
+            if (status < 400 || isTransientStatus(status))
                 throw refusal(answer, subject, 'the version');
-            return parseLatestVersion(answer, subject);
+            return { status };
         },
         async fetchArtifact(request) {
             const answer = await wire.download({
@@ -25157,7 +25162,7 @@ function createMarketplaceClient(wire, subject) {
                 onProgress: request.onProgress,
             });
             if (!answer.ok)
-                throw refusal(answer, subject, `version ${request.version}`);
+                throw refusal(answer, subject, client_nameOf(request.version));
             return {
                 artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
                 hmac: answer.hmacSha256,
@@ -25175,10 +25180,6 @@ function createMarketplaceClient(wire, subject) {
             ...limits,
         }),
     };
-}
-/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
-function isNotServed(error) {
-    return error instanceof ArtifactError && error.code === 'not_found';
 }
 /** The URL of a route below a base. */
 function routeOf(base, ...parts) {
@@ -25214,6 +25215,9 @@ function refusal(answer, { kind, slug }, wanted) {
             return new ArtifactError('artifact_unavailable', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`);
     }
 }
+function client_nameOf(version) {
+    return version === 'latest' ? 'the latest version' : `version ${version}`;
+}
 function parseHeaderVersion(header) {
     return versionSchema.safeParse(header?.match(/@([^@]*)$/)?.[1]).data;
 }
@@ -25227,8 +25231,8 @@ function parseRepo(header) {
 
 
 
+
 const MAX_ERROR_MESSAGE_CHARS = 2000;
-const RETRIED_STATUSES = new Set([408, 429]);
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
 function createReportSender(client, subject) {
     return {
@@ -25240,7 +25244,7 @@ function createReportSender(client, subject) {
                     return { accepted: true, attempts };
                 const reason = parseErrorText(body);
                 const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
-                return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) };
+                return { accepted: false, attempts, status, error, final: !isTransientStatus(status) };
             }
             catch (error) {
                 return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
@@ -29115,6 +29119,92 @@ function settings_notices_readSettings(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
+
+
+
+const PROGRESS_EVERY_MS = 2000;
+/**
+ * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
+ * anything is written, where the temporary folder has no room for all of it.
+ */
+function watchDownload({ log, now, runner, }) {
+    let loggedAt = now().getTime();
+    let isChecked = false;
+    return (received, total) => {
+        if (!isChecked && total !== undefined)
+            refuseWithoutSpace(runner.temporaryFolder, total);
+        isChecked = true;
+        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
+            return;
+        loggedAt = now().getTime();
+        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
+    };
+}
+function refuseWithoutSpace(folder, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    const free = bavail * bsize;
+    if (free >= bytes)
+        return;
+    const shortage = byteShortage(free, bytes);
+    throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/fetch.js
+
+
+/** Fetches the requested version for a deployment, and records what the hub's header says of it. */
+async function fetchArtifact(deployment, target, fd) {
+    const { request, client, tools, record } = deployment;
+    if (request.version !== 'latest')
+        await record.update({ version: request.version, version_source: 'requested' });
+    const found = await fetchRequested({ request, client, tools, fd });
+    const { headerVersion } = found.served;
+    if (found.asked === undefined && headerVersion !== undefined)
+        await record.update({ version: headerVersion, version_source: 'header' });
+    return { target, ...found };
+}
+/**
+ * Fetches the requested version, whatever is done with it. With `latest` the hub chooses: it may list versions that it
+ * holds back or has yanked, so what it lists is information, and so is that it lists nothing of a private plugin.
+ * Throws what the client throws, and DeploymentError `disk_full`.
+ */
+async function fetchRequested(fetching) {
+    const { version } = fetching.request;
+    const isLatest = version === 'latest';
+    const listed = isLatest ? await readListed(fetching) : undefined;
+    const served = await fetchVersion(fetching, version);
+    return { served, asked: isLatest ? undefined : version, listed };
+}
+async function readListed({ client, tools: { log } }) {
+    const answer = await client.readListedVersion();
+    if ('version' in answer)
+        log.info(`The hub lists ${answer.version} as its latest version.`);
+    else
+        log.info(`The hub lists no version without a key (it answered ${answer.status}): the fetch decides.`);
+    return 'version' in answer ? answer.version : undefined;
+}
+/** Says so when a hub served another version than it lists or was asked for, or does not say which. */
+function noticeOtherVersion(log, { asked, listed }, decided) {
+    const { version, source } = decided;
+    if (asked !== undefined && !isSameVersion(version, asked))
+        log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${version}.`);
+    if (listed !== undefined && !isSameVersion(version, listed))
+        log.notice(`The hub lists ${listed} as its latest version, but served ${version}: it may hold ${listed} back for review, or have yanked it.`);
+    if (asked === undefined && source === 'requested')
+        log.notice(`The hub does not say which version it served: recorded as ${version}, which it lists as its latest.`);
+}
+async function fetchVersion({ request, client, tools, fd }, version) {
+    return await client.fetchArtifact({
+        version,
+        fd,
+        maxBytes: request.maxArtifactBytes,
+        timeoutMs: request.downloadTimeoutMs,
+        signingSecret: request.signingSecret,
+        onProgress: watchDownload(tools),
+    });
+}
+
 ;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
 
 
@@ -29153,37 +29243,6 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
         return;
     throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, by its record .hub-deploy/installed.json): ` +
         'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
-
-
-
-const PROGRESS_EVERY_MS = 2000;
-/**
- * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
- * anything is written, where the temporary folder has no room for all of it.
- */
-function watchDownload({ log, now, runner, }) {
-    let loggedAt = now().getTime();
-    let isChecked = false;
-    return (received, total) => {
-        if (!isChecked && total !== undefined)
-            refuseWithoutSpace(runner.temporaryFolder, total);
-        isChecked = true;
-        if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
-            return;
-        loggedAt = now().getTime();
-        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
-    };
-}
-function refuseWithoutSpace(folder, bytes) {
-    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
-    const free = bavail * bsize;
-    if (free >= bytes)
-        return;
-    const shortage = byteShortage(free, bytes);
-    throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
@@ -29395,66 +29454,6 @@ function readForeignVersion(path) {
     catch {
         return null;
     }
-}
-
-;// CONCATENATED MODULE: ./build/marketplace/fetch.js
-
-
-
-
-
-
-/**
- * Fetches the requested version; for `latest`, the one that the hub lists. Where a hub lists a version that it does not
- * serve, fetches what it serves as latest. Refuses a `latest` older than the installed version before the fetch. Throws
- * what the client throws, and DeploymentError `downgrade_refused` or `disk_full`.
- */
-async function fetchArtifact(deployment, target, fd) {
-    const { request, client, tools, record } = deployment;
-    const onVersion = async (version) => {
-        await record.update({ version, version_source: version === null ? null : 'requested' });
-        if (version === null || request.version !== 'latest' || request.allowDowngrade)
-            return;
-        refuseDowngrade(version, stateFor(target.previous, originOf(deployment)));
-    };
-    return { target, ...(await fetchRequested({ request, client, tools, fd, onVersion })) };
-}
-/** The same, whatever is done with the artifact. Throws what the client throws, and DeploymentError `disk_full`. */
-async function fetchRequested(fetching) {
-    const { request, client, tools, onVersion } = fetching;
-    if (request.version !== 'latest') {
-        await onVersion(request.version);
-        return { served: await fetchVersion(fetching, request.version), asked: request.version, unserved: undefined };
-    }
-    const latest = await client.readLatestVersion();
-    tools.log.info(`The hub's latest version is ${latest}.`);
-    await onVersion(latest);
-    try {
-        return { served: await fetchVersion(fetching, latest), asked: latest, unserved: undefined };
-    }
-    catch (error) {
-        if (!isNotServed(error))
-            throw error;
-        await onVersion(null);
-        return { served: await fetchVersion(fetching, 'latest'), asked: undefined, unserved: latest };
-    }
-}
-/** Says so when a hub served another version than it lists or was asked for. */
-function noticeOtherVersion(log, { asked, unserved }, received) {
-    if (unserved !== undefined)
-        log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`);
-    if (asked !== undefined && !isSameVersion(received, asked))
-        log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`);
-}
-async function fetchVersion({ request, client, tools, fd }, version) {
-    return await client.fetchArtifact({
-        version,
-        fd,
-        maxBytes: request.maxArtifactBytes,
-        timeoutMs: request.downloadTimeoutMs,
-        signingSecret: request.signingSecret,
-        onProgress: watchDownload(tools),
-    });
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
@@ -31515,27 +31514,37 @@ async function unpackArtifact({ request, tools }, verified, folder) {
 
 
 /**
- * Which version an artifact really is. A plugin's own `plugin.yaml` decides and must match the requested version. For a
- * service, or where it names none, the hub's header decides, which is informative and may differ, else the request.
- * `asked` is undefined when the hub chose.
+ * Which version an artifact really is. A plugin's own `plugin.yaml` decides, and must match the version asked for, or,
+ * where the hub chose, its header. For a service, or where it names none, the hub's header decides, which is informative
+ * and may differ, else the request; for `latest`, that is the version that the hub lists.
  * Throws ArtifactError `version_mismatch`, or `no_published_version` when nothing says which version it is.
  */
-function decideVersion(asked, headerVersion, pluginYaml) {
+function decideVersion(claims, pluginYaml) {
     const { version, versionAsWritten } = pluginYaml ?? {};
+    const { headerVersion } = claims.served;
     if (version !== undefined && versionAsWritten !== undefined) {
-        const found = [versionAsWritten, version].find(name => asked === undefined || isSameVersion(name, asked));
+        const claimed = claimedVersion(claims);
+        const found = [versionAsWritten, version].find(name => claimed === undefined || isSameVersion(name, claimed));
         if (found === undefined || !versionSchema.safeParse(found).success)
-            throw mismatch(asked, version);
+            throw mismatch(claims, version);
         return { version: found, source: 'plugin.yaml' };
     }
     if (headerVersion !== undefined)
         return { version: headerVersion, source: 'header' };
-    if (asked === undefined)
+    const requested = claims.asked ?? claims.listed;
+    if (requested === undefined)
         throw new ArtifactError('no_published_version', 'The hub served its latest artifact without saying which version it is: name a version.');
-    return { version: asked, source: 'requested' };
+    return { version: requested, source: 'requested' };
 }
-function mismatch(asked, found) {
-    return new ArtifactError('version_mismatch', `You asked for version ${asked ?? 'latest'}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+/** Which version an artifact is said to be before it is opened: the one asked for, else the hub's header. */
+function claimedVersion({ asked, served }) {
+    return asked ?? served.headerVersion;
+}
+function mismatch({ asked, served }, found) {
+    const claim = asked === undefined && served.headerVersion !== undefined
+        ? `The hub says that it served version ${served.headerVersion}`
+        : `You asked for version ${asked ?? 'latest'}`;
+    return new ArtifactError('version_mismatch', `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
@@ -31567,8 +31576,8 @@ async function findTarget(deployment, plan) {
     return { plan, previous };
 }
 /**
- * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that its version never had other bytes, and that
- * a `latest` is nothing that this host has replaced.
+ * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that the version that the hub claims never had
+ * other bytes, and that a `latest` is no older than what is installed and nothing that this host has replaced.
  */
 async function verifyArtifact(deployment, fetched) {
     const { artifact, repo } = fetched.served;
@@ -31578,8 +31587,9 @@ async function verifyArtifact(deployment, fetched) {
         repo: repo ?? null,
     });
     const verified = verifyServed(deployment, fetched.served);
-    if (fetched.asked !== undefined)
-        refuseReused(deployment, fetched, fetched.asked);
+    const claimed = claimedVersion(fetched);
+    if (claimed !== undefined)
+        refuseVersion(deployment, fetched, claimed);
     refuseOldBytes(deployment, verified.sha256);
     return { ...fetched, verified };
 }
@@ -31606,7 +31616,7 @@ async function extractArtifact(deployment, verified, folder) {
 }
 /** The verified artifact as the one that is installed and intact, under the same version. */
 async function findSameVersion(deployment, fetched) {
-    const { asked, served, target, verified } = fetched;
+    const { target, verified } = fetched;
     const source = { origin: originOf(deployment), sha256: verified.sha256 };
     const installed = await findIntactTree(deployment, target.previous, source);
     if (installed === undefined)
@@ -31614,7 +31624,7 @@ async function findSameVersion(deployment, fetched) {
     const { pluginYaml } = installed;
     if (deployment.request.kind === 'plugin' && pluginYaml === undefined)
         return undefined;
-    if (!isInstalledVersion(target, decideVersion(asked, served.headerVersion, pluginYaml).version))
+    if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version))
         return undefined;
     const version = await checkVersion(deployment, fetched, pluginYaml);
     const name = placeName(target.previous.place);
@@ -31650,19 +31660,22 @@ async function buildPart(deployment, extracted) {
     return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed;
 }
 async function checkVersion(deployment, fetched, pluginYaml) {
-    const { asked, served, target } = fetched;
-    const decided = decideVersion(asked, served.headerVersion, pluginYaml);
+    const decided = decideVersion(fetched, pluginYaml);
     await deployment.record.update({ version: decided.version, version_source: decided.source });
-    noticeOtherVersion(deployment.tools.log, fetched, decided.version);
-    const { version, allowDowngrade } = deployment.request;
-    if (version === 'latest' && !allowDowngrade)
-        refuseDowngrade(decided.version, stateFor(target.previous, originOf(deployment)));
-    refuseReused(deployment, fetched, decided.version);
+    noticeOtherVersion(deployment.tools.log, fetched, decided);
+    refuseVersion(deployment, fetched, decided.version);
     return decided.version;
 }
-function refuseReused(deployment, { served, target }, version) {
+/**
+ * Refuses a `latest` that is older than what is installed, and a version that had other bytes before: by what the hub
+ * claims as soon as it has served it, and by what the artifact says once it is extracted.
+ */
+function refuseVersion(deployment, { served, target }, version) {
+    const { request } = deployment;
+    if (request.version === 'latest' && !request.allowDowngrade)
+        refuseDowngrade(version, stateFor(target.previous, originOf(deployment)));
     const known = versionsFrom(target.previous, originOf(deployment));
-    refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request);
+    refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, request);
 }
 async function sign(deployment, { target, pluginYaml }, { staged, tree }) {
     const { request, tools, layout, keepPaths } = deployment;
@@ -36750,7 +36763,7 @@ function artifactOf(session, version) {
 ;// CONCATENATED MODULE: ./build/project/hub-report.js
 
 
-const hub_report_RETRIED_STATUSES = new Set([408, 429]);
+
 /** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one by itself. */
 function hub_report_createReportSender(client, { hubUrl, projectId }) {
     return {
@@ -36762,7 +36775,7 @@ function hub_report_createReportSender(client, { hubUrl, projectId }) {
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
                 const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message;
-                return { accepted: false, attempts, status, error, final: status < 500 && !hub_report_RETRIED_STATUSES.has(status) };
+                return { accepted: false, attempts, status, error, final: !isTransientStatus(status) };
             }
             catch (error) {
                 return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
@@ -39313,8 +39326,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, instal
     const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret };
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
     try {
-        const onVersion = async () => { };
-        const found = await fetchRequested({ request: asked, client, tools, fd: file.fd, onVersion });
+        const found = await fetchRequested({ request: asked, client, tools, fd: file.fd });
         // The artifact's own plugin.yaml is the one in the directory that becomes the part.
         const kind = source.subdirectory === undefined ? source.kind : 'service';
         const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools };
@@ -39322,8 +39334,9 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, instal
         const unpacked = await unpackArtifact(checking, verified, folder);
         const part = partOf(unpacked, source);
         const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined;
-        const { version } = decideVersion(found.asked, found.served.headerVersion, pluginYaml);
-        noticeOtherVersion(tools.log, found, version);
+        const decided = decideVersion(found, pluginYaml);
+        const { version } = decided;
+        noticeOtherVersion(tools.log, found, decided);
         if (source.version === 'latest' && !request.allowDowngrade)
             refuseDowngrade(version, installed);
         return { ...part, version };
@@ -41362,14 +41375,17 @@ async function checkArtifact(gate) {
 async function obtain({ request, tools, facts }, fd) {
     const { source, version } = request;
     const asked = version === 'latest' ? undefined : version;
+    if (asked !== undefined)
+        note(facts, { version: asked, source: 'requested' });
     if ('path' in source) {
-        if (asked !== undefined)
-            note(facts, { version: asked, source: 'requested' });
-        return { served: await readLocalArtifact({ source, request, tools, fd }), asked, unserved: undefined };
+        return { served: await readLocalArtifact({ source, request, tools, fd }), asked, listed: undefined };
     }
     const client = createMarketplaceClient(tools.wire, { ...source, kind: request.kind });
-    const onVersion = async (chosen) => note(facts, chosen === null ? undefined : { version: chosen, source: 'requested' });
-    return await fetchRequested({ request, client, tools, fd, onVersion });
+    const found = await fetchRequested({ request, client, tools, fd });
+    const { headerVersion } = found.served;
+    if (asked === undefined && headerVersion !== undefined)
+        note(facts, { version: headerVersion, source: 'header' });
+    return found;
 }
 async function checkContent(gate, found, folder) {
     const { tools, facts, files, plan } = gate;
@@ -41385,23 +41401,23 @@ async function checkContent(gate, found, folder) {
 }
 /** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
 function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {
-    const { asked, served } = found;
-    if ('path' in request.source && asked === undefined && pluginYaml?.version === undefined)
+    if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined)
         return;
-    const decided = decideVersion(asked, served.headerVersion, pluginYaml);
+    const decided = decideVersion(found, pluginYaml);
     // Deployments name the version that the gate gives: a hub may know it only with its leading v.
-    const isAsked = asked !== undefined && isSameVersion(asked, decided.version);
-    note(facts, isAsked ? { ...decided, version: asked } : decided);
-    noticeOtherVersion(tools.log, found, decided.version);
+    const known = claimedVersion(found) ?? found.listed;
+    const isKnown = known !== undefined && isSameVersion(known, decided.version);
+    note(facts, isKnown ? { ...decided, version: known } : decided);
+    noticeOtherVersion(tools.log, found, decided);
 }
 /** A host that signs its plugins refuses one whose entry point is outside. */
 async function checkSignable({ staged, pluginYaml }) {
     if (pluginYaml !== undefined && needsPluginSig(pluginYaml))
         await signedFiles(staged, pluginYaml);
 }
-function note(facts, found) {
-    facts.version = found?.version;
-    facts.versionSource = found?.source;
+function note(facts, { version, source }) {
+    facts.version = version;
+    facts.versionSource = source;
 }
 /** The names of a deployment's states. Hears the signals that have arrived by now. */
 async function enter({ log, signal }, state) {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { html, raw } from 'hono/html'
-import { type Listing, latestVersion } from './marketplace/catalogue.ts'
+import { type Listing, latestVersion, stateOf } from './marketplace/catalogue.ts'
 import type { StoredReport } from './marketplace/reports.ts'
 import type { Project } from './project/catalogue.ts'
 import { projectSections } from './project/fleet-sections.ts'
@@ -93,8 +93,8 @@ function catalogueTable(catalogue: readonly Listing[]): Html {
 }
 
 function catalogueRow(listing: Listing): Html {
-  const versions = listing.versions.map(({ version, yanked_at }) =>
-    yanked_at === null ? version : `${version} (yanked)`,
+  const versions = listing.versions.map(version =>
+    stateOf(version) === 'served' ? version.version : `${version.version} (${stateOf(version)})`,
   )
   return html`<tr><th scope="row">${listing.name}<small>${listing.kind}</small></th><td><code>${listing.slug}</code></td>
 <td><code>${latestVersion(listing) ?? 'none'}</code></td><td>${versions.join(', ')}</td></tr>

@@ -75,7 +75,14 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
     }
     db.exec(HUB_SCHEMA)
     db.exec(MARKETPLACE_SCHEMA)
+    addHeldAt(db)
     db.exec(PROJECT_SCHEMA)
     db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`)
   })
+}
+
+/** Hubs before this one could not hold a version back. */
+function addHeldAt(db: DatabaseSync): void {
+  const columns = db.prepare('PRAGMA table_info(versions)').all()
+  if (!columns.some(({ name }) => name === 'held_at')) db.exec('ALTER TABLE versions ADD COLUMN held_at TEXT')
 }

@@ -5,12 +5,12 @@ import { project } from './project/project.ts'
 import { prune } from './prune.ts'
 import { publish } from './publish.ts'
 import { serve } from './serve.ts'
-import { versions, yank } from './versions.ts'
+import { hold, release, versions, yank } from './versions.ts'
 
 const HUB: CommandGroup = {
   name: 'npm run hub --',
   summary: 'runs the reference hub',
-  commands: { serve, publish, keys, yank, versions, project, prune },
+  commands: { serve, publish, keys, hold, release, yank, versions, project, prune },
 }
 const HELP = new Set(['--help', '-h'])
 

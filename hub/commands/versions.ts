@@ -1,4 +1,13 @@
-import { listCatalogue, type PublishedVersion, yankVersion } from '../marketplace/catalogue.ts'
+import {
+  holdVersion,
+  listCatalogue,
+  type PublishedVersion,
+  releaseVersion,
+  stateOf,
+  type VersionId,
+  yankVersion,
+} from '../marketplace/catalogue.ts'
+import type { Store } from '../store.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withExistingStore } from './command.ts'
 import { listCommand } from './list-command.ts'
 import { parseListing } from './listing-options.ts'
@@ -13,23 +22,60 @@ export const versions = listCommand({
   toRow: versionRow,
 })
 
-export const yank: Command = {
-  summary: 'stops serving a version, which stays listed',
-  usage: `npm run hub -- yank --kind K --slug S --version V [options]
+export const yank = changeCommand({
+  name: 'yank',
+  summary: 'stops serving a version, for good',
+  change: yankVersion,
+  done: 'Yanked',
+  result: 'the hub no longer serves it',
+})
+
+export const hold = changeCommand({
+  name: 'hold',
+  summary: 'holds a version back for review: listed as the latest, but not served',
+  change: holdVersion,
+  done: 'Held back',
+  result: 'the hub lists it and does not serve it until it is released',
+})
+
+export const release = changeCommand({
+  name: 'release',
+  summary: 'serves a version that was held back',
+  change: releaseVersion,
+  done: 'Released',
+  result: 'the hub serves it, unless it was yanked',
+})
+
+interface VersionChange {
+  /** What you type after `npm run hub --`. */
+  readonly name: string
+  readonly summary: string
+  readonly change: (store: Store, id: VersionId) => void
+  /** What the command prints before and after the version's name. */
+  readonly done: string
+  readonly result: string
+}
+
+function changeCommand({ name, summary, change, done, result }: VersionChange): Command {
+  return {
+    summary,
+    usage: `npm run hub -- ${name} --kind K --slug S --version V [options]
 
   --kind K         plugin or service
   --slug S         its name on the marketplace
-  --version V      the version to yank
+  --version V      the version
 ${DATA_USAGE}`,
-  run: async args => {
-    const options = { kind: { type: 'string' }, slug: { type: 'string' }, version: { type: 'string' } } as const
-    const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
-    const id = { ...parseListing(values), version: requireOption('version', values.version) }
-    await withExistingStore(values.data, store => yankVersion(store, id))
-    console.log(`Yanked the ${id.kind} ${id.slug} ${id.version}: the hub no longer serves it.`)
-  },
+    run: async args => {
+      const options = { kind: { type: 'string' }, slug: { type: 'string' }, version: { type: 'string' } } as const
+      const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
+      const id = { ...parseListing(values), version: requireOption('version', values.version) }
+      await withExistingStore(values.data, store => change(store, id))
+      console.log(`${done} the ${id.kind} ${id.slug} ${id.version}: ${result}.`)
+    },
+  }
 }
 
-function versionRow({ kind, slug, version, yanked_at, published_at, sha256 }: PublishedVersion): string[] {
-  return [kind, slug, version, yanked_at === null ? 'served' : 'yanked', published_at, sha256]
+function versionRow(found: PublishedVersion): string[] {
+  const { kind, slug, version, published_at, sha256 } = found
+  return [kind, slug, version, stateOf(found), published_at, sha256]
 }

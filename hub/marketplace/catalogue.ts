@@ -24,6 +24,8 @@ const publishedVersionSchema = z.object({
   signature: z.string(),
   repo: z.string().nullable(),
   published_at: z.string(),
+  /** Since when the hub holds it back for review; null for a version that it serves. */
+  held_at: z.string().nullable(),
   yanked_at: z.string().nullable(),
 })
 export type PublishedVersion = z.infer<typeof publishedVersionSchema>
@@ -56,18 +58,37 @@ export function listCatalogue(store: Store): Listing[] {
   return rows.map(row => withVersions(store, listingRowSchema.parse(row)))
 }
 
-/** The newest version that is not yanked, or null when there is none. */
+/** The newest version that is not yanked, or null when there is none: also one that is held back for review. */
 export function latestVersion(listing: Listing): string | null {
-  return listing.versions.find(isServed)?.version ?? null
+  return listing.versions.find(version => stateOf(version) !== 'yanked')?.version ?? null
 }
 
-/** The version to serve; `latest` means the newest. Throws HubError 404 when it was never published or was yanked. */
+/**
+ * The version to serve; `latest` means the newest that is served. Throws HubError 404 when it was never published, is
+ * held back for review, or was yanked.
+ */
 export function chooseVersion(listing: Listing, wanted: string): PublishedVersion {
-  const version = wanted === 'latest' ? latestVersion(listing) : wanted
-  const found = listing.versions.find(candidate => candidate.version === version)
-  if (found !== undefined && isServed(found)) return found
-  const state = found === undefined ? 'was never published' : 'was yanked'
-  throw new HubError(404, `Version ${JSON.stringify(wanted)} of the ${listing.kind} ${listing.slug} ${state}.`)
+  const isWanted = (candidate: PublishedVersion) => wanted === 'latest' || candidate.version === wanted
+  const found = listing.versions.find(candidate => isWanted(candidate) && stateOf(candidate) === 'served')
+  if (found !== undefined) return found
+  const name = `the ${listing.kind} ${listing.slug}`
+  if (wanted === 'latest') throw new HubError(404, `This hub serves no version of ${name}.`)
+  const refused = listing.versions.find(isWanted)
+  const reason = refused === undefined ? 'was never published' : REASONS[stateOf(refused)]
+  throw new HubError(404, `Version ${JSON.stringify(wanted)} of ${name} ${reason}.`)
+}
+
+export type VersionState = 'served' | 'held back' | 'yanked'
+
+const REASONS: Readonly<Record<VersionState, string>> = {
+  served: 'is served',
+  'held back': 'is held back for review',
+  yanked: 'was yanked',
+}
+
+export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at' | 'yanked_at'>): VersionState {
+  if (yanked_at !== null) return 'yanked'
+  return held_at === null ? 'served' : 'held back'
 }
 
 /** Throws HubError 409 when the version is already published with other bytes or another signature. */
@@ -88,16 +109,31 @@ export function addVersion(store: Store, version: PublishedVersion, { name, repl
   })
 }
 
-/** Stops serving the version, which stays listed. Throws HubError 404 when it was never published. */
-export function yankVersion(store: Store, { kind, slug, version }: VersionId): void {
-  const { changes } = store.db
-    .prepare('UPDATE versions SET yanked_at = coalesce(yanked_at, ?) WHERE kind = ? AND slug = ? AND version = ?')
-    .run(new Date().toISOString(), kind, slug, version)
-  if (Number(changes) === 0) throw new HubError(404, `The ${kind} ${slug} has no version ${JSON.stringify(version)}.`)
+/** Stops serving the version, for good. Throws HubError 404 when it was never published. */
+export function yankVersion(store: Store, id: VersionId): void {
+  changeVersion(store, id, { column: 'yanked_at', value: new Date().toISOString() })
 }
 
-function isServed(version: PublishedVersion): boolean {
-  return version.yanked_at === null
+/** Does not serve the version until it is released; it stays listed, also as the latest. Throws as yankVersion does. */
+export function holdVersion(store: Store, id: VersionId): void {
+  changeVersion(store, id, { column: 'held_at', value: new Date().toISOString() })
+}
+
+/** Serves a version that was held back; a yanked one stays yanked. Throws as yankVersion does. */
+export function releaseVersion(store: Store, id: VersionId): void {
+  changeVersion(store, id, { column: 'held_at', value: null })
+}
+
+interface StateChange {
+  readonly column: 'held_at' | 'yanked_at'
+  readonly value: string | null
+}
+
+function changeVersion(store: Store, { kind, slug, version }: VersionId, { column, value }: StateChange): void {
+  const { changes } = store.db
+    .prepare(`UPDATE versions SET ${column} = ? WHERE kind = ? AND slug = ? AND version = ?`)
+    .run(value, kind, slug, version)
+  if (Number(changes) === 0) throw new HubError(404, `The ${kind} ${slug} has no version ${JSON.stringify(version)}.`)
 }
 
 function withVersions(store: Store, row: ListingRow): Listing {
@@ -127,8 +163,8 @@ function saveListing(store: Store, { kind, slug, name }: ListingId & Pick<AddOpt
 function saveVersion(store: Store, version: PublishedVersion): void {
   store.db
     .prepare(
-      `INSERT OR REPLACE INTO versions (kind, slug, version, sha256, size, signature, repo, published_at, yanked_at)
-       VALUES (:kind, :slug, :version, :sha256, :size, :signature, :repo, :published_at, :yanked_at)`,
+      `INSERT OR REPLACE INTO versions (kind, slug, version, sha256, size, signature, repo, published_at, held_at, yanked_at)
+       VALUES (:kind, :slug, :version, :sha256, :size, :signature, :repo, :published_at, :held_at, :yanked_at)`,
     )
     .run(version)
 }

@@ -43,6 +43,7 @@ export async function publishArchive(
     size: bytes.length,
     signature: signArchive(bytes, signingSecret),
     published_at: new Date().toISOString(),
+    held_at: null,
     yanked_at: null,
   }
   if (!replace) requireUnchanged(store, published)

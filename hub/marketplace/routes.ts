@@ -91,8 +91,9 @@ function answerHosts(c: Context, store: Store): Response {
   return c.json(listHosts(store, wanted, key.owner))
 }
 
-function versionEntry({ version, sha256, size, repo, published_at, yanked_at }: PublishedVersion) {
-  return { version, sha256, size, repo, published_at, yanked: yanked_at !== null }
+function versionEntry(published: PublishedVersion) {
+  const { version, sha256, size, repo, published_at, held_at, yanked_at } = published
+  return { version, sha256, size, repo, published_at, held_back: held_at !== null, yanked: yanked_at !== null }
 }
 
 function artifactHeaders({ kind, slug, version, ...artifact }: PublishedVersion): Record<string, string> {

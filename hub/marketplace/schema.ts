@@ -21,6 +21,7 @@ export const MARKETPLACE_SCHEMA = `
     signature TEXT NOT NULL,
     repo TEXT,
     published_at TEXT NOT NULL,
+    held_at TEXT,
     yanked_at TEXT,
     PRIMARY KEY (kind, slug, version),
     FOREIGN KEY (kind, slug) REFERENCES listings (kind, slug)

@@ -1,21 +1,16 @@
 import type { Log } from '../core/log.ts'
-import { refuseDowngrade } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import { watchDownload } from '../install/deployment/download-progress.ts'
-import { stateFor } from '../install/host/previous-install.ts'
 import type { Tools } from '../install/transaction/context.ts'
-import { isNotServed, type MarketplaceClient, type ServedArtifact } from './api/client.ts'
-import { type ArtifactDeployment, originOf } from './deployment.ts'
+import type { MarketplaceClient, ServedArtifact } from './api/client.ts'
+import type { ArtifactDeployment } from './deployment.ts'
 import type { Target } from './prepare.ts'
 import type { DeployRequest } from './request.ts'
+import type { DeployedVersion, VersionClaims } from './version.ts'
 
 /** An artifact as a hub served it, for the version that it was asked for. */
-export interface ServedVersion {
+export interface ServedVersion extends VersionClaims {
   readonly served: ServedArtifact
-  /** The version asked for; undefined when the hub chose. */
-  readonly asked: string | undefined
-  /** The version that the hub lists as its latest without serving it. */
-  readonly unserved: string | undefined
 }
 
 export interface FetchedVersion extends ServedVersion {
@@ -28,54 +23,54 @@ export interface Fetching {
   readonly client: MarketplaceClient
   readonly tools: Pick<Tools, 'log' | 'now' | 'runner'>
   readonly fd: number
-  /** Hears which version is fetched, before it is; null when the hub chooses. What it throws ends the fetch. */
-  readonly onVersion: (version: string | null) => Promise<void>
 }
 
-/**
- * Fetches the requested version; for `latest`, the one that the hub lists. Where a hub lists a version that it does not
- * serve, fetches what it serves as latest. Refuses a `latest` older than the installed version before the fetch. Throws
- * what the client throws, and DeploymentError `downgrade_refused` or `disk_full`.
- */
+/** Fetches the requested version for a deployment, and records what the hub's header says of it. */
 export async function fetchArtifact(
   deployment: ArtifactDeployment,
   target: Target,
   fd: number,
 ): Promise<FetchedVersion> {
   const { request, client, tools, record } = deployment
-  const onVersion = async (version: string | null): Promise<void> => {
-    await record.update({ version, version_source: version === null ? null : 'requested' })
-    if (version === null || request.version !== 'latest' || request.allowDowngrade) return
-    refuseDowngrade(version, stateFor(target.previous, originOf(deployment)))
-  }
-  return { target, ...(await fetchRequested({ request, client, tools, fd, onVersion })) }
+  if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })
+  const found = await fetchRequested({ request, client, tools, fd })
+  const { headerVersion } = found.served
+  if (found.asked === undefined && headerVersion !== undefined)
+    await record.update({ version: headerVersion, version_source: 'header' })
+  return { target, ...found }
 }
 
-/** The same, whatever is done with the artifact. Throws what the client throws, and DeploymentError `disk_full`. */
+/**
+ * Fetches the requested version, whatever is done with it. With `latest` the hub chooses: it may list versions that it
+ * holds back or has yanked, so what it lists is information, and so is that it lists nothing of a private plugin.
+ * Throws what the client throws, and DeploymentError `disk_full`.
+ */
 export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
-  const { request, client, tools, onVersion } = fetching
-  if (request.version !== 'latest') {
-    await onVersion(request.version)
-    return { served: await fetchVersion(fetching, request.version), asked: request.version, unserved: undefined }
-  }
-  const latest = await client.readLatestVersion()
-  tools.log.info(`The hub's latest version is ${latest}.`)
-  await onVersion(latest)
-  try {
-    return { served: await fetchVersion(fetching, latest), asked: latest, unserved: undefined }
-  } catch (error) {
-    if (!isNotServed(error)) throw error
-    await onVersion(null)
-    return { served: await fetchVersion(fetching, 'latest'), asked: undefined, unserved: latest }
-  }
+  const { version } = fetching.request
+  const isLatest = version === 'latest'
+  const listed = isLatest ? await readListed(fetching) : undefined
+  const served = await fetchVersion(fetching, version)
+  return { served, asked: isLatest ? undefined : version, listed }
 }
 
-/** Says so when a hub served another version than it lists or was asked for. */
-export function noticeOtherVersion(log: Log, { asked, unserved }: ServedVersion, received: string): void {
-  if (unserved !== undefined)
-    log.notice(`The hub lists ${unserved} as latest but does not serve it; it served ${received} instead.`)
-  if (asked !== undefined && !isSameVersion(received, asked))
-    log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${received}.`)
+async function readListed({ client, tools: { log } }: Fetching): Promise<string | undefined> {
+  const answer = await client.readListedVersion()
+  if ('version' in answer) log.info(`The hub lists ${answer.version} as its latest version.`)
+  else log.info(`The hub lists no version without a key (it answered ${answer.status}): the fetch decides.`)
+  return 'version' in answer ? answer.version : undefined
+}
+
+/** Says so when a hub served another version than it lists or was asked for, or does not say which. */
+export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
+  const { version, source } = decided
+  if (asked !== undefined && !isSameVersion(version, asked))
+    log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${version}.`)
+  if (listed !== undefined && !isSameVersion(version, listed))
+    log.notice(
+      `The hub lists ${listed} as its latest version, but served ${version}: it may hold ${listed} back for review, or have yanked it.`,
+    )
+  if (asked === undefined && source === 'requested')
+    log.notice(`The hub does not say which version it served: recorded as ${version}, which it lists as its latest.`)
 }
 
 async function fetchVersion({ request, client, tools, fd }: Fetching, version: string): Promise<ServedArtifact> {

@@ -20,7 +20,7 @@ import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks
 import { type ArtifactDeployment, originOf } from './deployment.ts'
 import { type FetchedVersion, noticeOtherVersion } from './fetch.ts'
 import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
-import { decideVersion } from './version.ts'
+import { claimedVersion, decideVersion } from './version.ts'
 
 /** What an artifact replaces, by which plan. */
 export interface Target {
@@ -57,8 +57,8 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
 }
 
 /**
- * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that its version never had other bytes, and that
- * a `latest` is nothing that this host has replaced.
+ * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that the version that the hub claims never had
+ * other bytes, and that a `latest` is no older than what is installed and nothing that this host has replaced.
  */
 export async function verifyArtifact(
   deployment: ArtifactDeployment,
@@ -71,7 +71,8 @@ export async function verifyArtifact(
     repo: repo ?? null,
   })
   const verified = verifyServed(deployment, fetched.served)
-  if (fetched.asked !== undefined) refuseReused(deployment, fetched, fetched.asked)
+  const claimed = claimedVersion(fetched)
+  if (claimed !== undefined) refuseVersion(deployment, fetched, claimed)
   refuseOldBytes(deployment, verified.sha256)
   return { ...fetched, verified }
 }
@@ -105,13 +106,13 @@ async function findSameVersion(
   deployment: ArtifactDeployment,
   fetched: VerifiedVersion,
 ): Promise<ExtractedVersion | undefined> {
-  const { asked, served, target, verified } = fetched
+  const { target, verified } = fetched
   const source = { origin: originOf(deployment), sha256: verified.sha256 }
   const installed = await findIntactTree(deployment, target.previous, source)
   if (installed === undefined) return undefined
   const { pluginYaml } = installed
   if (deployment.request.kind === 'plugin' && pluginYaml === undefined) return undefined
-  if (!isInstalledVersion(target, decideVersion(asked, served.headerVersion, pluginYaml).version)) return undefined
+  if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version)) return undefined
   const version = await checkVersion(deployment, fetched, pluginYaml)
   const name = placeName(target.previous.place)
   deployment.tools.log.info(
@@ -159,20 +160,23 @@ async function checkVersion(
   fetched: FetchedVersion,
   pluginYaml: PluginYaml | undefined,
 ): Promise<string> {
-  const { asked, served, target } = fetched
-  const decided = decideVersion(asked, served.headerVersion, pluginYaml)
+  const decided = decideVersion(fetched, pluginYaml)
   await deployment.record.update({ version: decided.version, version_source: decided.source })
-  noticeOtherVersion(deployment.tools.log, fetched, decided.version)
-  const { version, allowDowngrade } = deployment.request
-  if (version === 'latest' && !allowDowngrade)
-    refuseDowngrade(decided.version, stateFor(target.previous, originOf(deployment)))
-  refuseReused(deployment, fetched, decided.version)
+  noticeOtherVersion(deployment.tools.log, fetched, decided)
+  refuseVersion(deployment, fetched, decided.version)
   return decided.version
 }
 
-function refuseReused(deployment: ArtifactDeployment, { served, target }: FetchedVersion, version: string): void {
+/**
+ * Refuses a `latest` that is older than what is installed, and a version that had other bytes before: by what the hub
+ * claims as soon as it has served it, and by what the artifact says once it is extracted.
+ */
+function refuseVersion(deployment: ArtifactDeployment, { served, target }: FetchedVersion, version: string): void {
+  const { request } = deployment
+  if (request.version === 'latest' && !request.allowDowngrade)
+    refuseDowngrade(version, stateFor(target.previous, originOf(deployment)))
   const known = versionsFrom(target.previous, originOf(deployment))
-  refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, deployment.request)
+  refuseReusedVersion({ version, sha256: served.artifact.sha256 }, known, request)
 }
 
 async function sign(

@@ -85,7 +85,8 @@ function isWorthRetrying(outcome: Outcome<Answer>, policy: RetryPolicy): boolean
   }
 }
 
-function isTransientStatus(status: number): boolean {
+/** Whether the same request may get another answer later: 408, 429 and 5xx. */
+export function isTransientStatus(status: number): boolean {
   return status === 408 || status === 429 || status >= 500
 }
 

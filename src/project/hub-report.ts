@@ -1,12 +1,11 @@
 import { toDeployError } from '../core/errors.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
 import type { Delivery, ReportSender } from '../install/reports/outbox.ts'
+import { isTransientStatus } from '../net/retries.ts'
 import { refusalOf } from './answers.ts'
 import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
 import type { ProjectAccess } from './session.ts'
-
-const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])
 
 /** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one by itself. */
 export function createReportSender(
@@ -21,7 +20,7 @@ export function createReportSender(
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message
-        return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) }
+        return { accepted: false, attempts, status, error, final: !isTransientStatus(status) }
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
       }

@@ -40,8 +40,7 @@ export async function fetchFromMarketplace(
   const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret }
   const file = openPrivateFileSync(tools.runner.temporaryFolder)
   try {
-    const onVersion = async (): Promise<void> => {}
-    const found = await fetchRequested({ request: asked, client, tools, fd: file.fd, onVersion })
+    const found = await fetchRequested({ request: asked, client, tools, fd: file.fd })
     // The artifact's own plugin.yaml is the one in the directory that becomes the part.
     const kind = source.subdirectory === undefined ? source.kind : 'service'
     const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools }
@@ -49,8 +48,9 @@ export async function fetchFromMarketplace(
     const unpacked = await unpackArtifact(checking, verified, folder)
     const part = partOf(unpacked, source)
     const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined
-    const { version } = decideVersion(found.asked, found.served.headerVersion, pluginYaml)
-    noticeOtherVersion(tools.log, found, version)
+    const decided = decideVersion(found, pluginYaml)
+    const { version } = decided
+    noticeOtherVersion(tools.log, found, decided)
     if (source.version === 'latest' && !request.allowDowngrade) refuseDowngrade(version, installed)
     return { ...part, version }
   } finally {

@@ -3,12 +3,12 @@ import { createHash } from 'node:crypto'
 import { appendFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { yankVersion } from '../../hub/marketplace/catalogue.ts'
+import { holdVersion, releaseVersion, yankVersion } from '../../hub/marketplace/catalogue.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
-import { answerJson, serveUntrustedHub } from './harness/untrusted-hub.ts'
+import { answerJson, pluginZip, serveArtifact, serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {
@@ -181,7 +181,7 @@ describe('the choice of a version', () => {
   })
 
   it('does not downgrade to an older latest', async () => {
-    await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
+    await assertRefuses(stage, { code: 'downgrade_refused', during: 'verifying_signature' })
     assert.equal(runningVersion(), '2.0.0')
   })
 
@@ -213,12 +213,6 @@ describe('the choice of a version', () => {
     const outputs = await deployed({ version: 'v2.1.0' })
     assert.deepEqual([outputs['outcome'], outputs['state'], runningVersion()], ['success', 'succeeded', '2.1.0'])
   })
-
-  it('does not fall back to a version older than the installed one when the latest was yanked', async t => {
-    const hub = await serveYanked(t)
-    const refusal = { code: 'downgrade_refused', during: 'extracting' } as const
-    await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
-  })
 })
 
 describe('versions that are dates', () => {
@@ -227,7 +221,7 @@ describe('versions that are dates', () => {
     await deployed({ version: '2024.05.01' })
     yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2024.05.01' })
     yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '1.0.0' })
-    await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
+    await assertRefuses(stage, { code: 'downgrade_refused', during: 'verifying_signature' })
     assert.equal(runningVersion(), '2024.05.01')
     await stage.publish('2024.10.01', pluginFiles('2024.10.01'))
     assert.equal((await deployed())['version'], '2024.10.01')
@@ -239,7 +233,7 @@ describe('versions that are dates', () => {
     await stage.publish('nightly-7', pluginFiles('nightly-7'))
     for (const version of ['2024.05.01', '1.0.0'])
       yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version })
-    await assertRefuses(stage, { code: 'downgrade_refused', during: 'fetching' })
+    await assertRefuses(stage, { code: 'downgrade_refused', during: 'verifying_signature' })
     assert.equal((await deployed({ 'allow-downgrade': 'true' }))['version'], 'nightly-7')
   })
 })
@@ -250,35 +244,53 @@ function serveRenamed(t: Parameters<typeof serveUntrustedHub>[0], old: string, n
     detail: answerJson(200, { latest_version: name }),
     async artifact(response, request) {
       const headers = { 'x-api-key': String(request.headers['x-api-key']) }
-      const served = await fetch(`${stage.hub.url}${request.url?.replace(name, old)}`, { headers })
-      response.writeHead(served.status, Object.fromEntries(served.headers)).end(Buffer.from(await served.arrayBuffer()))
+      const served = await fetch(`${stage.hub.url}${request.url?.replace('latest', old)}`, { headers })
+      const renamed = { ...Object.fromEntries(served.headers), 'x-plugin': `greeter@${name}` }
+      response.writeHead(served.status, renamed).end(Buffer.from(await served.arrayBuffer()))
     },
   })
 }
 
-describe('a latest version that the hub lists but does not serve', () => {
-  it('is replaced by the version that it serves as latest, which a notice names', async t => {
+describe('a latest version that the hub holds back for review', () => {
+  const held = { kind: 'plugin', slug: 'greeter', version: '2.0.0' } as const
+  beforeEach(async () => {
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
-    yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2.0.0' })
-    const hub = await serveYanked(t)
-    const result = await stage.deploy({ 'hub-url': hub.url, 'deployments-url': stage.hub.url })
+    holdVersion(stage.store, held)
+  })
+
+  it('is not installed: the host gets what the hub serves, and a notice names both', async () => {
+    const result = await stage.deploy()
     assert.equal(result.exitCode, 0, result.log)
     assert.deepEqual([result.outputs['version'], runningVersion()], ['1.0.0', '1.0.0'])
     assert.match(commandsIn(result.log, 'notice').join(), /2\.0\.0.*1\.0\.0/)
+    assert.equal((await deployed())['changed'], 'false')
+    releaseVersion(stage.store, held)
+    assert.equal((await deployed())['version'], '2.0.0')
+  })
+
+  it('is refused where it is the only one, and where it is named', async () => {
+    yankVersion(stage.store, { ...held, version: '1.0.0' })
+    for (const version of ['latest', '2.0.0'])
+      await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { version })
   })
 })
 
-/** A hub that lists 2.0.0 as its latest and does not serve it. */
-function serveYanked(t: Parameters<typeof serveUntrustedHub>[0]) {
-  return serveUntrustedHub(t, {
-    detail: answerJson(200, { latest_version: '2.0.0' }),
-    async artifact(response, request) {
-      const headers = { 'x-api-key': String(request.headers['x-api-key']) }
-      const served = await fetch(`${stage.hub.url}${request.url}`, { headers })
-      response.writeHead(served.status, Object.fromEntries(served.headers)).end(Buffer.from(await served.arrayBuffer()))
-    },
+describe('a private plugin', () => {
+  it('is deployed as latest, and its second deployment changes nothing', async t => {
+    const hub = await serveUntrustedHub(t, {
+      detail: answerJson(404, { error: 'no such plugin' }),
+      artifact: serveArtifact(pluginZip(), { 'x-plugin': 'greeter@2.0.0' }),
+    })
+    for (const changed of ['true', 'false']) {
+      const outputs = await deployed({ 'hub-url': hub.url })
+      assert.deepEqual([outputs['version'], outputs['changed']], ['2.0.0', changed])
+    }
+    assert.deepEqual(hub.requests.map(({ url }) => url).slice(0, 2), [
+      '/plugins/greeter',
+      '/plugins/greeter/install?version=latest',
+    ])
   })
-}
+})
 
 describe('a version with other bytes than before', () => {
   const files = pluginFiles('1.0.0', { 'src/more.py': '' })
@@ -331,7 +343,7 @@ describe('a service', () => {
     assert.equal(result.exitCode, 0, result.log)
     assert.deepEqual(
       services.requests.map(({ url }) => url),
-      ['/at/services/clock', '/at/services/clock/install?version=2.0.0'],
+      ['/at/services/clock', '/at/services/clock/install?version=latest'],
     )
     assert.deepEqual(
       deployments.requests.map(({ method, url }) => [method, url]),

@@ -53,7 +53,7 @@ describe('the gate of a release', () => {
       hub.requests.map(({ url, headers }) => [url, headers['x-api-key']]),
       [
         ['/plugins/greeter', undefined],
-        [`/plugins/greeter/install?version=${VERSION}`, stage.apiKey],
+        ['/plugins/greeter/install?version=latest', stage.apiKey],
       ],
     )
   })
@@ -81,7 +81,7 @@ describe('the gate of a release', () => {
     const { outputs, summary, log } = await assertVerifies(stage, inputs)
     stage.writePlan(PLUGIN_PLAN)
     assert.deepEqual([outputs['version'], outputs['repo']], ['2.0.1', 'dev/clock@v2.0.1'])
-    assert.match(commandsIn(log, 'notice').join('\n'), /asked for version 2\.0\.0.*not signed, says 2\.0\.1/)
+    assert.match(commandsIn(log, 'notice').join('\n'), /lists 2\.0\.0 .* served 2\.0\.1/)
     assert.equal(summary.match(/which is not signed/g)?.length, 2)
   })
 
@@ -220,7 +220,7 @@ describe('a gate that is stopped', () => {
 
   it('ends at once when it is cancelled while the hub hangs', async t => {
     const hub = await openGate(t, stage.hub.url, route => (route === 'artifact' ? forEver() : undefined))
-    const cancel = onceInLog('latest version is', pid => process.kill(pid, 'SIGINT'))
+    const cancel = onceInLog('as its latest version', pid => process.kill(pid, 'SIGINT'))
     await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
   })
 

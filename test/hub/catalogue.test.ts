@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { yankVersion } from '../../hub/marketplace/catalogue.ts'
+import { holdVersion, releaseVersion, yankVersion } from '../../hub/marketplace/catalogue.ts'
 import { publishArchive } from '../../hub/marketplace/publish.ts'
 import { errorOf, runHub, SIGNING_SECRET } from './running-hub.ts'
 
@@ -51,6 +51,16 @@ describe('the detail route', () => {
     yankVersion(hub.store, { ...HELLO, version: '1.0.0' })
     const detail = (await (await hub.call('/plugins/hello')).json()) as { latest_version: unknown }
     assert.equal(detail.latest_version, null)
+  })
+
+  it('lists a version that is held back, also as the latest', async t => {
+    const hub = await runHub(t)
+    await hub.publish()
+    await hub.publish({ version: '2.0.0' })
+    holdVersion(hub.store, { ...HELLO, version: '2.0.0' })
+    const detail = (await (await hub.call('/plugins/hello')).json()) as { latest_version: unknown; versions: unknown[] }
+    assert.equal(detail.latest_version, '2.0.0')
+    assert.partialDeepStrictEqual(detail.versions, [{ version: '2.0.0', held_back: true }, { held_back: false }])
   })
 
   for (const path of [
@@ -114,6 +124,22 @@ describe('the install route', () => {
       assert.equal(response.headers.get('x-plugin'), `hello@${served}`)
     })
   }
+
+  it('serves what is held back only once it is released, and what is yanked never again', async t => {
+    const hub = await runHub(t)
+    for (const version of ['1.0.0', '2.0.0']) await hub.publish({ version })
+    const key = hub.newKey()
+    const served = async (version: string) =>
+      (await hub.call(`/plugins/hello/install?version=${version}`, { key })).headers.get('x-plugin')
+    const id = { ...HELLO, version: '2.0.0' }
+    holdVersion(hub.store, id)
+    assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@1.0.0', null])
+    releaseVersion(hub.store, id)
+    assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@2.0.0', 'hello@2.0.0'])
+    yankVersion(hub.store, id)
+    releaseVersion(hub.store, id)
+    assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@1.0.0', null])
+  })
 
   for (const [name, path] of [
     ['an unknown version', '/plugins/hello/install?version=9.9.9'],

@@ -16,10 +16,14 @@ const HELLO = ['--kind', 'plugin', '--slug', 'hello', '--version', '1.0.0']
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
 
 describe('the command line', { concurrency: 3 }, () => {
-  it('publishes, lists, yanks and replaces', async t => {
+  it('publishes, lists, holds back, releases, yanks and replaces', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const publish = ['publish', ...HELLO, ...SECRET, ...data, '--from']
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'a' }))).code, 0)
+    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
+    assert.equal((await hub('hold', ...HELLO, ...data)).code, 0)
+    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +held back/)
+    assert.equal((await hub('release', ...HELLO, ...data)).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
     assert.equal((await hub('yank', ...HELLO, ...data)).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +yanked/)

@@ -3,19 +3,25 @@ import { describe, it, type TestContext } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
 import { runToEnd } from '../../src/core/pausing-work.ts'
 import type { ArtifactDeployment } from '../../src/marketplace/deployment.ts'
-import { fetchArtifact } from '../../src/marketplace/fetch.ts'
+import { fetchArtifact, noticeOtherVersion } from '../../src/marketplace/fetch.ts'
 import { readyArtifactPlan } from '../../src/marketplace/plan.ts'
+import type { DeployedVersion, VersionClaims } from '../../src/marketplace/version.ts'
+import { collectLog } from '../install/collected-log.ts'
 import { previousOf } from '../install/prepared-deployment.ts'
 import { type Handler, serve } from '../net/loopback-server.ts'
 import { artifactRequest } from './gate/open-artifact-file.ts'
 import { startedDeployment } from './started-deployment.ts'
 
-/** Lists 2.0.0 as its latest and serves only these versions. */
-function hubServing(...versions: string[]): Handler {
+/** Lists 2.0.0 as its latest, or refuses to, and serves these versions, by the name that is asked for. */
+function hubServing(
+  served: Record<string, string>,
+  detail = { status: 200, body: '{"latest_version":"2.0.0"}' },
+): Handler {
   return (request, response) => {
     const wanted = new URL(request.url ?? '', 'http://hub').searchParams.get('version')
-    if (wanted === null) response.end('{"latest_version":"2.0.0"}')
-    else if (versions.includes(wanted)) response.writeHead(200, { 'X-Plugin': 'greeter@1.9.0' }).end('zip')
+    const version = served[wanted ?? '']
+    if (wanted === null) response.writeHead(detail.status).end(detail.body)
+    else if (version !== undefined) response.writeHead(200, { 'X-Plugin': `greeter@${version}` }).end('zip')
     else response.writeHead(404).end('{"error":"gone"}')
   }
 }
@@ -32,20 +38,20 @@ function refusedWith(code: string) {
 }
 
 describe('fetchArtifact', () => {
-  it('asks for the latest version, then fetches that one', async t => {
-    const server = await serve(t, hubServing('2.0.0'))
-    const { deployment, log } = startedDeployment(t, server.url)
-    const { asked } = await fetchOver(t, deployment, null)
-    assert.equal(asked, '2.0.0')
+  it('asks what the hub lists, then fetches what it serves as latest', async t => {
+    const server = await serve(t, hubServing({ latest: '1.9.0', '2.0.0': '2.0.0' }))
+    const { deployment } = startedDeployment(t, server.url)
+    const { asked, served, listed } = await fetchOver(t, deployment, null)
+    assert.deepEqual([asked, served.headerVersion, listed], [undefined, '1.9.0', '2.0.0'])
+    assert.partialDeepStrictEqual(deployment.record.facts, { version: '1.9.0', version_source: 'header' })
     assert.deepEqual(
       server.requests.map(({ url }) => url),
-      ['/plugins/greeter', '/plugins/greeter/install?version=2.0.0'],
+      ['/plugins/greeter', '/plugins/greeter/install?version=latest'],
     )
-    assert.ok(!log.lines.some(line => line.startsWith('notice')))
   })
 
   it('fetches a requested version without asking for the latest one', async t => {
-    const server = await serve(t, hubServing('1.0.0'))
+    const server = await serve(t, hubServing({ '1.0.0': '1.0.0' }))
     const { deployment } = startedDeployment(t, server.url, { version: '1.0.0' })
     assert.equal((await fetchOver(t, deployment, '9.0.0')).asked, '1.0.0')
     assert.deepEqual(
@@ -54,30 +60,35 @@ describe('fetchArtifact', () => {
     )
   })
 
-  it('fetches what the hub serves as latest when the hub does not serve the version it lists', async t => {
-    const server = await serve(t, hubServing('latest'))
-    const { deployment } = startedDeployment(t, server.url)
-    const { asked, served, unserved } = await fetchOver(t, deployment, null)
-    assert.deepEqual([asked, served.headerVersion, unserved], [undefined, '1.9.0', '2.0.0'])
-    assert.partialDeepStrictEqual(deployment.record.facts, { version: null, version_source: null })
-    assert.deepEqual(
-      server.requests.map(({ url }) => url?.split('version=')[1]),
-      [undefined, '2.0.0', 'latest'],
-    )
-  })
+  for (const status of [401, 403, 404, 410]) {
+    it(`fetches a plugin that the hub does not list without a key (${status})`, async t => {
+      const server = await serve(t, hubServing({ latest: '1.9.0' }, { status, body: '{"error":"no"}' }))
+      const { deployment, log } = startedDeployment(t, server.url)
+      const { served, listed } = await fetchOver(t, deployment, null)
+      assert.deepEqual([served.headerVersion, listed], ['1.9.0', undefined])
+      assert.ok(!log.lines.some(line => /^(notice|warning)/.test(line)))
+    })
+  }
 
-  it('falls back only once', async t => {
-    const server = await serve(t, hubServing())
-    const { deployment } = startedDeployment(t, server.url)
-    await assert.rejects(fetchOver(t, deployment, null), refusedWith('not_found'))
-    assert.equal(server.requests.length, 3)
-  })
+  for (const [status, code] of [
+    [500, 'artifact_unavailable'],
+    [429, 'artifact_unavailable'],
+  ] as const) {
+    it(`fetches nothing from a hub that cannot answer now (${status})`, async t => {
+      const server = await serve(t, hubServing({ latest: '1.9.0' }, { status, body: '' }))
+      const { deployment } = startedDeployment(t, server.url)
+      await assert.rejects(fetchOver(t, deployment, null), refusedWith(code))
+      assert.ok(server.requests.every(({ url }) => url === '/plugins/greeter'))
+    })
+  }
 
-  it('does not fall back for a requested version', async t => {
-    const server = await serve(t, hubServing('latest'))
-    const { deployment } = startedDeployment(t, server.url, { version: '1.0.0' })
-    await assert.rejects(fetchOver(t, deployment, null), refusedWith('not_found'))
-    assert.equal(server.requests.length, 1)
+  it('asks once for a version that the hub does not serve', async t => {
+    for (const version of ['latest', '1.0.0']) {
+      const server = await serve(t, hubServing({}))
+      const { deployment } = startedDeployment(t, server.url, { version })
+      await assert.rejects(fetchOver(t, deployment, null), refusedWith('not_found'))
+      assert.equal(server.requests.filter(({ url }) => url?.includes('install')).length, 1)
+    }
   })
 
   it('refuses a download at its first bytes when the temporary folder has no room for it', async t => {
@@ -88,13 +99,30 @@ describe('fetchArtifact', () => {
     await assert.rejects(fetchOver(t, deployment, null), refusedWith('disk_full'))
     assert.equal(server.requests.length, 1)
   })
+})
 
-  it('refuses a latest version older than the installed one before fetching it, unless downgrades are allowed', async t => {
-    const server = await serve(t, hubServing('2.0.0'))
-    const refused = startedDeployment(t, server.url).deployment
-    await assert.rejects(fetchOver(t, refused, '2.1.0'), refusedWith('downgrade_refused'))
-    assert.equal(server.requests.length, 1)
-    const allowed = startedDeployment(t, server.url, { allowDowngrade: true }).deployment
-    assert.equal((await fetchOver(t, allowed, '2.1.0')).asked, '2.0.0')
-  })
+describe('noticeOtherVersion', () => {
+  const served = {
+    artifact: { fd: 0, size: 3, sha256: '' },
+    hmac: Buffer.alloc(32),
+    signatureHeader: '',
+    repo: undefined,
+  }
+  const cases: Record<string, [Partial<VersionClaims>, DeployedVersion, RegExp | undefined]> = {
+    'what it lists': [{ listed: '2.0.0' }, { version: 'v2.0.0', source: 'header' }, undefined],
+    'an older version than it lists': [{ listed: '2.0.0' }, { version: '1.9.0', source: 'header' }, /2\.0\.0.*1\.9\.0/],
+    'something it does not name': [{ listed: '2.0.0' }, { version: '2.0.0', source: 'requested' }, /does not say/],
+    'another version than was asked for': [{ asked: '1' }, { version: '2', source: 'header' }, /asked for version 1/],
+    'the version that was asked for': [{ asked: '1' }, { version: '1', source: 'requested' }, undefined],
+  }
+  for (const [name, [claims, decided, said]] of Object.entries(cases)) {
+    it(`${said === undefined ? 'says nothing' : 'names both'} when the hub serves ${name}`, () => {
+      const log = collectLog()
+      const found = { asked: undefined, listed: undefined, ...claims, served: { ...served, headerVersion: undefined } }
+      noticeOtherVersion(log, found, decided)
+      const notices = log.lines.filter(line => line.startsWith('notice'))
+      assert.equal(notices.length, said === undefined ? 0 : 1)
+      if (said !== undefined) assert.match(notices.join(), said)
+    })
+  }
 })

@@ -8,6 +8,10 @@ function refusedWith(code: string) {
   return (error: unknown): boolean => error instanceof DeployError && error.code === code
 }
 
+function claims(asked: string | undefined, headerVersion: string | undefined, listed?: string) {
+  return { asked, listed, served: { headerVersion } }
+}
+
 describe('decideVersion', () => {
   const decided: [string | undefined, string | undefined, string | undefined, string, string][] = [
     ['1.4.0', '9.9.9', 'version: "1.4.0"', '1.4.0', 'plugin.yaml'],
@@ -20,6 +24,7 @@ describe('decideVersion', () => {
     ['1.4.0', undefined, 'name: x', '1.4.0', 'requested'],
     ['1.4.0', 'v1.4.0', undefined, 'v1.4.0', 'header'],
     [undefined, '1.4.0', undefined, '1.4.0', 'header'],
+    [undefined, 'v1.4.0', 'version: 1.4.0', '1.4.0', 'plugin.yaml'],
     ['1.4.0', '1.4.1', undefined, '1.4.1', 'header'],
     ['1.4.0', '1.4.1', 'name: x', '1.4.1', 'header'],
     ['1.4.0', undefined, undefined, '1.4.0', 'requested'],
@@ -27,13 +32,14 @@ describe('decideVersion', () => {
   for (const [asked, header, yaml, version, source] of decided) {
     it(`asked ${asked}, header ${header}, ${yaml}: ${version} by ${source}`, () => {
       const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
-      assert.deepEqual(decideVersion(asked, header, plugin), { version, source })
+      assert.deepEqual(decideVersion(claims(asked, header), plugin), { version, source })
     })
   }
 
   const refused: [string | undefined, string | undefined, string | undefined, string][] = [
     ['1.4.0', undefined, 'version: "1.4.1"', 'version_mismatch'],
     ['1.4.0', '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
+    [undefined, '1.4.0', 'version: "1.4.1"', 'version_mismatch'],
     [undefined, undefined, 'version: "../../x"', 'version_mismatch'],
     [undefined, undefined, 'version: ""', 'version_mismatch'],
     [undefined, undefined, undefined, 'no_published_version'],
@@ -42,7 +48,15 @@ describe('decideVersion', () => {
   for (const [asked, header, yaml, code] of refused) {
     it(`asked ${asked}, header ${header}, ${yaml}: ${code}`, () => {
       const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
-      assert.throws(() => decideVersion(asked, header, plugin), refusedWith(code))
+      assert.throws(() => decideVersion(claims(asked, header), plugin), refusedWith(code))
     })
   }
+
+  it('takes the listed version for a latest of which nothing else says what it is, and only then', () => {
+    const yaml = parsePluginYaml('version: 1.3.0')
+    const listed = (header?: string) => claims(undefined, header, '1.4.0')
+    assert.deepEqual(decideVersion(listed(), undefined), { version: '1.4.0', source: 'requested' })
+    assert.deepEqual(decideVersion(listed('1.2.0'), undefined), { version: '1.2.0', source: 'header' })
+    assert.deepEqual(decideVersion(listed(), yaml), { version: '1.3.0', source: 'plugin.yaml' })
+  })
 })

@@ -3,6 +3,7 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 import { type Kind, versionSchema } from '../../core/identifiers.ts'
 import type { FetchedArtifact } from '../../core/trust/signature.ts'
 import type { ReportLimits } from '../../install/reports/outbox.ts'
+import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer, Wire } from '../../net/wire.ts'
 import { detailSchema, parseErrorText, type ReportBody } from './bodies.ts'
 
@@ -48,9 +49,12 @@ export interface ServedArtifact {
   repo: string | undefined
 }
 
+/** What the detail route says; it may refuse to, with a 4xx, as it does for a private plugin. */
+export type ListedVersion = { readonly version: string } | { readonly status: number }
+
 export interface MarketplaceClient {
-  /** The latest published version, by the public detail route and without a key (contract 4.3, rule 1). */
-  readLatestVersion(): Promise<string>
+  /** The version that the hub lists as its latest, on the public detail route, without a key (contract 4.3, rule 1). */
+  readListedVersion(): Promise<ListedVersion>
   /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
   fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
   /** Sends one report (contract 4.1). Resolves with the answer, also with a refusal. */
@@ -67,15 +71,17 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
   const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug)
   const credentials = { 'X-API-Key': apiKey }
   return {
-    async readLatestVersion() {
+    async readListedVersion() {
       const answer = await wire.requestJson({
         method: 'GET',
         url: detailUrl,
         retry: 'transient',
         timeoutMs: DETAIL_TIMEOUT_MS,
       })
-      if (answer.status !== 200) throw refusal(answer, subject, 'the version')
-      return parseLatestVersion(answer, subject)
+      const { status } = answer
+      if (status === 200) return { version: parseLatestVersion(answer, subject) }
+      if (status < 400 || isTransientStatus(status)) throw refusal(answer, subject, 'the version')
+      return { status }
     },
     async fetchArtifact(request) {
       const answer = await wire.download({
@@ -87,7 +93,7 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         hmacSecret: request.signingSecret,
         onProgress: request.onProgress,
       })
-      if (!answer.ok) throw refusal(answer, subject, `version ${request.version}`)
+      if (!answer.ok) throw refusal(answer, subject, nameOf(request.version))
       return {
         artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
         hmac: answer.hmacSha256 as Buffer,
@@ -106,11 +112,6 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         ...limits,
       }),
   }
-}
-
-/** Whether a fetch failed because the hub does not serve this version; a hub may still list it as its latest. */
-export function isNotServed(error: unknown): boolean {
-  return error instanceof ArtifactError && error.code === 'not_found'
 }
 
 /** The URL of a route below a base. */
@@ -176,6 +177,10 @@ export function refusal(
         `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`,
       )
   }
+}
+
+function nameOf(version: string): string {
+  return version === 'latest' ? 'the latest version' : `version ${version}`
 }
 
 function parseHeaderVersion(header: string | undefined): string | undefined {

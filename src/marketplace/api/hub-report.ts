@@ -2,11 +2,11 @@ import { toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { Delivery, ReportSender } from '../../install/reports/outbox.ts'
+import { isTransientStatus } from '../../net/retries.ts'
 import { parseErrorText, type ReportBody } from './bodies.ts'
 import type { MarketplaceAccess, MarketplaceClient, MarketplaceSubject } from './client.ts'
 
 const MAX_ERROR_MESSAGE_CHARS = 2000
-const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 429])
 
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
 export function createReportSender(
@@ -21,7 +21,7 @@ export function createReportSender(
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         const reason = parseErrorText(body)
         const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
-        return { accepted: false, attempts, status, error, final: status < 500 && !RETRIED_STATUSES.has(status) }
+        return { accepted: false, attempts, status, error, final: !isTransientStatus(status) }
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
       }

@@ -17,7 +17,7 @@ import { type ArtifactRules, type UnpackedArtifact, unpackArtifact, verifyServed
 import { fetchRequested, noticeOtherVersion, type ServedVersion } from '../fetch.ts'
 import { bindToFiles, type ReadyArtifactPlan, readyArtifactPlan } from '../plan.ts'
 import type { DeployRequest } from '../request.ts'
-import { type DeployedVersion, decideVersion } from '../version.ts'
+import { claimedVersion, type DeployedVersion, decideVersion } from '../version.ts'
 import { type LocalSource, readLocalArtifact } from './local-artifact.ts'
 
 /** What a hub is asked for. */
@@ -138,14 +138,15 @@ async function checkArtifact(gate: Gate): Promise<void> {
 async function obtain({ request, tools, facts }: Gate, fd: number): Promise<ServedVersion> {
   const { source, version } = request
   const asked = version === 'latest' ? undefined : version
+  if (asked !== undefined) note(facts, { version: asked, source: 'requested' })
   if ('path' in source) {
-    if (asked !== undefined) note(facts, { version: asked, source: 'requested' })
-    return { served: await readLocalArtifact({ source, request, tools, fd }), asked, unserved: undefined }
+    return { served: await readLocalArtifact({ source, request, tools, fd }), asked, listed: undefined }
   }
   const client = createMarketplaceClient(tools.wire, { ...source, kind: request.kind })
-  const onVersion = async (chosen: string | null): Promise<void> =>
-    note(facts, chosen === null ? undefined : { version: chosen, source: 'requested' })
-  return await fetchRequested({ request, client, tools, fd, onVersion })
+  const found = await fetchRequested({ request, client, tools, fd })
+  const { headerVersion } = found.served
+  if (asked === undefined && headerVersion !== undefined) note(facts, { version: headerVersion, source: 'header' })
+  return found
 }
 
 type VerifiedVersion = ServedVersion & { readonly verified: VerifiedArtifact }
@@ -164,13 +165,13 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
 
 /** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
 function checkVersion({ request, tools, facts }: Gate, found: ServedVersion, pluginYaml: PluginYaml | undefined): void {
-  const { asked, served } = found
-  if ('path' in request.source && asked === undefined && pluginYaml?.version === undefined) return
-  const decided = decideVersion(asked, served.headerVersion, pluginYaml)
+  if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined) return
+  const decided = decideVersion(found, pluginYaml)
   // Deployments name the version that the gate gives: a hub may know it only with its leading v.
-  const isAsked = asked !== undefined && isSameVersion(asked, decided.version)
-  note(facts, isAsked ? { ...decided, version: asked } : decided)
-  noticeOtherVersion(tools.log, found, decided.version)
+  const known = claimedVersion(found) ?? found.listed
+  const isKnown = known !== undefined && isSameVersion(known, decided.version)
+  note(facts, isKnown ? { ...decided, version: known } : decided)
+  noticeOtherVersion(tools.log, found, decided)
 }
 
 /** A host that signs its plugins refuses one whose entry point is outside. */
@@ -178,9 +179,9 @@ async function checkSignable({ staged, pluginYaml }: UnpackedArtifact): Promise<
   if (pluginYaml !== undefined && needsPluginSig(pluginYaml)) await signedFiles(staged, pluginYaml)
 }
 
-function note(facts: GateFacts, found: DeployedVersion | undefined): void {
-  facts.version = found?.version
-  facts.versionSource = found?.source
+function note(facts: GateFacts, { version, source }: DeployedVersion): void {
+  facts.version = version
+  facts.versionSource = source
 }
 
 /** The names of a deployment's states. Hears the signals that have arrived by now. */

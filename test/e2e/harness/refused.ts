@@ -42,7 +42,7 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'names a version that is a path': [{ detail: answerJson(200, { latest_version: '../../x' }) }, 'bad_response'],
   'names a version that is a number': [{ detail: answerJson(200, { latest_version: 2 }) }, 'bad_response'],
   'names no version': [{ detail: answerJson(200, { latest_version: null }) }, 'no_published_version'],
-  'has an error that is no text': [{ detail: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
+  'has an error that is no text': [{ artifact: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
 }
 
 /** Bytes, the header that comes with them, and the code of the refusal. */

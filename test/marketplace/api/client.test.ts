@@ -3,12 +3,7 @@ import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { describe, it, type TestContext } from 'node:test'
 import { ArtifactError, AuthenticationError, type DeployError } from '../../../src/core/errors.ts'
-import {
-  createMarketplaceClient,
-  type HubBases,
-  isNotServed,
-  type MarketplaceClient,
-} from '../../../src/marketplace/api/client.ts'
+import { createMarketplaceClient, type HubBases, type MarketplaceClient } from '../../../src/marketplace/api/client.ts'
 import { type Handler, type LoopbackServer, serve } from '../../net/loopback-server.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import { artifactRequest } from '../gate/open-artifact-file.ts'
@@ -66,7 +61,7 @@ describe('MarketplaceClient', () => {
       if (request.method === 'POST') response.writeHead(201).end('{}')
       else response.end(request.url?.includes('/install') ? 'zip' : '{"latest_version":"1.0.0"}')
     })
-    await client.readLatestVersion()
+    await client.readListedVersion()
     await client.fetchArtifact(artifactRequest(t, '1.0.0'))
     await client.sendReport(REPORT, ONCE)
     assert.deepEqual(calls(server), [
@@ -82,7 +77,7 @@ describe('MarketplaceClient', () => {
     const deployments = await serve(t, answering(201, '{}'))
     const bases = { services: `${services.url}/market/v2/`, deployments: `${deployments.url}/d` }
     const client = clientOf(hub.url, bases, 'service')
-    await client.readLatestVersion()
+    await client.readListedVersion()
     await client.fetchArtifact(artifactRequest(t, 'latest'))
     await client.sendReport(REPORT, ONCE)
     assert.deepEqual(
@@ -98,7 +93,7 @@ describe('MarketplaceClient', () => {
 
   it('requests plugins from the hub itself, even when services have a base of their own', async t => {
     const hub = await serve(t, answering(200, '{"latest_version":"1.0.0"}'))
-    await clientOf(`${hub.url}/api/`, { services: 'http://127.0.0.1:1' }).readLatestVersion()
+    await clientOf(`${hub.url}/api/`, { services: 'http://127.0.0.1:1' }).readListedVersion()
     assert.equal(hub.requests[0]?.url, '/api/plugins/greeter')
   })
 
@@ -109,7 +104,7 @@ describe('MarketplaceClient', () => {
   })
 })
 
-describe('readLatestVersion', () => {
+describe('readListedVersion', () => {
   const latest = {
     '{"latest_version":"1.4.0"}': '1.4.0',
     '{"latest_version":" v2 ","other":[1]}': 'v2',
@@ -117,7 +112,7 @@ describe('readLatestVersion', () => {
   for (const [body, version] of Object.entries(latest)) {
     it(`reads ${version} from ${body}`, async t => {
       const { client } = await withHub(t, answering(200, body))
-      assert.equal(await client.readLatestVersion(), version)
+      assert.deepEqual(await client.readListedVersion(), { version })
     })
   }
 
@@ -138,7 +133,7 @@ describe('readLatestVersion', () => {
   for (const [body, code] of Object.entries(refused)) {
     it(`refuses ${JSON.stringify(body)} as ${code}`, async t => {
       const { client } = await withHub(t, answering(200, body))
-      const error = await refusalOf(() => client.readLatestVersion())
+      const error = await refusalOf(() => client.readListedVersion())
       assert.ok(error instanceof ArtifactError)
       assert.equal(error.code, code)
       assert.doesNotMatch(error.message, /::|\n/)
@@ -158,13 +153,13 @@ describe('a refusal', () => {
   for (const [status, code, type] of statuses) {
     it(`with ${status} becomes ${code} and quotes the status and the hub's reason`, async t => {
       const { client } = await withHub(t, answering(status, '{"error":"because of this"}'))
-      for (const act of [async () => client.readLatestVersion(), () => client.fetchArtifact(artifactRequest(t, '1'))]) {
-        const error = await refusalOf(act)
-        assert.ok(error instanceof type)
-        assert.equal(error.code, code)
-        assert.match(error.message, new RegExp(`${status}.*because of this`))
-        assert.equal(isNotServed(error), status === 404)
-      }
+      const error = await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))
+      assert.ok(error instanceof type)
+      assert.equal(error.code, code)
+      assert.match(error.message, new RegExp(`${status}.*because of this`))
+      const listed = client.readListedVersion()
+      if (status === 500) await assert.rejects(listed, { code })
+      else assert.deepEqual(await listed, { status })
     })
   }
 
@@ -179,14 +174,14 @@ describe('a refusal', () => {
   for (const [name, [body, said]] of Object.entries(bodies)) {
     it(`quotes ${name}`, async t => {
       const { client } = await withHub(t, answering(403, body))
-      assert.match((await refusalOf(() => client.readLatestVersion())).message, said)
+      assert.match((await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))).message, said)
     })
   }
 
   it('quotes the hub in clean text of limited length', async t => {
     const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
     const { client } = await withHub(t, answering(403, JSON.stringify({ error })))
-    const { message } = await refusalOf(() => client.readLatestVersion())
+    const { message } = await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))
     assert.doesNotMatch(message, /::|##\[|[\p{Cc}]/u)
     assert.ok(message.length < 1000)
   })

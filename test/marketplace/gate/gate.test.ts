@@ -13,6 +13,7 @@ import { LIES, REFUSED_PLANS, WRONG_PLUGINS, WRONGLY_SIGNED } from '../../e2e/ha
 import { PLUGIN_PLAN, SERVICE_PLAN, SIGNING_SECRET } from '../../e2e/harness/stage.ts'
 import {
   type Answers,
+  answerJson,
   pluginZip,
   serveArtifact,
   serveUntrustedHub,
@@ -101,7 +102,8 @@ describe('what a deployment refuses before it touches the host, the gate refuses
   for (const [name, [files, code]] of Object.entries(WRONG_PLUGINS)) {
     it(`an artifact that ${name}`, async t => {
       const bytes = buildZip(Object.entries(files).map(([path, text]) => file(path, text)))
-      await assertBothRefuse(t, code, { answers: { artifact: serveArtifact(bytes) } })
+      const artifact = serveArtifact(bytes, { 'x-plugin': `greeter@${VERSION}` })
+      await assertBothRefuse(t, code, { answers: { artifact } })
     })
   }
 
@@ -220,6 +222,16 @@ describe('what the gate accepts, a deployment installs', () => {
     const both = await scene(t, { answers: { artifact: serveArtifact(bytes) }, request })
     assert.deepEqual([await gateCode(both), await deployCode(both)], ['', ''])
   })
+
+  for (const listed of [answerJson(200, { latest_version: '9.0.0' }), answerJson(404, {})]) {
+    it('the version that the hub serves as latest, whatever it lists', async t => {
+      const artifact = serveArtifact(pluginZip(), { 'x-plugin': `greeter@v${VERSION}` })
+      const both = await scene(t, { answers: { artifact, detail: listed } })
+      const { facts, error } = await checkRelease(gateRequest(both), both.tools)
+      assert.deepEqual([error, facts.version, facts.versionSource], [undefined, `v${VERSION}`, 'plugin.yaml'])
+      assert.equal(await deployCode(both, { artifactSha256: facts.sha256 }), '')
+    })
+  }
 
   it('the bytes whose digest the gate gives', async t => {
     const both = await scene(t, { answers: { artifact: serveArtifact(pluginZip()) } })
