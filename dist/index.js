@@ -38968,13 +38968,16 @@ const REASONS = [
         /fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt/i,
         server => unusable(server, 'what it sent is damaged or not what git accepts'),
     ],
-    [/Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i, broken],
+    [
+        /certificate|Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i,
+        broken,
+    ],
 ];
 /** The server's own words go to the log only: the hub reads the message. */
-function explainRefusal({ server, log }, end) {
+function explainRefusal({ git, server, log }, end) {
     const said = end.kind === 'not_started' ? end.error.message : end.output;
     log.info(`git: ${cleanForeignText(said)}`);
-    if (end.kind === 'signalled')
+    if (end.kind === 'signalled' || git.hasReachedLimit())
         return fetch_commit_tooLarge(server);
     const explain = REASONS.find(([pattern]) => pattern.test(said))?.[1];
     return (explain?.(server) ??
@@ -39064,6 +39067,8 @@ function absolutePath() {
 
 
 
+
+
 const MIB = 1024 * 1024;
 /** What git needs besides the bytes that arrive: its libraries, and the largest object that it keeps whole. */
 const SPARE_MEMORY_BYTES = 2048 * MIB;
@@ -39112,6 +39117,12 @@ class HostGit {
         if (end.kind === 'exited' && end.code === 0)
             return read;
         throw new ArtifactError('bad_response', `git ${call.args[0]} cannot read the repository that it has just fetched: nothing was installed. Run again; if that does not help, ask the publisher.`);
+    }
+    /** Whether a file has become as large as it may: the process that wrote it was then killed without a word. */
+    hasReachedLimit() {
+        const packs = (0,external_node_path_namespaceObject.join)(this.repository, 'objects', 'pack');
+        const names = pathExistsSync(packs) ? (0,external_node_fs_namespaceObject.readdirSync)(packs) : [];
+        return names.some(name => (0,external_node_fs_namespaceObject.statSync)((0,external_node_path_namespaceObject.join)(packs, name)).size >= this.#limits.maxBytes);
     }
     #request({ args, settings }) {
         const { folder, maxBytes, endsAt, signal } = this.#limits;

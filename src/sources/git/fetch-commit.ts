@@ -108,14 +108,17 @@ const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[
     /fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt/i,
     server => unusable(server, 'what it sent is damaged or not what git accepts'),
   ],
-  [/Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i, broken],
+  [
+    /certificate|Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i,
+    broken,
+  ],
 ]
 
 /** The server's own words go to the log only: the hub reads the message. */
-function explainRefusal({ server, log }: CommitFetch, end: ChildEnd): DeployError {
+function explainRefusal({ git, server, log }: CommitFetch, end: ChildEnd): DeployError {
   const said = end.kind === 'not_started' ? end.error.message : end.output
   log.info(`git: ${cleanForeignText(said)}`)
-  if (end.kind === 'signalled') return tooLarge(server)
+  if (end.kind === 'signalled' || git.hasReachedLimit()) return tooLarge(server)
   const explain = REASONS.find(([pattern]) => pattern.test(said))?.[1]
   return (
     explain?.(server) ??

@@ -1,6 +1,8 @@
+import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
 import { type ChildEnd, readChild, runChild } from '../../install/files/child-process.ts'
+import { pathExistsSync } from '../../install/files/tree-walk.ts'
 import { type GitSetting, gitEnvironment } from './git-settings.ts'
 
 const MIB = 1024 * 1024
@@ -78,6 +80,13 @@ export class HostGit {
       'bad_response',
       `git ${call.args[0]} cannot read the repository that it has just fetched: nothing was installed. Run again; if that does not help, ask the publisher.`,
     )
+  }
+
+  /** Whether a file has become as large as it may: the process that wrote it was then killed without a word. */
+  hasReachedLimit(): boolean {
+    const packs = join(this.repository, 'objects', 'pack')
+    const names = pathExistsSync(packs) ? readdirSync(packs) : []
+    return names.some(name => statSync(join(packs, name)).size >= this.#limits.maxBytes)
   }
 
   #request({ args, settings }: GitCall) {

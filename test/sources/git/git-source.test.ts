@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { DeployError } from '../../../src/core/errors.ts'
 import { whyNoGitServer } from './git-server.ts'
-import { type GitStage, namesIn, openGitStage } from './git-stage.ts'
+import { type FetchOptions, type GitStage, namesIn, openGitStage } from './git-stage.ts'
 
 const skip = whyNoGitServer() ?? false
 
@@ -14,13 +15,24 @@ describe('a part from git', { skip }, () => {
   })
   after(() => stage.close())
 
+  /** The code with which a fetch is refused, and that nothing of it is where the part would be. */
+  async function refused(source: Record<string, string>, options: FetchOptions = {}): Promise<DeployError> {
+    try {
+      await stage.fetch(source, options)
+    } catch (error) {
+      assert.ok(error instanceof DeployError, String(error))
+      return error
+    }
+    return assert.fail('was not refused')
+  }
+
   it('is the tree of the commit, byte by byte, with symlinks and modes', async () => {
     const files = { 'plugin.yaml': 'name: x\n', 'src/main.py': '+x print()\r\n', 'src/link': '->main.py' }
     const ref = stage.repository('plain').commit(files)
     const { staged, tree, commit } = await stage.fetch({ url: `${stage.server.url}/plain`, ref })
     assert.equal(commit, ref)
     assert.deepEqual(namesIn(staged), ['plugin.yaml', 'src', 'src/link', 'src/main.py'])
-    assert.equal(readFileSync(join(staged, 'src/link'), 'utf8'), 'print()\r\n')
+    assert.equal(readlinkSync(join(staged, 'src/link')), 'main.py')
     assert.deepEqual(
       tree.files.map(({ path, mode, size }) => [path, mode, size]),
       [
@@ -32,5 +44,74 @@ describe('a part from git', { skip }, () => {
       namesIn(join(staged, '..')).filter(name => !name.startsWith('tree')),
       [],
     )
+  })
+
+  it('is one directory of the tree', async () => {
+    const ref = stage.repository('mono').commit({ 'parts/pay/a.py': 'a', 'parts/pay/b/c.py': 'c', 'parts/x': 'x' })
+    const { staged } = await stage.fetch({ url: `${stage.server.url}/mono`, ref, subdirectory: 'parts/pay' })
+    assert.deepEqual(namesIn(staged), ['a.py', 'b', 'b/c.py'])
+  })
+
+  it('may be what a branch or a tag is now', async () => {
+    const repository = stage.repository('named')
+    const commit = repository.commit({ a: '1' }, 'main')
+    repository.git(['tag', '-a', '-m', 'one', 'v1', commit])
+    repository.commit({ a: '2' }, 'next/2')
+    const url = `${stage.server.url}/named`
+    assert.equal((await stage.fetch({ url, ref: 'v1' })).commit, commit)
+    const { staged } = await stage.fetch({ url, ref: 'next/2' })
+    assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '2')
+  })
+
+  it('may come from a repository with SHA-256 ids', async () => {
+    const ref = stage.repository('long', 'sha256').commit({ a: '1' })
+    assert.equal(ref.length, 64)
+    assert.equal((await stage.fetch({ url: `${stage.server.url}/long`, ref })).commit, ref)
+  })
+
+  it('is fetched without its history', async () => {
+    const repository = stage.repository('deep')
+    repository.commit({ old: Buffer.alloc(3_000_000, 'x').toString() })
+    const parent = repository.git(['rev-parse', 'main'])
+    const tree = repository.git(['mktree'], `100644 blob ${repository.blob('new')}\tnew\n`)
+    const ref = repository.git(['commit-tree', tree, '-p', parent, '-m', 'new'])
+    repository.git(['update-ref', 'refs/heads/main', ref])
+    const request = { maxArtifactBytes: 100_000 }
+    const { staged } = await stage.fetch({ url: `${stage.server.url}/deep`, ref }, { request })
+    assert.deepEqual(namesIn(staged), ['new'])
+  })
+
+  it('is reached by the addresses that were judged, and by no other meaning of its name', async () => {
+    const ref = stage.repository('pinned').commit({ a: '1' })
+    const url = stage.server.url.replace('127.0.0.1', 'hub.test')
+    const resolve = ((_name: string, _options: object, callback: (error: null, found: object[]) => void) =>
+      callback(null, [{ address: '127.0.0.1', family: 4 }])) as never
+    const options = { request: { hubUrl: url }, wire: { addresses: { resolve } } }
+    assert.equal((await stage.fetch({ url: `${url}/pinned`, ref }, options)).commit, ref)
+    const elsewhere = { ...options, request: { hubUrl: 'https://203.0.113.1' } }
+    stage.server.requests.length = 0
+    assert.equal((await refused({ url: `${url}/pinned`, ref }, elsewhere)).code, 'insecure_url')
+    const literal = await refused({ url: `${stage.server.url}/pinned`, ref }, elsewhere)
+    assert.equal(literal.code, 'insecure_url')
+    assert.equal(stage.server.requests.length, 0)
+  })
+
+  it('is refused without trust in the server', async () => {
+    const ref = stage.repository('untrusted').commit({ a: '1' })
+    const { code } = await refused({ url: `${stage.server.url}/untrusted`, ref }, { request: { ca: undefined } })
+    assert.equal(code, 'network')
+  })
+
+  it('is refused where it is not what the manifest names', async () => {
+    const repository = stage.repository('there')
+    const ref = repository.commit({ 'a/b': '1', link: '->a' })
+    const url = `${stage.server.url}/there`
+    assert.equal((await refused({ url: `${stage.server.url}/absent`, ref })).code, 'not_found')
+    assert.equal((await refused({ url, ref: 'absent' })).code, 'not_found')
+    assert.equal((await refused({ url, ref: 'a1'.repeat(20) })).code, 'not_found')
+    const tree = repository.git(['rev-parse', `${ref}^{tree}`])
+    assert.match((await refused({ url, ref: tree })).code, /^(?:bad_response|not_found)$/)
+    for (const subdirectory of ['absent', 'a/b', 'link', 'A'])
+      assert.equal((await refused({ url, ref, subdirectory })).code, 'invalid_manifest', subdirectory)
   })
 })

@@ -35,6 +35,23 @@ export class Repository {
     return this.git(['mktree', '--missing'], `${lines.join('\n')}\n`)
   }
 
+  /** The same without git's checks of names, for one tree that no index could have; names are Latin-1 where they have a lone half of a pair. */
+  rawTree(lines: readonly string[]): string {
+    const entries = lines.map(line => {
+      const [meta = '', name = ''] = line.split('\t')
+      const [mode = '', , oid = ''] = meta.split(' ')
+      const bytes = /[\udc80-\udcff]/.test(name) ? Buffer.from(name, 'latin1') : Buffer.from(name)
+      return Buffer.concat([
+        Buffer.from(`${mode.replace(/^0/, '')} `),
+        bytes,
+        Buffer.from([0]),
+        Buffer.from(oid, 'hex'),
+      ])
+    })
+    const sorted = entries.sort(Buffer.compare)
+    return this.git(['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'], Buffer.concat(sorted))
+  }
+
   /** Commits files by path; a text that begins with `->` is a symlink's target, one with `+x ` an executable. */
   commit(files: Readonly<Record<string, string | Buffer>>, branch = 'main'): string {
     return this.commitTree(this.#treeOf(Object.entries(files)), branch)
