@@ -18,26 +18,32 @@ export interface OneTimeKey {
   readonly nonce: Buffer
 }
 
+/** A tar and its length: clients that unpack in one call need it in the header of the zstd frame. */
+export interface Tar {
+  readonly bytes: number
+  readonly chunks: AsyncIterable<Uint8Array>
+}
+
 /**
- * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd stream encrypted with AES-256-GCM without
- * associated data, and 16 bytes of tag. To hold only one copy in memory, it writes to a private temporary file first;
+ * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
+ * with AES-256-GCM without associated data, and 16 bytes of tag. Throws when the tar has another length. To hold only one copy in memory, it writes to a private temporary file first;
  * that file contains only ciphertext and is removed.
  */
-export async function encryptTar(tar: AsyncIterable<Uint8Array>, key: OneTimeKey): Promise<Buffer> {
+export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))
   const file = join(folder, 'sealed')
   try {
     const sealed = createWriteStream(file, { flags: 'wx', mode: 0o600, highWaterMark: PIECE_BYTES })
-    await pipeline(inPieces(tar), compression(), source => encrypt(source, key), sealed)
+    await pipeline(inPieces(tar.chunks), compression(tar.bytes), source => encrypt(source, key), sealed)
     return await readFile(file)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }
 
-function compression() {
+function compression(bytes: number) {
   const params = { [constants.ZSTD_c_compressionLevel]: ZSTD_LEVEL, [constants.ZSTD_c_checksumFlag]: 1 }
-  return createZstdCompress({ chunkSize: PIECE_BYTES, params })
+  return createZstdCompress({ chunkSize: PIECE_BYTES, params, pledgedSrcSize: bytes })
 }
 
 /** Joins the 512-byte pieces of a tar with many small files, each of which would cost a call of the compressor. */

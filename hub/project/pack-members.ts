@@ -5,6 +5,8 @@ import { HubError } from '../errors.ts'
 import { readPieces } from './file-pieces.ts'
 import type { FileMember, Member } from './member.ts'
 
+const BLOCK_BYTES = 512
+
 export interface TarContent {
   readonly manifestJson: string
   readonly members: Iterable<Member>
@@ -16,36 +18,62 @@ export interface TarContent {
  * A tar of `manifest.json` and the members, in their order. The same content gives the same bytes: every entry has the
  * same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 when a file has changed.
  */
-export async function* packMembers(content: TarContent): AsyncGenerator<Uint8Array> {
-  const tar = pack()
-  const chunks = (tar as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]() as AsyncIterableIterator<Uint8Array>
-  addMembers(tar, content).catch(error => tar.destroy(error))
-  yield* chunks
+export function packMembers(content: TarContent): AsyncIterable<Uint8Array> {
+  return packEntries(entriesOf(content))
 }
 
-async function addMembers(tar: Pack, { manifestJson, members, time }: TarContent): Promise<void> {
+/** The bytes of the tar that packMembers makes of the content, without reading a file. */
+export async function measureMembers(content: TarContent): Promise<number> {
+  const entries = [...entriesOf(content)]
+  let bytes = entries.reduce((sum, { size }) => sum + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES, 0)
+  const headers = entries.map(entry => ({ ...entry, size: 0, pieces: [] }))
+  for await (const chunk of packEntries(headers)) bytes += chunk.length
+  return bytes
+}
+
+interface Entry {
+  readonly header: Omit<Parameters<Pack['entry']>[0], 'size'>
+  readonly size: number
+  readonly pieces: Iterable<Buffer>
+}
+
+function* entriesOf({ manifestJson, members, time }: TarContent): Generator<Entry> {
   const manifest = Buffer.from(manifestJson)
-  await addEntry(tar, { name: 'manifest.json', size: manifest.length, mode: 0o644, mtime: time }, [manifest])
-  for (const member of members) await addMember(tar, member, time)
-  tar.finalize()
+  const header = { name: 'manifest.json', mode: 0o644, mtime: time }
+  yield { header, size: manifest.length, pieces: [manifest] }
+  for (const member of members) yield entryOf(member, time)
 }
 
-function addMember(tar: Pack, member: Member, time: Date): Promise<void> {
-  const header = { name: member.path, type: member.type, mode: modeOf(member), mtime: time }
+function entryOf(member: Member, mtime: Date): Entry {
+  const header = { name: member.path, type: member.type, mode: modeOf(member), mtime }
   switch (member.type) {
     case 'file':
-      return addEntry(tar, { ...header, size: member.size }, readUnchanged(member))
+      return { header, size: member.size, pieces: readUnchanged(member) }
     case 'symlink':
-      return addEntry(tar, { ...header, linkname: member.target }, [])
+      return { header: { ...header, linkname: member.target }, size: 0, pieces: [] }
     case 'directory':
-      return addEntry(tar, header, [])
+      return { header, size: 0, pieces: [] }
   }
 }
 
+async function* packEntries(entries: Iterable<Entry>): AsyncGenerator<Uint8Array> {
+  const tar = pack()
+  const chunks = (tar as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]() as AsyncIterableIterator<Uint8Array>
+  addEntries(tar, entries).catch(error => tar.destroy(error))
+  yield* chunks
+}
+
+async function addEntries(tar: Pack, entries: Iterable<Entry>): Promise<void> {
+  for (const entry of entries) await addEntry(tar, entry)
+  tar.finalize()
+}
+
 /** Waits until the entry is packed: if the tar failed while an entry was pending, its error would be unhandled. */
-async function addEntry(tar: Pack, header: Parameters<Pack['entry']>[0], pieces: Iterable<Buffer>): Promise<void> {
+async function addEntry(tar: Pack, { header, size, pieces }: Entry): Promise<void> {
   const packed = Promise.withResolvers<void>()
-  const entry = tar.entry({ ...header, uid: 0, gid: 0 }, error => (error ? packed.reject(error) : packed.resolve()))
+  const entry = tar.entry({ ...header, size, uid: 0, gid: 0 }, error =>
+    error ? packed.reject(error) : packed.resolve(),
+  )
   entry.on('error', packed.reject)
   try {
     for (const piece of pieces) if (!entry.write(piece)) await once(entry, 'drain')

@@ -5,7 +5,7 @@ import { readPartSources, requireWorkablePlan } from './bundled-plan.ts'
 import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
 import { buildManifest, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
 import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from './names.ts'
-import { packMembers } from './pack-members.ts'
+import { measureMembers, packMembers } from './pack-members.ts'
 import type { SealedRelease } from './publish.ts'
 import { signerPublicKey } from './signing-key.ts'
 import { readSourceTree } from './source-tree.ts'
@@ -59,7 +59,8 @@ export async function sealProject({
   const members = [...tree.members.values()].sort((a, b) => comparePaths(a.path, b.path))
   const key = { dek: random(DEK_BYTES), nonce: random(NONCE_BYTES) }
   const manifestJson = `${JSON.stringify(manifest, null, 2)}\n`
-  const bytes = await encryptTar(packMembers({ manifestJson, members, time: facts.builtAt }), key)
+  const content = { manifestJson, members, time: facts.builtAt }
+  const bytes = await encryptTar({ bytes: await measureMembers(content), chunks: packMembers(content) }, key)
   const release = {
     project_id: facts.projectId,
     version: facts.version,

@@ -6,15 +6,22 @@ import { zstdDecompressSync } from 'node:zlib'
 import type { SealedProject } from '../../../hub/project/seal.ts'
 import { newFolder } from '../running-hub.ts'
 
+type Sealed = Pick<SealedProject, 'bytes' | 'release'>
+
 /** The tar in a sealed file, opened as the format describes, without our own code: signature, tag, zstd. */
-export function openSealed({ bytes, release }: Pick<SealedProject, 'bytes' | 'release'>): Buffer {
+export function openSealed(sealed: Sealed): Buffer {
+  return zstdDecompressSync(decryptSealed(sealed))
+}
+
+/** The zstd stream in a sealed file. */
+export function decryptSealed({ bytes, release }: Sealed): Buffer {
   const raw = Buffer.from(release.signer_public_key, 'base64').toString('base64url')
   const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: raw }, format: 'jwk' })
   assert.ok(verify(null, bytes, key, Buffer.from(release.signature, 'base64')))
   const dek = Buffer.from(release.dek, 'base64')
   const decipher = createDecipheriv('aes-256-gcm', dek, bytes.subarray(0, 12), { authTagLength: 16 })
   decipher.setAuthTag(bytes.subarray(-16))
-  return zstdDecompressSync(Buffer.concat([decipher.update(bytes.subarray(12, -16)), decipher.final()]))
+  return Buffer.concat([decipher.update(bytes.subarray(12, -16)), decipher.final()])
 }
 
 /** The lines of `tar --list --verbose --numeric-owner`, in the order of the members. */

@@ -5,9 +5,10 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { comparePaths } from '../../../hub/project/tree-digest.ts'
+import { parseZstdFrames } from '../../../src/core/archive/zstd-frames.ts'
 import { missingTools } from '../../install/missing-tools.ts'
 import { newFolder } from '../running-hub.ts'
-import { extractTar, listTar, openSealed } from './open-sealed.ts'
+import { decryptSealed, extractTar, listTar, openSealed } from './open-sealed.ts'
 import { newShop, SHOP, sealShop } from './project-source.ts'
 
 const BUILT_AT = new Date('2026-01-02T03:04:05Z')
@@ -116,6 +117,21 @@ describe('a sealed project', () => {
     assert.equal(lstatSync(join(folder, 'plugins/cart/tool')).mode & 0o777, 0o755)
     assert.ok(lstatSync(join(folder, 'plugins/cart/empty')).isDirectory())
     assert.equal(readFileSync(join(folder, 'plugins/cart/link/main.py'), 'utf8'), SHOP['plugins/cart/src/main.py'])
+  })
+
+  it('is one zstd frame whose header declares the size of the tar, whatever names and sizes are in it', async t => {
+    const long = `${'deep/'.repeat(30)}${'é'.repeat(60)}`
+    const sizes = [0, 1, 511, 512, 513, 3_000_000]
+    const files = Object.fromEntries(sizes.map(size => [`plugins/cart/${size}.bin`, 'x'.repeat(size)]))
+    const source = newShop(t, { ...files, [`plugins/cart/${long}`]: 'long', 'plugins/cart/ß.txt': 'short' })
+    mkdirSync(join(source, 'plugins/cart/empty'))
+    symlinkSync(long, join(source, 'plugins/cart/link'))
+    const sealed = await sealShop(t, { source })
+    const frames = parseZstdFrames(decryptSealed(sealed))
+    assert.deepEqual(
+      frames.map(({ contentBytes }) => contentBytes),
+      [openSealed(sealed).length],
+    )
   })
 
   it('takes the plugins from a folder of another name', async t => {
