@@ -9,20 +9,24 @@ import { isLoopbackAuthority } from './loopback.ts'
 import { listCatalogue } from './marketplace/catalogue.ts'
 import { listFleet } from './marketplace/reports.ts'
 import { catalogueRoutes, deploymentRoutes, marketplaceRoutes } from './marketplace/routes.ts'
-import { projectAdminRoutes, UPLOAD_PATHS } from './project/admin-routes.ts'
+import { projectAdminRoutes } from './project/admin-routes.ts'
 import { listProjects } from './project/catalogue.ts'
+import { PUBLISH_PATH, publishRoutes } from './project/publish-route.ts'
 import { listDeployments } from './project/reports.ts'
 import { projectRoutes } from './project/routes.ts'
 import type { Store } from './store.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 const DEPLOYMENTS_SHOWN = 50
+const PROJECTS_MOUNT = '/app/xdeploy'
 
 export interface AppOptions {
   readonly store: Store
   /** Whether the hub listens on a loopback address only. */
   readonly isLocal: boolean
-  /** Milliseconds since 1970; decides when access tokens expire. */
+  /** Of a sealed file. */
+  readonly maxArtifactBytes: number
+  /** Milliseconds since 1970; decides when access tokens and download URLs expire. */
   readonly now: () => number
   /** Receives one line for each internal error; the caller only learns that there was one. */
   readonly log: (line: string) => void
@@ -40,7 +44,12 @@ export function buildApp(options: AppOptions): Hono {
         c.json(errorBody(`This route does not support ${c.req.method}.`), 405, { Allow: methods.join(', ') }),
     }),
   )
-  app.use(except(UPLOAD_PATHS, bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody })))
+  app.use(
+    except(
+      [PUBLISH_PATH, `${PROJECTS_MOUNT}${PUBLISH_PATH}`],
+      bodyLimit({ maxSize: MAX_BODY_BYTES, onError: refuseBody }),
+    ),
+  )
   app.get('/', c => answerFleetPage(c, options))
   app.get('/healthz', c => answerHealth(c, options.store))
   mountRoutes(app, options)
@@ -51,13 +60,16 @@ export function buildApp(options: AppOptions): Hono {
 
 /** At the root, and each contract's parts below the prefixes that hubs with several services use (docs/contracts.md). */
 function mountRoutes(app: Hono, options: AppOptions): void {
-  const projects = projectRoutes(options).route('/', projectAdminRoutes(options.store))
+  const projects = new Hono()
+  projects.route('/', projectRoutes(options))
+  projects.route('/', publishRoutes(options))
+  projects.route('/', projectAdminRoutes(options.store))
   app.route('/', marketplaceRoutes(options.store))
   app.route('/', projects)
   app.route('/app/marketplace', catalogueRoutes(options.store, 'plugins'))
   app.route('/app/xservices', catalogueRoutes(options.store, 'services'))
   app.route('/app/xdeployments', deploymentRoutes(options.store))
-  app.route('/app/xdeploy', projects)
+  app.route(PROJECTS_MOUNT, projects)
 }
 
 async function protectAnswer(c: Context, next: () => Promise<void>): Promise<void> {

@@ -1,6 +1,7 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 
 const CREDENTIAL_BYTES = 32
+const ALPHANUMERICS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
 
 /**
  * Makes a random credential of 256 bits: the label, then base64url. The hub stores only its plain SHA-256, which is
@@ -8,6 +9,11 @@ const CREDENTIAL_BYTES = 32
  */
 export function newCredential(label: string): string {
   return `${label}_${randomBytes(CREDENTIAL_BYTES).toString('base64url')}`
+}
+
+/** Random letters and digits, for an id that need not be secret. */
+export function randomAlphanumerics(length: number): string {
+  return Array.from({ length }, () => ALPHANUMERICS.charAt(randomInt(ALPHANUMERICS.length))).join('')
 }
 
 export function hashCredential(credential: string): string {

@@ -9,6 +9,7 @@ import { errorBody } from './errors.ts'
 import { isLoopbackHost } from './loopback.ts'
 import { openStore, type Store } from './store.ts'
 
+const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
 const CLOSE_GRACE_MS = 3_000
 const IDLE_SWEEP_MS = 50
 
@@ -22,7 +23,9 @@ export interface HubOptions {
   adminToken?: string
   /** Receives one line for each internal error. Default: standard error. */
   log?: (line: string) => void
-  /** Milliseconds since 1970; decides when access tokens expire. Default: the machine's clock. */
+  /** Of a sealed file. Default: 512 MiB. */
+  maxArtifactBytes?: number
+  /** Milliseconds since 1970; decides when access tokens and download URLs expire. Default: the machine's clock. */
   now?: () => number
 }
 
@@ -43,11 +46,17 @@ export interface RunningHub {
 
 /** Serves the data folder until `close`. Throws when it cannot listen, and as openStore and setAdminToken do. */
 export async function startHub(options: HubOptions): Promise<RunningHub> {
-  const { host = '127.0.0.1', port = 0, log = console.error, now = Date.now } = options
+  const {
+    host = '127.0.0.1',
+    port = 0,
+    log = console.error,
+    now = Date.now,
+    maxArtifactBytes = MAX_ARTIFACT_BYTES,
+  } = options
   const store = openStore(options.dataDir)
   try {
     const adminToken = prepareAdminToken(store, options.adminToken)
-    const app = buildApp({ store, isLocal: isLoopbackHost(host), now, log })
+    const app = buildApp({ store, isLocal: isLoopbackHost(host), maxArtifactBytes, now, log })
     const server = createServer(getRequestListener(app.fetch, { errorHandler: refuseRequest }))
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined

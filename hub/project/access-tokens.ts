@@ -25,7 +25,7 @@ const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number
  * Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
  */
 export function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): string {
-  const devkey = useProjectKey(store, 'devkey', xdevkey)
+  const devkey = useProjectKey(store, ['devkey', 'publisher'], xdevkey)
   if (devkey?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')
   refuseOtherProject(devkey, project_id)
   const token = newCredential('access')

@@ -37,7 +37,7 @@ export function releaseDek(store: Store, request: DekRequest): Buffer {
 }
 
 function requireCredential(store: Store, { project_id, deployment_credential }: DekRequest): void {
-  const credential = useProjectKey(store, 'credential', deployment_credential)
+  const credential = useProjectKey(store, ['credential'], deployment_credential)
   if (credential === undefined) throw new HubError(403, 'The deployment credential is unknown.')
   refuseOtherProject(credential, project_id)
   if (!credential.is_active) throw new HubError(403, `The deployment credential ${credential.prefix}... was revoked.`)

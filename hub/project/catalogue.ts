@@ -1,5 +1,7 @@
 import { z } from 'zod'
+import { randomAlphanumerics } from '../credentials.ts'
 import { HubError } from '../errors.ts'
+import { labelSchema, parseInput } from '../names.ts'
 import { inTransaction, type Store } from '../store.ts'
 import { newestFirst } from '../version-order.ts'
 
@@ -23,26 +25,51 @@ export interface ProjectVersionId {
 /** A sealed version, without its DEK; `signature` and `signer_public_key` are base64 (contract 2.2). */
 export type ProjectVersion = z.infer<typeof projectVersionSchema>
 
-/** A project with its versions, newest first. */
+const createdProjectSchema = z.object({ project_id: z.string(), name: z.string(), created_at: z.string() })
+export type CreatedProject = z.infer<typeof createdProjectSchema>
+
+/** A project with its versions, newest first; `name` is null for one that was published without being created. */
 export interface Project {
   readonly project_id: string
+  readonly name: string | null
   readonly versions: ProjectVersion[]
 }
 
+const ID_PREFIX = 'prj_'
+const ID_CHARS = 20
+
 const COLUMNS = projectVersionSchema.keyof().options.join(', ')
 
-export function listProjects(store: Store): Project[] {
-  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_versions ORDER BY project_id`).all()
-  const projects = Map.groupBy(parseRows(rows), ({ project_id }) => project_id)
-  return [...projects].map(([project_id, versions]) => ({ project_id, versions: newestFirst(versions) }))
+/** Makes a project, with an id that every client of the contract accepts. Nothing is published yet. */
+export function createProject(store: Store, name: string): CreatedProject {
+  const project_id = `${ID_PREFIX}${randomAlphanumerics(ID_CHARS)}`
+  const project = { project_id, name: parseInput(labelSchema, name), created_at: new Date().toISOString() }
+  store.db
+    .prepare('INSERT INTO projects (project_id, name, created_at) VALUES (:project_id, :name, :created_at)')
+    .run(project)
+  return project
 }
 
-/** Throws HubError 404 when no version of the project was ever published. */
+/** The projects that were created or published. */
+export function listProjects(store: Store): Project[] {
+  const names = new Map(listCreated(store).map(({ project_id, name }) => [project_id, name]))
+  const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_versions ORDER BY project_id`).all()
+  const published = Map.groupBy(parseRows(rows), ({ project_id }) => project_id)
+  const ids = [...new Set([...names.keys(), ...published.keys()])].sort()
+  return ids.map(project_id => ({
+    project_id,
+    name: names.get(project_id) ?? null,
+    versions: newestFirst(published.get(project_id) ?? []),
+  }))
+}
+
+/** Throws HubError 404 when the project was neither created nor published. */
 export function requireProject(store: Store, projectId: string): void {
   if (findVersions(store, projectId).length > 0) return
+  if (listCreated(store).some(({ project_id }) => project_id === projectId)) return
   throw new HubError(
     404,
-    `There is no project ${JSON.stringify(projectId)}: correct the id ("project versions" lists all), or run "project publish" first.`,
+    `There is no project ${JSON.stringify(projectId)}: correct the id, or run "project create" or "project publish" first.`,
   )
 }
 
@@ -102,6 +129,11 @@ export function revokeProjectVersion(store: Store, wanted: ProjectVersionId): vo
     .prepare('UPDATE project_versions SET revoked_at = coalesce(revoked_at, ?) WHERE project_id = ? AND version = ?')
     .run(new Date().toISOString(), wanted.project_id, wanted.version)
   if (Number(changes) === 0) throw neverPublished(wanted)
+}
+
+function listCreated(store: Store): CreatedProject[] {
+  const rows = store.db.prepare('SELECT project_id, name, created_at FROM projects').all()
+  return rows.map(row => createdProjectSchema.parse(row))
 }
 
 function findVersions(store: Store, projectId: string): ProjectVersion[] {

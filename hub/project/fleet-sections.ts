@@ -22,10 +22,10 @@ function projectTable(projects: readonly Project[]): Html {
 </table></div>`
 }
 
-function projectRow({ project_id, versions }: Project): Html {
+function projectRow({ project_id, name, versions }: Project): Html {
   const latest = versions.find(({ revoked_at }) => revoked_at === null)?.version ?? 'none'
   const all = versions.map(({ version, revoked_at }) => (revoked_at === null ? version : `${version} (revoked)`))
-  return html`<tr><th scope="row">${project_id}</th><td><code>${latest}</code></td><td>${all.join(', ')}</td></tr>
+  return html`<tr><th scope="row">${name ?? project_id}${name === null ? '' : html`<small>${project_id}</small>`}</th><td><code>${latest}</code></td><td>${all.join(', ')}</td></tr>
 `
 }
 

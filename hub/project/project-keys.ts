@@ -7,14 +7,17 @@ import type { Store } from '../store.ts'
 import { projectIdSchema } from './names.ts'
 
 const PREFIX_CHARS = 10
-const VALUE_LABEL = { devkey: 'devkey', credential: 'deploy' } as const
+const VALUE_LABEL = { devkey: 'devkey', publisher: 'devkey', credential: 'deploy' } as const
 
-const purposeSchema = z.enum(['devkey', 'credential'])
-/** A `devkey` gets access tokens; a `credential`, that is, a deployment credential, releases DEKs (contract 5.2). */
+const purposeSchema = z.enum(['devkey', 'publisher', 'credential'])
+/**
+ * A `devkey` gets access tokens; a `publisher` is a dev key that can also publish; a `credential`, that is, a deployment
+ * credential, releases DEKs (contract 5.2).
+ */
 export type Purpose = z.infer<typeof purposeSchema>
 
 /** The name of each purpose in messages. */
-export const KEY_TITLES = { devkey: 'dev key', credential: 'deployment credential' } as const
+export const KEY_TITLES = { devkey: 'dev key', publisher: 'dev key', credential: 'deployment credential' } as const
 
 export const projectKeyRequestSchema = z.object({ name: labelSchema })
 
@@ -79,13 +82,14 @@ export function revokeProject(store: Store, projectId: string): ProjectKey[] {
 }
 
 /**
- * Finds the key with this value, revoked or not, and records that it was used. Returns undefined when there is none.
+ * Finds the key for one of these purposes with this value, revoked or not, and records that it was used. Returns undefined when there is none.
  * The lookup is by SHA-256, so its duration does not reveal how close a guess was.
  */
-export function useProjectKey(store: Store, purpose: Purpose, value: string): ProjectKey | undefined {
+export function useProjectKey(store: Store, purposes: readonly Purpose[], value: string): ProjectKey | undefined {
+  const isWanted = 'purpose IN (SELECT value FROM json_each(?))'
   const row = store.db
-    .prepare(`UPDATE project_keys SET last_used_at = ? WHERE purpose = ? AND hash = ? RETURNING ${COLUMNS}`)
-    .get(new Date().toISOString(), purpose, hashCredential(value))
+    .prepare(`UPDATE project_keys SET last_used_at = ? WHERE hash = ? AND ${isWanted} RETURNING ${COLUMNS}`)
+    .get(new Date().toISOString(), hashCredential(value), JSON.stringify(purposes))
   return row === undefined ? undefined : projectKeySchema.parse(row)
 }
 

@@ -19,6 +19,11 @@ export const releaseSchema = z.object({
   signature: base64Schema(64),
   signer_public_key: publicKeySchema,
   dek: base64Schema(32),
+  /** Of the manifest; other hubs want it, and this one only checks its form. */
+  content_sha256: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits' })
+    .optional(),
 })
 
 /** The description of a sealed file, including its key (DEK); binary fields are base64. */
@@ -37,7 +42,7 @@ export interface SealedRelease {
  * with other bytes, or the bytes as another version.
  */
 export async function publishProject(store: Store, { bytes, release }: SealedRelease): Promise<ProjectVersion> {
-  const { dek, ...fields } = parseInput(releaseSchema, release)
+  const { dek, content_sha256: _, ...fields } = parseInput(releaseSchema, release)
   requireSignature(bytes, fields)
   requireOpens(bytes, Buffer.from(dek, 'base64'))
   const version: ProjectVersion = {
@@ -52,7 +57,7 @@ export async function publishProject(store: Store, { bytes, release }: SealedRel
   return addProjectVersion(store, version, encryptDek(store, version, Buffer.from(dek, 'base64')))
 }
 
-function requireSignature(bytes: Uint8Array, release: Omit<Release, 'dek'>): void {
+function requireSignature(bytes: Uint8Array, release: Pick<Release, 'signature' | 'signer_public_key'>): void {
   const der = Buffer.concat([SPKI_ED25519_PREFIX, Buffer.from(release.signer_public_key, 'base64')])
   const key = createPublicKey({ key: der, format: 'der', type: 'spki' })
   if (verify(null, bytes, key, Buffer.from(release.signature, 'base64'))) return

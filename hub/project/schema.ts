@@ -1,5 +1,10 @@
-/** Sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments. */
+/** Created projects, sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments. */
 export const PROJECT_SCHEMA = `
+  CREATE TABLE IF NOT EXISTS projects (
+    project_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    created_at TEXT NOT NULL
+  ) STRICT;
   CREATE TABLE IF NOT EXISTS project_versions (
     project_id TEXT NOT NULL,
     version TEXT NOT NULL,

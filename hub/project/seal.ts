@@ -67,6 +67,7 @@ export async function sealProject({
     signature: sign(null, bytes, signingKey).toString('base64'),
     signer_public_key: signerPublicKey(signingKey),
     dek: key.dek.toString('base64'),
+    content_sha256: manifest.content_sha256,
   }
   return { bytes, release, manifest, leftOut: tree.leftOut }
 }

@@ -9,9 +9,13 @@ import {
   withExistingStore,
 } from '../command.ts'
 
+const PUBLISH_USAGE = `
+  --publish        it can also publish versions: for a publisher's machine, not for hosts`
+
 export const devkey: Command = issuing('devkey', {
   summary: 'creates a dev key, which a workflow needs to log in',
   input: 'devkey',
+  canPublish: true,
 })
 
 export const credential: Command = issuing('credential', {
@@ -23,23 +27,27 @@ interface Issuing {
   readonly summary: string
   /** The action's input that takes the value. */
   readonly input: string
+  /** Whether --publish makes one that can also publish. */
+  readonly canPublish?: boolean
 }
 
-function issuing(purpose: Purpose, { summary, input }: Issuing): Command {
+function issuing(purpose: 'devkey' | 'credential', { summary, input, canPublish = false }: Issuing): Command {
   return {
     summary,
     usage: `npm run hub -- project ${purpose} --project-id P --name N [options]
 
   --project-id P   the project that it is bound to
-  --name N         what it is for
+  --name N         what it is for${canPublish ? PUBLISH_USAGE : ''}
 ${DATA_USAGE}
 
 Standard output gets the value, for the input ${input}, and nothing else. The hub cannot show it again.`,
     run: async args => {
       const options = { 'project-id': { type: 'string' }, name: { type: 'string' } } as const
-      const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
+      const publish = canPublish ? ({ publish: { type: 'boolean', default: false } } as const) : {}
+      const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, ...publish })
       const project_id = requireOption('project-id', values['project-id'])
-      const request = { project_id, purpose, name: requireOption('name', values.name) }
+      const issued: Purpose = values.publish === true ? 'publisher' : purpose
+      const request = { project_id, purpose: issued, name: requireOption('name', values.name) }
       const { value, record } = await withExistingStore(values.data, store => {
         requireProject(store, project_id)
         return createProjectKey(store, request)

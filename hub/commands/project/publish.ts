@@ -1,10 +1,17 @@
 import { UsageError } from '../../errors.ts'
 import { publishProject, type SealedRelease } from '../../project/publish.ts'
+import { sendPublication } from '../../project/send-publication.ts'
 import { type Command, DATA_OPTION, parseCommandLine, withStore } from '../command.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { readSealedFile } from './sealed-file.ts'
 
-const OPTIONS = { ...DATA_OPTION, ...SEAL_OPTIONS, sealed: { type: 'string' } } as const
+const OPTIONS = {
+  data: { type: 'string' },
+  'hub-url': { type: 'string' },
+  'devkey-env': { type: 'string' },
+  ...SEAL_OPTIONS,
+  sealed: { type: 'string' },
+} as const
 type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
 export const publish: Command = {
@@ -14,18 +21,41 @@ npm run hub -- project publish --sealed FILE [options]
 
   --sealed FILE          a file that "project seal" has written; needs FILE.release.json next to it
 ${SEAL_USAGE}
-  --data DIR             the data folder (default ${DATA_OPTION.data.default})`,
+  --data DIR             the data folder (default ${DATA_OPTION.data.default})
+
+To publish on a running hub instead:
+  --hub-url URL          its base URL, which may include a path
+  --devkey-env VAR       the environment variable with a dev key from "project devkey --publish"`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
+    const publishTo = chooseHub(values)
     const sealed = await readSealed(values)
-    const published = await withStore(values.data, store => publishProject(store, sealed))
-    const { project_id, version, size, sha256, signer_public_key } = published
+    const { version, size, sha256 } = await publishTo(sealed)
+    const { project_id, signer_public_key } = sealed.release
     console.log(`Published the project ${project_id} ${version}: ${size} bytes, SHA-256 ${sha256}`)
     console.log(`Hosts pin this signer-public-key: ${signer_public_key}`)
   },
 }
 
-async function readSealed({ sealed, data: _, ...sealing }: Values): Promise<SealedRelease> {
+interface Published {
+  readonly version: string
+  readonly size: number
+  readonly sha256: string
+}
+
+function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published> {
+  const { data, 'hub-url': hubUrl, 'devkey-env': variable } = values
+  if (hubUrl === undefined && variable === undefined)
+    return sealed => withStore(data ?? DATA_OPTION.data.default, store => publishProject(store, sealed))
+  if (hubUrl === undefined || variable === undefined || data !== undefined)
+    throw new UsageError('Name a running hub with --hub-url and --devkey-env, or a data folder with --data.')
+  const devkey = process.env[variable]
+  if (!devkey) throw new UsageError(`The environment variable ${variable} is empty: set it to the dev key.`)
+  return sealed => sendPublication({ hubUrl, devkey }, sealed)
+}
+
+async function readSealed(values: Values): Promise<SealedRelease> {
+  const { sealed, data: _, 'hub-url': __, 'devkey-env': ___, ...sealing } = values
   if (sealed === undefined) return await sealSource(sealing)
   const [superfluous] = Object.keys(sealing)
   if (superfluous === undefined) return readSealedFile(sealed)

@@ -74,7 +74,8 @@ describe('the administration of projects', () => {
   }
 
   for (const [method, path] of [
-    ['POST', `${SHOP}/versions`],
+    ['POST', '/v1/projects'],
+    ['POST', `${SHOP}/publish`],
     ['POST', `${SHOP}/devkeys`],
     ['POST', `${SHOP}/deployment-credentials`],
     ['DELETE', `${SHOP}/keys`],

@@ -44,6 +44,42 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +served /m)
   })
 
+  it('creates a project, whose id other clients accept, and publishes its first version on a running hub', async t => {
+    const running = await runHub(t)
+    const data = ['--data', running.dataDir]
+    const created = await hub('project', 'create', '--name', 'The shop', ...data)
+    const id = created.stdout.trim()
+    assert.match(created.stdout, /^prj_[A-Za-z0-9]{20}\n$/)
+    assert.ok((await (await running.call('/')).text()).includes('The shop'))
+    const named = ['--project-id', id]
+    const devkey = await hub('project', 'devkey', ...named, '--name', 'ci', '--publish', ...data)
+    process.env['HUB_TEST_DEVKEY'] = devkey.stdout.trim()
+    t.after(() => delete process.env['HUB_TEST_DEVKEY'])
+    const { sealing, folder } = await prepare(t)
+    const plan = 'project_id: X\nsteps:\n  - {id: cart, action: install_plugin, plugin: cart}\n'.replace('X', id)
+    const source = newShop(t, { 'deployment/install.yaml': plan })
+    const remote = ['--hub-url', `${running.url}/app/xdeploy/`, '--devkey-env', 'HUB_TEST_DEVKEY']
+    const publish = ['project', 'publish', ...sealing, ...named, '--source', source]
+    const published = await hub(...publish, ...remote)
+    assert.equal(published.code, 0, published.stderr)
+    assert.match((await hub('project', 'versions', ...data)).stdout, new RegExp(`^${id} +1\\.0\\.0 +served `, 'm'))
+    const again = await hub(...publish, ...remote)
+    assert.equal(again.code, 1)
+    assert.match(again.stderr, /409 \(.*already published/)
+    for (const [wrong, code] of [
+      [['--hub-url', 'http://hub.example', '--devkey-env', 'HUB_TEST_DEVKEY'], 1],
+      [['--hub-url', running.url], 2],
+      [['--devkey-env', 'HUB_TEST_DEVKEY'], 2],
+      [[...remote, ...data], 2],
+      [['--hub-url', running.url, '--devkey-env', 'HUB_TEST_UNSET'], 2],
+    ] as const) {
+      assert.equal((await hub(...publish, ...wrong)).code, code, wrong.join(' '))
+    }
+    const out = join(folder, 'second.sealed')
+    await hub('project', 'seal', ...sealing, ...named, '--source', source, '--version', '2.0.0', '--out', out)
+    assert.equal((await hub('project', 'publish', '--sealed', out, ...remote)).code, 0)
+  })
+
   it('revokes a version, or all keys of a project', async t => {
     const { folder, sealing } = await prepare(t)
     const data = ['--data', join(folder, 'data')]
@@ -136,7 +172,9 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     ['seal', '--source', '/', '--project-id', 'p', '--version', '1.0.0', '--dek', 'x'],
     ['publish'],
     ['publish', '--sealed', 'x', '--source', '.'],
+    ['create'],
     ['devkey', '--name', 'ci'],
+    ['credential', '--publish', '--project-id', 'shop', '--name', 'x'],
     ['credential', '--project-id', 'shop'],
     ['revoke'],
     ['revoke', 'x', '--project-id', 'shop'],
@@ -165,7 +203,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     })
   }
 
-  for (const command of ['keygen', 'seal', 'publish', 'versions', 'devkey', 'credential', 'keys', 'revoke']) {
+  for (const command of ['create', 'keygen', 'seal', 'publish', 'versions', 'devkey', 'credential', 'keys', 'revoke']) {
     it(`explains "project ${command}"`, async () => {
       const ended = await hub('project', command, '--help')
       assert.equal(ended.code, 0)

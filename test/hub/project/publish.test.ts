@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes, sign } from 'node:crypto'
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { request } from 'node:http'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { listProjects, revokeProjectVersion } from '../../../hub/project/catalogue.ts'
@@ -9,10 +8,9 @@ import { decryptDek, encryptDek } from '../../../hub/project/dek-cipher.ts'
 import { publishProject, type Release } from '../../../hub/project/publish.ts'
 import type { SealedProject } from '../../../hub/project/seal.ts'
 import { openStore, type Store } from '../../../hub/store.ts'
-import { ADMIN_TOKEN, errorOf, type HubUnderTest, newFolder, runHub } from '../running-hub.ts'
+import { newFolder, runHub } from '../running-hub.ts'
 import { publishShop, SIGNING_KEY, sealShop } from './project-source.ts'
-
-const UPLOAD = '/v1/projects/shop/versions'
+import { sendForm } from './publishing.ts'
 
 describe('publishing a project', () => {
   it('lists the version', async t => {
@@ -95,7 +93,7 @@ describe('a key at rest', () => {
   it('is in no file of the data folder and in no log, in any form', async t => {
     const hub = await runHub(t)
     const sealed = await sealShop(t)
-    assert.equal((await upload(hub, sealed)).status, 201)
+    assert.equal((await sendForm(hub, sealed)).status, 201)
     const dek = Buffer.from(sealed.release.dek, 'base64')
     for (const bytes of [hub.log.join('\n'), ...allFiles(hub.dataDir)].map(content => Buffer.from(content))) {
       for (const form of [dek, sealed.release.dek, dek.toString('base64url'), dek.toString('hex')]) {
@@ -134,55 +132,6 @@ describe('a key at rest', () => {
   })
 })
 
-describe('the upload of a sealed file', () => {
-  it('publishes a file, even one above the limit for JSON', async t => {
-    const hub = await runHub(t)
-    const sealed = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(2 * 1024 * 1024).toString('base64') })
-    const response = await upload(hub, sealed)
-    assert.equal(response.status, 201)
-    const published = (await response.json()) as Record<string, unknown>
-    assert.equal(published['size'], sealed.bytes.length)
-    assert.equal(published['version'], '1.0.0')
-    assert.equal(JSON.stringify(published).includes(sealed.release.dek), false)
-    assert.deepEqual(readFileSync(join(hub.dataDir, 'artifacts', String(published['sha256']))), sealed.bytes)
-  })
-
-  for (const [name, status, headers] of [
-    ['no admin token', 401, { Authorization: '' }],
-    ['a wrong admin token', 401, { Authorization: 'Bearer wrong' }],
-    ['another content type', 415, { 'Content-Type': 'application/json' }],
-    ['no version', 400, { 'X-Version': '' }],
-    ['no key', 400, { 'X-Dek': '' }],
-    ['a wrong signature', 400, { 'X-Artifact-Signature': randomBytes(64).toString('base64') }],
-  ] as const) {
-    it(`answers ${status} to ${name}`, async t => {
-      const hub = await runHub(t)
-      const response = await upload(hub, await sealShop(t), headers)
-      assert.equal(response.status, status)
-      assert.ok(await errorOf(response))
-      assert.deepEqual(listProjects(hub.store), [])
-    })
-  }
-
-  it('answers 409 to other bytes for a published version', async t => {
-    const hub = await runHub(t)
-    await publishShop(t, hub.store, '1.0.0')
-    const response = await upload(hub, await sealShop(t))
-    assert.equal(response.status, 409)
-    assert.match(await errorOf(response), /1\.0\.0/)
-  })
-
-  it('answers 413 to an announced length above 512 MiB, before reading the body', async t => {
-    const hub = await runHub(t)
-    assert.equal(await statusOfAnnounced(hub.url, { 'Content-Length': String(512 * 1024 * 1024 + 1) }), 413)
-  })
-
-  it('answers 411 to a body of unknown length', async t => {
-    const hub = await runHub(t)
-    assert.equal(await statusOfAnnounced(hub.url, { 'Transfer-Encoding': 'chunked' }), 411)
-  })
-})
-
 function newStore(t: TestContext): Store {
   const store = openStore(join(newFolder(t), 'data'))
   t.after(() => store.close())
@@ -198,36 +147,4 @@ function flipped(bytes: Buffer, at: number): Buffer {
 function allFiles(folder: string): Buffer[] {
   const found = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map(path => join(folder, path))
   return found.filter(path => statSync(path).isFile()).map(path => readFileSync(path))
-}
-
-function upload(
-  hub: HubUnderTest,
-  { bytes, release }: SealedProject,
-  headers: Record<string, string> = {},
-): Promise<Response> {
-  return fetch(hub.url + UPLOAD, {
-    method: 'POST',
-    body: new Uint8Array(bytes),
-    headers: {
-      Authorization: `Bearer ${ADMIN_TOKEN}`,
-      'Content-Type': 'application/octet-stream',
-      'X-Version': release.version,
-      'X-Artifact-Signature': release.signature,
-      'X-Signer-Public-Key': release.signer_public_key,
-      'X-Dek': release.dek,
-      ...headers,
-    },
-  })
-}
-
-function statusOfAnnounced(url: string, length: Record<string, string>): Promise<number | undefined> {
-  return new Promise((resolve, reject) => {
-    const headers = { Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': 'application/octet-stream', ...length }
-    const sent = request(url + UPLOAD, { method: 'POST', headers, agent: false }, response => {
-      resolve(response.statusCode)
-      sent.destroy()
-    })
-    sent.on('error', reject)
-    sent.flushHeaders()
-  })
 }

@@ -1,0 +1,17 @@
+import { createProject } from '../../project/catalogue.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withStore } from '../command.ts'
+
+export const create: Command = {
+  summary: 'creates a project and prints its new id',
+  usage: `npm run hub -- project create --name N [options]
+
+  --name N         the name for people to read
+${DATA_USAGE}
+
+Standard output gets the id and nothing else. Use it as project_id in deployment/install.yaml, and as --project-id.`,
+  run: async args => {
+    const { values } = parseCommandLine(args, { ...DATA_OPTION, name: { type: 'string' } })
+    const name = requireOption('name', values.name)
+    console.log((await withStore(values.data, store => createProject(store, name))).project_id)
+  },
+}

@@ -1,0 +1,113 @@
+import { HubError } from './errors.ts'
+
+const MAX_PARTS = 20
+const MAX_HEADER_BYTES = 8 * 1024
+const CRLF = Buffer.from('\r\n')
+const END_OF_HEADERS = Buffer.from('\r\n\r\n')
+const BOUNDARY =
+  /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
+const DISPOSITION = /^content-disposition:[ \t]*form-data((?:;[ \t]*[\w*-]+=(?:"[^"\r\n]*"|[^\s;"]+)[ \t]*)*)$/im
+
+/** One part of a form. Its bytes must be read, or skipped, before the next part is requested. */
+export interface Part {
+  readonly name: string
+  readonly chunks: AsyncIterable<Buffer>
+}
+
+/** The boundary of a multipart/form-data content type; undefined for any other type. */
+export function boundaryOf(contentType: string): string | undefined {
+  const [, quoted, plain] = BOUNDARY.exec(contentType) ?? []
+  return quoted ?? plain
+}
+
+/**
+ * The parts of a multipart/form-data body, as its bytes arrive: at most a chunk of it is in memory. Throws HubError 400
+ * for a body that is cut, has bytes before its first part, more than 20 parts, or a part without a name.
+ */
+export async function* readParts(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<Part> {
+  const delimiter = Buffer.from(`\r\n--${boundary}`)
+  const scanner = new Scanner(body)
+  if ((await scanner.collect(delimiter, 0)).length > 0) throw malformed('has bytes before its first part')
+  for (let count = 1; !(await isLast(scanner)); count++) {
+    if (count > MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
+    const headers = (await scanner.collect(END_OF_HEADERS, MAX_HEADER_BYTES)).toString('utf8')
+    const chunks = scanner.until(delimiter)
+    yield { name: parseName(headers), chunks }
+    for await (const _ of chunks);
+  }
+}
+
+async function isLast(scanner: Scanner): Promise<boolean> {
+  const next = await scanner.take(2)
+  if (next.equals(CRLF)) return false
+  if (next.toString() === '--') return true
+  throw malformed('has a boundary that is not followed by a line end')
+}
+
+function parseName(headers: string): string {
+  const [, parameters = ''] = DISPOSITION.exec(headers) ?? []
+  const [, quoted, plain] = /;[ \t]*name=(?:"([^"]*)"|([^\s;"]+))/i.exec(parameters) ?? []
+  const name = quoted ?? plain
+  if (!name) throw malformed('has a part without a name')
+  return name
+}
+
+/** Finds delimiters in a stream. The body begins as if a line had just ended. */
+class Scanner {
+  readonly #source: AsyncIterator<Uint8Array>
+  #waiting: Buffer = CRLF
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#source = source[Symbol.asyncIterator]()
+  }
+
+  /** The bytes before the next delimiter, which it consumes. */
+  async *until(delimiter: Buffer): AsyncGenerator<Buffer> {
+    for (;;) {
+      const at = this.#waiting.indexOf(delimiter)
+      if (at >= 0) {
+        const last = this.#consume(at)
+        this.#consume(delimiter.length)
+        yield last
+        return
+      }
+      // The end of what is there may be the beginning of the delimiter.
+      const certain = this.#waiting.length - delimiter.length + 1
+      if (certain > 0) yield this.#consume(certain)
+      await this.#read()
+    }
+  }
+
+  /** The same as one buffer. Throws HubError 400 when it is longer than `maxBytes`. */
+  async collect(delimiter: Buffer, maxBytes: number): Promise<Buffer> {
+    const chunks: Buffer[] = []
+    let length = 0
+    for await (const chunk of this.until(delimiter)) {
+      length += chunk.length
+      if (length > maxBytes) throw malformed('does not begin with its boundary, or has a part with too many headers')
+      chunks.push(chunk)
+    }
+    return Buffer.concat(chunks)
+  }
+
+  async take(length: number): Promise<Buffer> {
+    while (this.#waiting.length < length) await this.#read()
+    return this.#consume(length)
+  }
+
+  #consume(length: number): Buffer {
+    const taken = this.#waiting.subarray(0, length)
+    this.#waiting = this.#waiting.subarray(length)
+    return taken
+  }
+
+  async #read(): Promise<void> {
+    const { done, value } = await this.#source.next()
+    if (done) throw malformed('ends before its last boundary')
+    this.#waiting = Buffer.concat([this.#waiting, value])
+  }
+}
+
+function malformed(what: string): HubError {
+  return new HubError(400, `The multipart body ${what}.`)
+}

@@ -1,0 +1,119 @@
+import { createWriteStream } from 'node:fs'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import type { Context } from 'hono'
+import { z } from 'zod'
+import { HubError } from '../errors.ts'
+import { boundaryOf, readParts } from '../multipart.ts'
+import { labelSchema, parseInput } from '../names.ts'
+import type { SealedRelease } from './publish.ts'
+
+const MAX_FIELD_BYTES = 4 * 1024
+/** What a form may have beyond its file. */
+const FORM_BYTES = 64 * 1024
+const FILE_FIELD = 'artifact'
+/** Other clients send it; nothing here depends on it. */
+const nameSchema = z.object({ project_name: labelSchema.optional() })
+const HEADER_OF_FIELD = {
+  version: 'x-version',
+  signature: 'x-artifact-signature',
+  signer_public_key: 'x-signer-public-key',
+  dek: 'x-dek',
+} as const
+
+/** A file as it arrives; the caller gives its limit, in bytes. */
+interface Upload {
+  readonly projectId: string
+  readonly maxBytes: number
+}
+
+/**
+ * Receives a sealed file with its release: as a form (multipart/form-data) with the file in `artifact`, or as the bare
+ * file (application/octet-stream) with the fields in headers. The file goes to a private temporary file, so that a slow
+ * upload keeps nothing in memory. Throws HubError 415 for another content type, 413 as soon as there are more than
+ * `maxBytes`, and 400 for a malformed form.
+ */
+export async function receivePublication(c: Context, upload: Upload): Promise<SealedRelease> {
+  const folder = await mkdtemp(join(tmpdir(), 'hub-upload-'))
+  try {
+    refuseAnnounced(c, upload)
+    const file = join(folder, 'sealed')
+    const fields = await receive(c, { ...upload, file })
+    parseInput(nameSchema, fields)
+    return { bytes: await readFile(file), release: releaseOf(fields, upload) }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+type Fields = Readonly<Record<string, string>>
+type Receiving = Upload & { readonly file: string }
+
+function refuseAnnounced(c: Context, { maxBytes }: Upload): void {
+  if (Number(c.req.header('content-length') ?? 0) > maxBytes + FORM_BYTES) throw tooLarge(maxBytes)
+}
+
+async function receive(c: Context, to: Receiving): Promise<Fields> {
+  const contentType = c.req.header('content-type') ?? ''
+  const body = (c.req.raw.body ?? []) as AsyncIterable<Uint8Array>
+  const boundary = boundaryOf(contentType)
+  if (boundary !== undefined) return await receiveForm(readParts(body, boundary), to)
+  if (contentType !== 'application/octet-stream')
+    throw new HubError(
+      415,
+      'The Content-Type must be multipart/form-data with a boundary, or application/octet-stream.',
+    )
+  await saveFile(body, to)
+  return Object.fromEntries(Object.entries(HEADER_OF_FIELD).map(([field, name]) => [field, c.req.header(name) ?? '']))
+}
+
+async function receiveForm(parts: ReturnType<typeof readParts>, to: Receiving): Promise<Fields> {
+  const fields = new Map<string, string>()
+  for await (const { name, chunks } of parts) {
+    if (fields.has(name)) throw new HubError(400, `${name.slice(0, 60)}: must be given once`)
+    fields.set(name, name === FILE_FIELD ? await saveFile(chunks, to) : await readField(name, chunks))
+  }
+  if (!fields.has(FILE_FIELD)) throw new HubError(400, `${FILE_FIELD}: is missing`)
+  return Object.fromEntries(fields)
+}
+
+async function readField(name: string, chunks: AsyncIterable<Buffer>): Promise<string> {
+  const value: Buffer[] = []
+  let length = 0
+  for await (const chunk of chunks) {
+    length += chunk.length
+    if (length > MAX_FIELD_BYTES)
+      throw new HubError(400, `${name.slice(0, 60)}: must have at most ${MAX_FIELD_BYTES} bytes`)
+    value.push(chunk)
+  }
+  return Buffer.concat(value).toString('utf8')
+}
+
+/** Returns nothing that a field could be mistaken for. */
+async function saveFile(chunks: AsyncIterable<Uint8Array>, { file, maxBytes }: Receiving): Promise<''> {
+  await pipeline(limited(chunks, maxBytes), createWriteStream(file, { flags: 'wx', mode: 0o600 }))
+  return ''
+}
+
+async function* limited(chunks: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array> {
+  let length = 0
+  for await (const chunk of chunks) {
+    length += chunk.length
+    if (length > maxBytes) throw tooLarge(maxBytes)
+    yield chunk
+  }
+}
+
+/** Missing fields are for publishProject to name. */
+function releaseOf(fields: Fields, { projectId }: Upload): SealedRelease['release'] {
+  const names = Object.keys(HEADER_OF_FIELD) as (keyof typeof HEADER_OF_FIELD)[]
+  const [version = '', signature = '', signer_public_key = '', dek = ''] = names.map(name => fields[name] ?? '')
+  const { content_sha256 } = fields
+  return { project_id: projectId, version, signature, signer_public_key, dek, content_sha256 }
+}
+
+function tooLarge(maxBytes: number): HubError {
+  return new HubError(413, `The sealed file is larger than the limit of ${maxBytes} bytes.`)
+}

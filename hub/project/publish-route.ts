@@ -1,0 +1,49 @@
+import { type Context, Hono } from 'hono'
+import { requireAdmin } from '../access.ts'
+import { HubError } from '../errors.ts'
+import type { Store } from '../store.ts'
+import { refuseOtherProject } from './access-tokens.ts'
+import { useProjectKey } from './project-keys.ts'
+import { receivePublication } from './publication-request.ts'
+import { publishProject } from './publish.ts'
+
+export const PUBLISH_PATH = '/v1/projects/:projectId/publish'
+
+export interface PublishContext {
+  readonly store: Store
+  /** Of a sealed file. */
+  readonly maxArtifactBytes: number
+}
+
+/** The route that takes sealed files: the only one whose body may exceed the limit for JSON. */
+export function publishRoutes(context: PublishContext): Hono {
+  const app = new Hono()
+  app.post(PUBLISH_PATH, c => acceptVersion(c, context))
+  return app
+}
+
+/**
+ * Takes a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads no byte of the body
+ * before it knows that the sender may publish.
+ */
+async function acceptVersion(c: Context, { store, maxArtifactBytes }: PublishContext): Promise<Response> {
+  const projectId = c.req.param('projectId') ?? ''
+  const value = c.req.header('x-api-key')
+  if (value === undefined) requireAdmin(c, store)
+  else requirePublisher(store, { value, projectId })
+  const sealed = await receivePublication(c, { projectId, maxBytes: maxArtifactBytes })
+  const { project_id, version, sha256, size, published_at } = await publishProject(store, sealed)
+  return c.json(
+    { artifact_id: sha256, project_id, version, content_sha256: sha256, size_bytes: size, created_at: published_at },
+    201,
+  )
+}
+
+/** Throws HubError 401 and 403: a dev key that hosts use to log in cannot publish. */
+function requirePublisher(store: Store, { value, projectId }: { value: string; projectId: string }): void {
+  const key = useProjectKey(store, ['devkey', 'publisher'], value)
+  if (key?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')
+  refuseOtherProject(key, projectId)
+  if (key.purpose !== 'publisher')
+    throw new HubError(403, `The dev key ${key.prefix}... cannot publish: create one with "project devkey --publish".`)
+}
