@@ -68,7 +68,7 @@ function showProjects(on: DemoStage): void {
   expectEqual(
     'the project deployments',
     rows.map(row => row.join(' ')).join(', '),
-    'shop 1.0.0 success, shop 1.1.0 failed',
+    'prj_ShopExample01 1.0.0 success, prj_ShopExample01 1.1.0 failed',
   )
 }
 

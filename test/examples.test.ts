@@ -7,15 +7,18 @@ import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
+import { createProjectKey } from '../hub/project/project-keys.ts'
 import { sealProject } from '../hub/project/seal.ts'
 import { runAction } from '../local/runner.ts'
 import { parseSignerKeys } from '../src/core/trust/signer-keys.ts'
-import { openProjectStage, PROJECT_ID, type ProjectStage } from './e2e/harness/project-stage.ts'
+import { openProjectStage, type ProjectStage } from './e2e/harness/project-stage.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
 import { makeStandIns } from './install/services/stand-ins.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
+/** Of the project in them, in the form that every client of the contract accepts. */
+const EXAMPLE_ID = 'prj_ShopExample01'
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
 const ROLLBACK = { uses: 'OWNER/hub-deploy/rollback@v1', definition: 'rollback/action.yml' }
 const FLEET = { uses: 'OWNER/hub-deploy/fleet@v1', definition: 'fleet/action.yml' }
@@ -74,9 +77,12 @@ for (const { name, text } of workflowsOf(PROJECT)) {
     it('deploys the project of the examples with its own inputs', async t => {
       const stage = await openProjectStage()
       t.after(() => stage.close())
-      await stage.publish('1.0.0', sources('project'))
-      const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf(stage) })
-      assert.equal(inputs['project-id'], PROJECT_ID)
+      await stage.publish('1.0.0', sources('project'), { projectId: EXAMPLE_ID })
+      const newKey = (purpose: 'devkey' | 'credential') =>
+        createProjectKey(stage.store, { project_id: EXAMPLE_ID, purpose, name: 'test' }).value
+      const keys = { devkey: newKey('devkey'), credential: newKey('credential') }
+      const inputs = readInputs(text, PROJECT, { ...EXPRESSIONS, ...projectSecretsOf(keys) })
+      assert.equal(inputs['project-id'], EXAMPLE_ID)
       // The stage replaces the workflow's hub, host and publisher.
       const own = { 'hub-url': stage.hub.url, 'project-root': stage.root, 'signer-public-key': stage.signerPublicKey }
       const { outputs, log } = await stage.deploy({ ...inputs, ...own })
@@ -229,7 +235,7 @@ describe('the README of projects', () => {
     const shown = JSON.parse(codeBlocks('json', 'project/README.md')[0] ?? '')
     const { manifest } = await sealProject({
       source: join(EXAMPLES, 'project'),
-      projectId: PROJECT_ID,
+      projectId: EXAMPLE_ID,
       version: '1.0.0',
       signingKey: generateKeyPairSync('ed25519').privateKey,
       builtAt: new Date(shown.built_at),

@@ -26,7 +26,7 @@ describe('the README of projects', () => {
     for (const path of ['plugins/cart', 'plugins/till', 'extensions/mailer']) {
       assert.ok(existsSync(join(folder, 'try-host', path)), path)
     }
-    assert.match(page, /shop/)
+    assert.match(page, /prj_ShopExample01/)
     const data = ['--data', join(folder, 'try-hub')]
     const keys = spawnSync(process.execPath, ['hub/cli.ts', 'project', 'keys', ...data], {
       cwd: ROOT,

@@ -9,7 +9,7 @@ import { type ActionResult, runAction } from '../../local/runner.ts'
 import type { LocalStage } from '../../local/stage.ts'
 import { type ProjectRelease, writeSources } from './releases.ts'
 
-const PROJECT_ID = 'shop'
+const PROJECT_ID = 'prj_ShopExample01'
 const MOST_REPORTS = 100
 
 /** What the publisher, the hub's administrator and the operator do with the demo's project. */

@@ -39,8 +39,8 @@ describe('the demo', () => {
       ['plugins/greeter', '1.0.0 → 1.1.0', 'success'],
       ['plugins/greeter', '1.1.0 → 1.2.0', 'failed', 'signature_mismatch'],
       ['plugins/greeter', '1.1.0 → 2.0.0', 'rolled_back', 'step_failed'],
-      ['project shop', 'first install of 1.0.0', 'success'],
-      ['project shop', '1.0.0 → 1.1.0', 'failed', 'authentication_failed'],
+      ['project prj_ShopExample01', 'first install of 1.0.0', 'success'],
+      ['project prj_ShopExample01', '1.0.0 → 1.1.0', 'failed', 'authentication_failed'],
     ])
   })
 
