@@ -60,7 +60,7 @@ export function makeWorkspace(parent: string = tmpdir()): Workspace {
  */
 export async function runAction(run: ActionRun): Promise<ActionResult> {
   const folder = resolve(run.repository ?? REPOSITORY, run.action ?? '.')
-  const definition = parse(readFileSync(join(folder, 'action.yml'), 'utf8'))
+  const definition = definitionIn(readFileSync(join(folder, 'action.yml'), 'utf8'))
   const files = commandFiles(run.workspace)
   const node = [process.execPath, join(folder, definition.runs[run.phase ?? 'main'])]
   const [program, ...args] = [...(run.through ?? []), ...node] as [string, ...string[]]
@@ -76,6 +76,14 @@ export async function runAction(run: ActionRun): Promise<ActionResult> {
     state: parseCommandFile(readFileSync(files.state, 'utf8')),
     summary: readFileSync(files.summary, 'utf8'),
   }
+}
+
+/** Parsed once for all runs, which would otherwise take several milliseconds each time. */
+const definitions = new Map<string, ReturnType<typeof parse>>()
+
+function definitionIn(text: string): ReturnType<typeof parse> {
+  if (!definitions.has(text)) definitions.set(text, parse(text))
+  return definitions.get(text)
 }
 
 async function readToEnd(

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import { acquireLock } from '../../src/install/host/locks/lock.ts'
+import { sampled } from '../extent.ts'
 import { publishSteps } from './harness/cancel-moments.ts'
 import { type CancelScene, type Contract, cancelledOnce, HANG, openCancelScene } from './harness/cancel-scene.ts'
 import { commandsIn } from './harness/evidence.ts'
@@ -12,7 +13,7 @@ import { assertNothingStrays, readReports } from './harness/invariants.ts'
 const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 
 describe('after a cancel', { concurrency: 2 }, () => {
-  for (const contract of ['marketplace', 'project'] as const satisfies readonly Contract[]) {
+  for (const contract of sampled(['marketplace', 'project'] as const satisfies readonly Contract[], 1)) {
     describe(`the post step of a run that was cancelled in its health check (${contract})`, { concurrency: 1 }, () => {
       let scene: CancelScene
       let main: ActionResult

@@ -8,8 +8,8 @@ import { countOutcomes } from './harness/outcome-counts.ts'
 const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [
-  { by: 'calls', cases: byExtent({ sample: 30, ci: 600, full: 2000 }), atOnce: 4 },
-  { by: 'processes', cases: byExtent({ sample: 2, ci: 12 }), atOnce: 2 },
+  { by: 'calls', cases: byExtent({ sample: 15, ci: 400, full: 2000 }), atOnce: 4 },
+  { by: 'processes', cases: byExtent({ sample: 1, ci: 12 }), atOnce: 2 },
 ] as const
 
 describe('a host whose update was killed and whose records are then damaged', () => {

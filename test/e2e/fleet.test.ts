@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { type ActionResult, type ActionRun, makeWorkspace, runAction, type Workspace } from '../../local/runner.ts'
+import { sampled } from '../extent.ts'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
 import { type Handler, type LoopbackServer, serve } from '../net/loopback-server.ts'
 import { commandsIn } from './harness/evidence.ts'
@@ -152,15 +153,18 @@ describe('the fleet action', () => {
     assert.equal(server.requests.length, 0)
   })
 
-  for (const [name, inputs, code, words] of [
-    ['no key and no token', { 'api-key': '' }, 'missing_input', 'api-key or access-token is required'],
-    ['no slug', { slug: '' }, 'missing_input', 'slug is required'],
-    ['latest as the expected version', { 'expect-version': 'latest' }, 'invalid_input', 'expect-version must be'],
-    ['a negative wait', { 'wait-seconds': '-1' }, 'invalid_input', 'wait-seconds must be'],
-    ['an age of nothing', { 'max-age-hours': '0' }, 'invalid_input', 'max-age-hours must be'],
-    ['a list of nothing', { 'expect-hosts': ' , ' }, 'invalid_input', 'expect-hosts must list'],
-    ['a hub without https', { 'hub-url': 'http://hub.example' }, 'insecure_url', 'https'],
-  ] as const)
+  for (const [name, inputs, code, words] of sampled(
+    [
+      ['no key and no token', { 'api-key': '' }, 'missing_input', 'api-key or access-token is required'],
+      ['no slug', { slug: '' }, 'missing_input', 'slug is required'],
+      ['latest as the expected version', { 'expect-version': 'latest' }, 'invalid_input', 'expect-version must be'],
+      ['a negative wait', { 'wait-seconds': '-1' }, 'invalid_input', 'wait-seconds must be'],
+      ['an age of nothing', { 'max-age-hours': '0' }, 'invalid_input', 'max-age-hours must be'],
+      ['a list of nothing', { 'expect-hosts': ' , ' }, 'invalid_input', 'expect-hosts must list'],
+      ['a hub without https', { 'hub-url': 'http://hub.example' }, 'insecure_url', 'https'],
+    ] as const,
+    3,
+  ))
     it(`refuses ${name}, and asks nobody`, async t => {
       const { server, result } = await ask(t, answering([]), inputs)
       assert.deepEqual(
@@ -188,16 +192,19 @@ describe('the fleet action', () => {
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'cancelled'], result.log)
   })
 
-  for (const [name, handler, code] of [
-    ['no JSON', answering('<html>'), 'bad_response'],
-    ['no list', answering({ hosts: [] }), 'bad_response'],
-    ['over 16 MiB', answering(`[${' '.repeat(16 * 1024 * 1024)}]`), 'bad_response'],
-    ['millions of lists', answering(`[${'[],'.repeat(1_000_001)}0]`), 'bad_response'],
-    ['401', answering({ error: 'who?' }, 401), 'authentication_failed'],
-    ['403', answering({ detail: 'not yours' }, 403), 'authentication_failed'],
-    ['404', answering({ error: 'no route' }, 404), 'not_found'],
-    ['418', answering('teapot', 418), 'artifact_unavailable'],
-  ] as const)
+  for (const [name, handler, code] of sampled(
+    [
+      ['no JSON', answering('<html>'), 'bad_response'],
+      ['no list', answering({ hosts: [] }), 'bad_response'],
+      ['over 16 MiB', answering(`[${' '.repeat(16 * 1024 * 1024)}]`), 'bad_response'],
+      ['millions of lists', answering(`[${'[],'.repeat(1_000_001)}0]`), 'bad_response'],
+      ['401', answering({ error: 'who?' }, 401), 'authentication_failed'],
+      ['403', answering({ detail: 'not yours' }, 403), 'authentication_failed'],
+      ['404', answering({ error: 'no route' }, 404), 'not_found'],
+      ['418', answering('teapot', 418), 'artifact_unavailable'],
+    ] as const,
+    3,
+  ))
     it(`fails closed, with one sentence, where the hub answers ${name}`, async t => {
       const { result, server } = await ask(t, handler, { 'expect-version': '1.0.0', 'expect-hosts': 'app-1' })
       assert.deepEqual(

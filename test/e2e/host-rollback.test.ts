@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { acceptedReports, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
 import { type HostStage, planWith } from './harness/host-stage.ts'
 import { readPid, waitForEnd } from './harness/processes.ts'
@@ -17,6 +18,8 @@ import {
   runningHostConfig,
   unitChanges,
 } from './harness/running-host.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 let stage: HostStage
 beforeEach(async () => {
@@ -65,13 +68,13 @@ describe('a new version that does not become healthy', () => {
     assert.match(summary, /The old version passes the health checks of this plan/)
   })
 
-  it('gets as many attempts as the plan says', async () => {
+  it('gets as many attempts as the plan says', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 1, retries: 2 })))
     const [, { log }] = await rolledBack('unhealthy', 's2')
     assert.match(log, /Attempt 3 of 3/)
   })
 
-  it('is reported along with an old one that is not healthy either', async () => {
+  it('is reported along with an old one that is not healthy either', { skip: ONLY_IN_CI }, async () => {
     stage.standIns.add('check', hangSaying('nothing is well'))
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 10 })))
     const [report, { summary, log }] = await rolledBack('unhealthy', 's2')
@@ -105,7 +108,7 @@ describe('a failing step', () => {
     assert.equal(report.rollback?.healthy, null)
   })
 
-  it('starts a service again that the plan had stopped', async () => {
+  it('starts a service again that the plan had stopped', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith('action: stop, plugin: greeter', PROVISION))
     await rolledBack('step_failed', 's2')
     assert.deepEqual(unitChanges(stage), ['stop greeter.service', 'restart greeter.service'])
@@ -132,7 +135,7 @@ describe('a failing step', () => {
     assert.deepEqual([stage.standIns.running(), report.rollback?.problems], ['1.0.0', []])
   })
 
-  it('says so when a service cannot be restored', async () => {
+  it('says so when a service cannot be restored', { skip: ONLY_IN_CI }, async () => {
     stage.standIns.before('systemctl', 'restart', 'echo "bus is gone" >&2; exit 1')
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
     const [report, { summary }] = await rolledBack('step_failed', 's1')
@@ -153,7 +156,7 @@ describe('a failing step', () => {
     assert.match(report.error?.message ?? '', /no bus/)
   })
 
-  it('that times out ends with every process that it started', async () => {
+  it('that times out ends with every process that it started', { skip: ONLY_IN_CI }, async () => {
     stage.writeHostConfig(runningHostConfig(stage).replace('60s', '10s'))
     stage.standIns.add('make-db', 'echo started; sleep 3600 & echo $! > sleeper; wait')
     stage.writePlan(planWith(PROVISION))

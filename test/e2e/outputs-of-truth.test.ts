@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import { acquireLock } from '../../src/install/host/locks/lock.ts'
+import { sampled } from '../extent.ts'
 import { publishSteps } from './harness/cancel-moments.ts'
 import { type CancelScene, HANG, isHanging, killedOnce, openCancelScene } from './harness/cancel-scene.ts'
 import { commandsIn } from './harness/evidence.ts'
@@ -11,7 +12,7 @@ import { readReports } from './harness/invariants.ts'
 import { run as runProgram, whyNoImmutables } from './harness/mounts.ts'
 
 describe('what the outputs say', { concurrency: 2 }, () => {
-  for (const contract of ['marketplace', 'project'] as const) {
+  for (const contract of sampled(['marketplace', 'project'] as const, 1)) {
     describe(`the outputs of a run (${contract})`, { concurrency: 1 }, () => {
       let scene: CancelScene
       const open = async (t: TestContext): Promise<void> => {

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { after, before, describe } from 'node:test'
+import { after, before, describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import type { ErrorCode } from '../../src/core/errors.ts'
 import { HOSTILE_TARS } from '../archives/hostile-tars.ts'
 import { buildTar, file } from '../archives/tar-builder.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { itRefuses, type Lie, openDeployedStage, TO_KEY } from './harness/project-lie.ts'
 import { PROJECT_PLAN, type ProjectStage } from './harness/project-stage.ts'
 import { type ProjectChanges, projectTar, sealBytes, sealTar } from './harness/sealed-offer.ts'
@@ -14,8 +15,22 @@ before(async () => {
 })
 after(() => stage.close())
 
+/** By default; the code behind the others is tested without a process. */
+const TRIED = new Set([
+  'bytes behind the compressed stream',
+  'a bomb',
+  'unsafe_archive--symlink-then-write-through',
+  'a manifest of a plugin that is not there',
+  'a file that its manifest does not count',
+  'no manifest',
+  'the plan of another project',
+  'a plan that starts what this host has no supervisor for',
+  'a plan that reads a file that is not there',
+])
+
 function refuses(name: string, lie: Lie): void {
-  itRefuses(name, () => stage, lie)
+  if (TRIED.has(name) || whyLeftToCi() === false) itRefuses(name, () => stage, lie)
+  else it(name, { skip: whyLeftToCi() })
 }
 
 describe('before anything is installed', () => {

@@ -4,6 +4,7 @@ import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
+import { whyLeftToCi } from '../extent.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { itRefuses, type Lie, openDeployedStage, TO_ARTIFACT, TO_DOWNLOAD, TO_KEY } from './harness/project-lie.ts'
 import { assertRefusesProject } from './harness/project-refusal.ts'
@@ -21,8 +22,22 @@ before(async () => {
 })
 after(() => stage.close())
 
+/** By default; the code behind the others is tested without a process. */
+const TRIED = new Set([
+  'a signer that is not pinned',
+  'a plain http address elsewhere',
+  'an artifact without end, which is cut off',
+  'the signature of another key',
+  'signed bytes that are not the pinned ones',
+  'a credential that was revoked',
+  'another key',
+  'a tag of 4 bytes',
+  'a changed ciphertext that is signed',
+])
+
 function refuses(name: string, lie: Lie): void {
-  itRefuses(name, () => stage, lie)
+  if (TRIED.has(name) || whyLeftToCi() === false) itRefuses(name, () => stage, lie)
+  else it(name, { skip: whyLeftToCi() })
 }
 
 describe('before anything is downloaded', () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { createProjectKey } from '../../hub/project/project-keys.ts'
 import type { RemovedRow } from '../../src/install/host/installed.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { filesWith, type Parts } from './harness/changing-parts.ts'
 import { commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertSettled } from './harness/invariants.ts'
@@ -11,6 +12,8 @@ import { changesOf, deployed } from './harness/project-deployed.ts'
 import { installedRows, runningParts } from './harness/project-evidence.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage } from './harness/project-stage.ts'
 import { writeFiles } from './harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const WITHOUT_MAILER = ['cart', 'till']
 
@@ -77,7 +80,7 @@ describe('a part that a new version of a project no longer includes', () => {
     await assertSettled(stage.root, () => stage.deploy())
   })
 
-  it('is named in the log, the summary and the local report', async () => {
+  it('is named in the log, the summary and the local report', { skip: ONLY_IN_CI }, async () => {
     await update('1.0.0')
     const result = await update('2.0.0', { included: WITHOUT_MAILER })
     const report = readLocalReport(result)
@@ -122,7 +125,7 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.deepEqual(Object.keys(installedRows(stage)).length, 3)
   })
 
-  it('gets its own data and versions back after another project has used the place', async () => {
+  it('gets its own data and versions back after another project has used the place', { skip: ONLY_IN_CI }, async () => {
     const other = await secondProject()
     await update('1.0.0')
     writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the first' })
@@ -163,7 +166,7 @@ describe('a part that a new version of a project no longer includes', () => {
     )
   })
 
-  it('keeps the files of the host however many versions follow', async () => {
+  it('keeps the files of the host however many versions follow', { skip: ONLY_IN_CI }, async () => {
     await update('1.0.0')
     writeFiles(stage.root, { 'extensions/mailer/other/queue': '17 letters' })
     await stage.publish('2.0.0', filesWith('2.0.0', { included: WITHOUT_MAILER }))
@@ -176,7 +179,7 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.ok(existsSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/other/queue')))
   })
 
-  it('continues the numbers of its snapshots when it comes and goes', async () => {
+  it('continues the numbers of its snapshots when it comes and goes', { skip: ONLY_IN_CI }, async () => {
     for (const version of ['1.0.0', '2.0.0', '3.0.0', '4.0.0', '5.0.0']) {
       const isEven = Number.parseInt(version, 10) % 2 === 0
       await stage.publish(version, filesWith(version, isEven ? { included: WITHOUT_MAILER } : {}))
@@ -189,7 +192,7 @@ describe('a part that a new version of a project no longer includes', () => {
     )
   })
 
-  it('returns, and the rest with it, when the older version is named', async () => {
+  it('returns, and the rest with it, when the older version is named', { skip: ONLY_IN_CI }, async () => {
     await update('1.0.0')
     await update('2.0.0', { included: WITHOUT_MAILER })
     assert.deepEqual(changesOf(await deployed(stage, { version: '1.0.0' })), ['true', '2.0.0', '1.0.0'])
@@ -204,7 +207,9 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.deepEqual([Object.keys(installedRows(stage)), retained()], [['plugin cart', 'plugin till'], []])
   })
 
-  it('is removed even when nothing else changes, after an earlier release of the action left it behind', async () => {
+  it('is removed even when nothing else changes, after an earlier release of the action left it behind', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     await update('1.0.0')
     const before = readRecord().installed.filter(({ id }) => id === 'mailer')
     await update('2.0.0', { included: WITHOUT_MAILER })
@@ -230,7 +235,9 @@ describe('a part that a project does not remove', () => {
     assert.equal(installedRows(stage)['service mailer']?.version, '1.0.0')
   })
 
-  it('is one that the new version includes but its plan does not install, with a warning', async () => {
+  it('is one that the new version includes but its plan does not install, with a warning', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     await update('1.0.0')
     const more = { 'extensions/mailer/run.sh': 'echo 2.0.0\n' }
     const { log } = await update('2.0.0', { included: WITHOUT_MAILER, more })

@@ -3,6 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { sampled, whyLeftToCi } from '../extent.ts'
 import { makeStandIns, type StandIns } from '../install/services/stand-ins.ts'
 import { filesWith, type Parts } from './harness/changing-parts.ts'
 import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
@@ -11,6 +12,8 @@ import { runningParts } from './harness/project-evidence.ts'
 import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
 import { whyNoStrace } from './harness/strace.ts'
 import { tamper } from './harness/tampering.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const WITHOUT_MAILER = ['cart', 'till']
 const PROVISIONED = 'supervisor: systemd\nprovision: {cart: {command: [make-db], timeout: 60s}}\n'
@@ -90,7 +93,7 @@ describe('the service of a part that a new version no longer includes', () => {
     assert.match(commandsIn(log, 'notice').join(), /cart\.service of extensions\/mailer is not stopped/)
   })
 
-  for (const hostConfig of ['', 'supervisor: none\n']) {
+  for (const hostConfig of sampled(['', 'supervisor: none\n'], 1)) {
     it(`is unknown, with a notice, under the host config "${hostConfig.trim()}"`, async () => {
       const { exitCode, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
@@ -98,7 +101,10 @@ describe('the service of a part that a new version no longer includes', () => {
     })
   }
 
-  for (const [supervisor, hostConfig] of Object.entries({ systemd: PROVISIONED, docker: 'supervisor: docker\n' })) {
+  for (const [supervisor, hostConfig] of sampled(
+    Object.entries({ systemd: PROVISIONED, docker: 'supervisor: docker\n' }),
+    1,
+  )) {
     it(`is not stopped by a name of ${supervisor} that only its publisher has chosen`, async () => {
       const { outputs, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_host_config'], log)
@@ -106,7 +112,7 @@ describe('the service of a part that a new version no longer includes', () => {
     })
   }
 
-  it('need not exist', async () => {
+  it('need not exist', { skip: ONLY_IN_CI }, async () => {
     standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')
     const { exitCode, log } = await update({ included: WITHOUT_MAILER }, DOCKER)
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
@@ -131,14 +137,14 @@ describe('a removal that is rolled back', () => {
     assert.deepEqual([rollback?.verified, rollback?.healthy, rollback?.problems], [true, true, []])
   })
 
-  it('is not said to be removed', async () => {
+  it('is not said to be removed', { skip: ONLY_IN_CI }, async () => {
     const { log } = await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.doesNotMatch(log, /was removed, because/)
     standIns.add('make-db', '')
     assert.match((await deployWith(SYSTEMD)).log, /::notice.*extensions\/mailer \(1\.0\.0\) was removed, because/)
   })
 
-  it("runs this host's own health check too", async () => {
+  it("runs this host's own health check too", { skip: ONLY_IN_CI }, async () => {
     standIns.add('check', 'echo looked >> looks')
     const checked = `${PROVISIONED}plugins: {mailer: {unit: mailer.service, healthcheck: {command: [check]}}}\n`
     const { rollback } = readLocalReport(await assertRolledBack(() => update(FAILING, checked)))
@@ -146,14 +152,14 @@ describe('a removal that is rolled back', () => {
     assert.ok(existsSync(join(standIns.bin, '../looks')))
   })
 
-  it('says so when the service does not start again', async () => {
+  it('says so when the service does not start again', { skip: ONLY_IN_CI }, async () => {
     standIns.before('systemctl', 'restart', 'exit 5')
     const { rollback } = readLocalReport(await assertRolledBack(() => update(FAILING, SYSTEMD)))
     assert.equal(rollback?.healthy, false)
     assert.match(rollback?.problems.join() ?? '', /restart unit mailer\.service/)
   })
 
-  it('starts nothing that did not run', async () => {
+  it('starts nothing that did not run', { skip: ONLY_IN_CI }, async () => {
     standIns.setState('mailer.service', 'inactive')
     await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.deepEqual(changed(), [])
@@ -173,7 +179,9 @@ describe('a removal that is rolled back', () => {
     assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])
   })
 
-  it('is finished by the post step when the run was killed as it stopped the service', async () => {
+  it('is finished by the post step when the run was killed as it stopped the service', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     standIns.before('systemctl', 'stop', 'kill -KILL $PPID')
     const before = listHost(stage.root)
     const killed = await update({ included: WITHOUT_MAILER }, SYSTEMD)

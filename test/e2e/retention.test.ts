@@ -12,7 +12,7 @@ import { type Random, randomFrom } from './harness/random.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
 
 /** `DEPLOYMENTS=5000` prints what each folder holds and how long a run takes, every 500 runs. */
-const DEPLOYMENTS = Number(process.env['DEPLOYMENTS'] ?? byExtent({ sample: 12, ci: 40 }))
+const DEPLOYMENTS = Number(process.env['DEPLOYMENTS'] ?? byExtent({ sample: 8, ci: 40 }))
 const KEEP = { 'keep-reports': '2', 'keep-snapshots': '1' }
 /** Of two parts, with the next version of one of them staged, or snapshotted and not pruned yet, where a run was killed. */
 const MOST: Record<string, number> = {

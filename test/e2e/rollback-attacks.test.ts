@@ -13,6 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { sampled } from '../extent.ts'
 import { listHost } from './harness/evidence.ts'
 import { planWith } from './harness/host-stage.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
@@ -85,7 +86,7 @@ async function assertRefused(stage: Stage, code: string, inputs: Record<string, 
 }
 
 describe('a snapshot that is not as it was', () => {
-  for (const [name, change] of Object.entries(CHANGES)) {
+  for (const [name, change] of sampled(Object.entries(CHANGES), 3)) {
     it(`is refused before anything is moved: ${name}`, async t => {
       const stage = await openRetainingHost(t)
       change(join(stage.root, SNAPSHOT), stage)
@@ -94,7 +95,7 @@ describe('a snapshot that is not as it was', () => {
     })
   }
 
-  for (const [name, shell] of Object.entries(RACES)) {
+  for (const [name, shell] of sampled(Object.entries(RACES), 2)) {
     it(`is refused before the installed version is moved, if only then ${name}`, async t => {
       const stage = await openRetainingHost(t)
       const env = { NODE_OPTIONS: `--import=${PRELOADED}`, BEFORE_RESTORE: `cd '${stage.root}'; ${shell}` }
@@ -166,7 +167,7 @@ describe('code in the bytecode caches of a snapshot', () => {
 })
 
 describe('a rollback of what is not there', () => {
-  for (const [name, { inputs, code }] of Object.entries(REFUSALS)) {
+  for (const [name, { inputs, code }] of sampled(Object.entries(REFUSALS), 3)) {
     it(`is refused: ${name}`, async t => {
       await assertRefused(await openRetainingHost(t), code, inputs)
     })

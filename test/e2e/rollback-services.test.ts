@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { listHost, readLocalReport } from './harness/evidence.ts'
 import { type HostStage, openOldHost, planWith } from './harness/host-stage.ts'
 import { rollBack } from './harness/rolled-back.ts'
 import { healthcheck, RESTART, unitChanges } from './harness/running-host.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const RECORD = '.hub-deploy/installed.json'
 
@@ -39,7 +42,9 @@ describe('a rollback of a service', () => {
     assert.deepEqual(steps, ['install_plugin', 'restart', 'healthcheck'])
   })
 
-  it('restarts one that runs under the name of a template, and the unit of the whole project otherwise', async () => {
+  it('restarts one that runs under the name of a template, and the unit of the whole project otherwise', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     assert.equal((await rollBackHere()).outputs['outcome'], 'success')
     stage.standIns.setState('greeter.service', 'inactive')
     stage.writeHostConfig('version: 1\nsupervisor: systemd\nsystemd: {project_unit: app.service}\n')
@@ -62,13 +67,15 @@ describe('a rollback of a service', () => {
     assert.deepEqual(unitChanges(stage).slice(1), ['stop greeter.service', 'start greeter.service'])
   })
 
-  it('refuses a plan for another id before it changes anything', async () => {
+  it('refuses a plan for another id before it changes anything', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith().replace('plugin: greeter,', 'plugin: other,'))
     const { outputs } = await rollBackHere({ 'install-plan': 'install.yaml' })
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_plan'])
   })
 
-  it('restores the version that it was replacing, and its snapshot, when that is unhealthy', async () => {
+  it('restores the version that it was replacing, and its snapshot, when that is unhealthy', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const check = stage.standIns.add('check', 'grep -q 2.0.0 running')
     stage.writeHostConfig(
       `version: 1\nsupervisor: systemd\nplugins: {greeter: {unit: greeter.service, healthcheck: {command: [${check}]}}}\n`,
@@ -89,7 +96,7 @@ describe('a rollback of a service', () => {
     assert.match(result.summary, /Not restored, the version that was to be replaced is installed again/)
   })
 
-  it('is undone when it is cancelled', async () => {
+  it('is undone when it is cancelled', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith('action: provision, plugin: greeter'))
     const hang = stage.standIns.add('hang', 'echo hanging; exec sleep 3600')
     stage.writeHostConfig(`version: 1\nprovision: {greeter: {command: [${hang}]}}\n`)
@@ -117,7 +124,7 @@ describe('a rollback of a service', () => {
     assert.equal(after, record)
   })
 
-  it('starts a service that does not run, and restarts none, when nothing changes', async () => {
+  it('starts a service that does not run, and restarts none, when nothing changes', { skip: ONLY_IN_CI }, async () => {
     stage.writeHostConfig('version: 1\nsupervisor: systemd\nplugins: {greeter: {unit: greeter.service}}\n')
     const unchanged = await rollBackHere({ 'to-version': '2.0.0' })
     assert.deepEqual([unchanged.outputs['outcome'], unchanged.outputs['changed']], ['success', 'false'], unchanged.log)

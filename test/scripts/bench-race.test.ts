@@ -9,6 +9,7 @@ import { type Contender, listContenders } from '../../bench/contenders.ts'
 import { startHub } from '../../bench/hub-process.ts'
 import { onNewHost, race } from '../../bench/race.ts'
 import { withReleases } from '../../bench/releases.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
 
 const REPOSITORY = join(import.meta.dirname, '../..')
@@ -18,7 +19,9 @@ for (const format of ['zip', 'sealed'] as const) {
   describe(`the race for ${format}`, () => {
     for (const contender of listContenders(format, REPOSITORY)) {
       const { name, missing } = contender
-      const skip = missing.length > 0 && `this machine has no ${missing.join(', ')}`
+      const skip =
+        (missing.length > 0 && `this machine has no ${missing.join(', ')}`) ||
+        ((format !== 'zip' || name === 'python') && whyLeftToCi())
 
       it(`measures ${name} installing both versions`, { skip }, async t => {
         const folder = temporaryDirectory(t)
