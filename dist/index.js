@@ -16928,6 +16928,29 @@ const BUNDLED_PLAN_LIMITS = { bytes: 64 * 1024, lexemes: 32 * 1024 };
 const OPERATOR_YAML_LIMITS = { bytes: 256 * 1024, lexemes: 128 * 1024 };
 const MAX_FOREIGN_TEXT_CHARS = 500;
 
+;// CONCATENATED MODULE: ./build/core/plugins-directory.js
+
+/** Below the project root, where nobody says otherwise. */
+const DEFAULT_PLUGINS_DIRECTORY = 'plugins';
+/** Always of this name (contract 2.1). */
+const EXTENSIONS_DIRECTORY = 'extensions';
+const MAX_CHARS = 255;
+const PART = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9_.-]+';
+const NOT_RESERVED = '(?!(?:extensions|\\.hub-deploy)(?:/|$))';
+/** Patterns without anchors: a directory of plugins, relative to the project root, and any directory of parts. */
+const PLUGINS_DIRECTORY_PATTERN = `${NOT_RESERVED}${PART}(?:/${PART})*`;
+const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_PATTERN})`;
+/** A directory of plugins: a path inside the project root that is neither in `extensions` nor in `.hub-deploy`. */
+const pluginsDirectorySchema = schemas_string().check(refine(isPluginsDirectory, {
+    error: 'must be a relative path inside project-root, of letters, digits, "_", "." and "-", and neither extensions nor .hub-deploy nor below them',
+}));
+/** The same as people write it, with a leading `./` or a final `/`. */
+const writtenPluginsDirectorySchema = pipe(pipe(schemas_string(), transform(text => text.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, ''))), pluginsDirectorySchema);
+/** Some file systems do not distinguish case. */
+function isPluginsDirectory(text) {
+    return text.length <= MAX_CHARS && new RegExp(`^${PLUGINS_DIRECTORY_PATTERN}$`, 'i').test(text);
+}
+
 ;// CONCATENATED MODULE: external "node:crypto"
 const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
 ;// CONCATENATED MODULE: external "node:fs"
@@ -17745,6 +17768,7 @@ async function openAndSync(path, flags) {
 
 ;// CONCATENATED MODULE: ./build/install/host/layout.js
 
+
 function layoutOf(projectRoot) {
     const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
     return {
@@ -17760,16 +17784,33 @@ function layoutOf(projectRoot) {
         outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
     };
 }
-/** The text form of a place, `<shelf>/<id>`, which is also its path below the project root. */
+/** Which part it is, `<shelf>/<id>`, wherever it is installed. */
 function placeName({ shelf, id }) {
     return `${shelf}/${id}`;
 }
-function installPath(layout, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, id);
+/** The path of a place below the project root. */
+function placePath({ directory, id }) {
+    return `${directory}/${id}`;
+}
+/** Which place has this path below the project root. */
+function placeAt(path) {
+    const end = path.lastIndexOf('/');
+    const [directory, id] = [path.slice(0, end), path.slice(end + 1)];
+    return { shelf: directory === EXTENSIONS_DIRECTORY ? 'extensions' : 'plugins', id, directory };
+}
+/** The directory of a shelf where nothing says otherwise. */
+function usualDirectory(shelf) {
+    return shelf === 'plugins' ? DEFAULT_PLUGINS_DIRECTORY : EXTENSIONS_DIRECTORY;
+}
+function isSamePlace(a, b) {
+    return placePath(a) === placePath(b);
+}
+function installPath(layout, place) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, placePath(place));
 }
 /** The host's own settings for a place, next to its directory so that no deployment replaces them. */
-function settingsPath(layout, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, shelf, `${id}.env`);
+function settingsPath(layout, place) {
+    return `${installPath(layout, place)}.env`;
 }
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
@@ -17794,14 +17835,18 @@ function reservePath(layout) {
 ;// CONCATENATED MODULE: ./build/install/host/record-fields.js
 
 
+
 /** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
+const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}';
+/** A part's name, `<shelf>/<id>`, without anchors. */
+const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`;
 /** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
-const PLACE_PATTERN = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}';
+const PLACE_PATTERN = `${PARTS_DIRECTORY_PATTERN}/${ID_PATTERN}`;
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}';
 const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}';
 /** What follows the path of a directory: no empty part, no `.` or `..`, no control character. */
 const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`;
-const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PLACE_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
+const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
 /** ISO 8601 in UTC, as this action writes it. */
 const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
     error: 'must be a time such as 2026-01-02T03:04:05.678Z',
@@ -17941,6 +17986,7 @@ function describeIssue(issue) {
 
 
 
+
 const installedVersionSchema = object({
     version: nullable(versionSchema),
     /** Of the project that it came with; null for what came by itself. */
@@ -17977,6 +18023,8 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     kind: kindSchema,
     slug: originSchema.shape.slug,
     id: idSchema,
+    /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
+    directory: exactOptional(pluginsDirectorySchema),
     /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
     keep_paths: exactOptional(array(keepPathSchema)),
     /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
@@ -17991,6 +18039,7 @@ const removedRowSchema = schemas_pick(installedRowSchema, {
     kind: true,
     slug: true,
     id: true,
+    directory: true,
     snapshots: true,
 });
 /** One version of a project: all its parts, as `installed.json` knew each of them then. */
@@ -18019,6 +18068,8 @@ const fileSchema = object({
     return discard.every(path => !retained.has(path));
 }, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
     error: 'lists a plugin or extension twice, so it contradicts itself',
+}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+    error: 'has a service in a directory of plugins, so it contradicts itself',
 }));
 /** What is installed on this host; see `readHostRecord`. */
 function readInstalled(layout) {
@@ -18089,9 +18140,9 @@ async function writeRecord(layout, { installed, ...lists }) {
 function snapshotPathsOf(row) {
     return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
 }
-/** The row of a place. */
-function findInstalled(rows, place) {
-    return rows.find(row => nameOf(row) === placeName(place));
+/** The row of a part. */
+function findInstalled(rows, part) {
+    return rows.find(row => nameOf(row) === placeName(part));
 }
 /** Whether a row is of this origin. */
 function isFrom({ contract, slug }, origin) {
@@ -18108,9 +18159,18 @@ function handOver(row, to) {
         return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
     });
 }
-/** Where a row's plugin or service is installed. */
-function placeOf({ kind, id }) {
+/** Which part a row is about. */
+function partOf({ kind, id }) {
     return { shelf: shelfOf(kind), id };
+}
+/** Where a row's plugin or service is installed. */
+function placeOf(row) {
+    const part = partOf(row);
+    return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
+}
+/** What a row says of its place. */
+function directoryIn({ shelf, directory }) {
+    return directory === usualDirectory(shelf) ? {} : { directory };
 }
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
@@ -18122,7 +18182,7 @@ function isUnique(names) {
     return new Set(names).size === names.length;
 }
 function nameOf(row) {
-    return placeName(placeOf(row));
+    return placeName(partOf(row));
 }
 
 // EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
@@ -18423,39 +18483,76 @@ function partsOf(path) {
 
 
 
+
+
+const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /** In such a directory, other users can rename and remove only what is theirs. */
 const STICKY = 0o1000;
 /**
  * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
  * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
- * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes only.
+ * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes, and
+ * from `installed.json`, once that is known to be ours, which directories have plugins.
  * Returns what others could write although the operator accepts it, one sentence each.
  * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
  */
 function requireSafeHost(access) {
-    const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access;
+    return checking(access, us => {
+        const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
+        requireOwnFolder({ layout: access.layout, us });
+        const recorded = requireTrusted(access, { us, directories: recordedDirectories(access.layout) });
+        return [...new Set([...usual, ...recorded])];
+    });
+}
+/**
+ * The same for one more directory of plugins, relative to the root, and for all that leads there. Returns what is not
+ * said of the root and its usual directories. Throws UntouchableHostError.
+ */
+function requireSafeDirectory(access, directory) {
+    return checking(access, us => {
+        const found = requireTrusted(access, { us, directories: [directory] });
+        const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }));
+        return found.filter(sentence => !usual.has(sentence));
+    });
+}
+function checking(access, check) {
     const us = process.getuid?.();
     if (us === undefined)
         return [];
     try {
-        const exposures = findExposures(layout.root, us);
-        const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
-        if (refused.length > 0)
-            throw sharedRoot(refused, { us, sharedRootOption });
-        requireOwnFolder({ layout, us });
-        return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
+        return check(us);
     }
     catch (error) {
         if (error instanceof UntouchableHostError)
             throw error;
-        const { code, message } = toHostError(error, `checking who can write to ${layout.root}`);
+        const { code, message } = toHostError(error, `checking who can write to ${access.layout.root}`);
         throw new UntouchableHostError(code, message, { cause: error });
     }
 }
+function requireTrusted(access, trusted) {
+    const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access;
+    const exposures = findExposures(layout.root, trusted);
+    const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
+    if (refused.length > 0)
+        throw sharedRoot(refused, { us: trusted.us, sharedRootOption });
+    return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
+}
+/** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
+function recordedDirectories(layout) {
+    try {
+        const directories = readInstalled(layout).map(row => placeOf(row).directory);
+        return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
+    }
+    catch {
+        return [];
+    }
+}
 /** Each path once, outermost first. */
-function findExposures(root, us) {
+function findExposures(root, { us, directories }) {
     const found = new Map();
-    for (const start of [root, (0,external_node_path_namespaceObject.join)(root, 'plugins'), (0,external_node_path_namespaceObject.join)(root, 'extensions')]) {
+    if (directories.length === 0)
+        return [];
+    for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
         for (const visited of decidersOf(start)) {
             const exposure = exposureOf(visited, us);
             if (exposure === undefined || found.has(exposure.path))
@@ -18547,6 +18644,7 @@ function buildEnd(at, known) {
 
 
 
+
 /** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
 const workflowRunSchema = schemas_lazy(() => object({
     workflow: nullable(schemas_string()),
@@ -18560,6 +18658,8 @@ const workflowRunSchema = schemas_lazy(() => object({
 const driftEntrySchema = schemas_lazy(() => object({
     shelf: schemas_enum(['plugins', 'extensions']),
     id: idSchema,
+    /** Which directory of plugins it was in; absent for `plugins`. */
+    directory: exactOptional(pluginsDirectorySchema),
     version: nullable(schemas_string()),
     added: array(schemas_string()),
     removed: array(schemas_string()),
@@ -18582,6 +18682,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     /** For a project, its id. */
     slug: nullable(union([slugSchema, projectIdSchema])),
     id: nullable(idSchema),
+    /** Which directory of plugins that is in; absent for `plugins`, for a service, a project, and where it is not known. */
+    directory: exactOptional(pluginsDirectorySchema),
     requested_version: nullable(schemas_string()),
     version: nullable(schemas_string()),
     version_source: nullable(schemas_string()),
@@ -18655,7 +18757,7 @@ function redactRecord(record, redact) {
     }
 }
 const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
-const DRIFT_WORDS = new Set(['shelf', 'id', 'version', 'instead']);
+const DRIFT_WORDS = new Set(['shelf', 'id', 'directory', 'version', 'instead']);
 const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
 function withoutSecrets(facts, redact) {
     const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
@@ -18722,6 +18824,7 @@ const OWN_WORDS = new Set([
     'action',
     'code',
     'shelf',
+    'directory',
     'instead',
     'started_at',
     'completed_at',
@@ -19275,38 +19378,51 @@ function keyOf(service) {
 ;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
 
 
+
+
 /**
  * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
  * else, whatever it says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
-const shelfPathSchema = pathSchema('(?:plugins|extensions)');
-const settingsPathSchema = pathSchema(`${PLACE_PATTERN}\\.env`);
+const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN);
+/** Next to an installed part, or in it. */
+const settingsPathSchema = pathSchema(`${PLACE_PATTERN}(?:\\.env|/\\.env)`);
 const stagedPathSchema = pathSchema(STAGED);
 /** What is moved, and where it was. */
-const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
+const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}(?:\\.env)?|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
 const IS_PLACE = exactly(PLACE_PATTERN);
+const IS_SETTINGS = exactly(`${PLACE_PATTERN}\\.env`);
 const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
-const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PLACE_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
+const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
 /** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
-const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PLACE_PATTERN})$`);
-const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PLACE_PATTERN})(${BELOW_PATTERN})$`, 'u');
+const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
+const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new; for
+ * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the new; for
  * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
  */
 function isMove({ from, to }) {
+    if (isSettingsMove({ from, to }))
+        return true;
     if (IS_PLACE.test(from))
-        return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`);
+        return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${placeName(placeAt(from))}/`);
     if (IS_STAGED.test(from))
         return IS_PLACE.test(to) || isPutInSnapshot({ from, to });
     if (isRestoring({ from, to }))
         return true;
     const kept = KEPT_PATH.exec(from)?.[1];
     return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
+}
+/** Whether the move takes the settings of a plugin along to another directory of plugins. */
+function isSettingsMove({ from, to }) {
+    if (!IS_SETTINGS.test(from) || !IS_SETTINGS.test(to))
+        return false;
+    const [before, after] = [placeAt(from), placeAt(to)];
+    return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to;
 }
 /** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */
 function isRestoring({ from, to }) {
@@ -19591,7 +19707,8 @@ async function identify(root, move) {
 }
 /** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
 function requireFree(root, move) {
-    if (isPlacePath(move.to) || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
+    const isTree = isPlacePath(move.to) && isOwnPath(move.from);
+    if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
         return;
     throw justAppeared(move.to);
 }
@@ -19722,12 +19839,13 @@ function justDisappeared(path) {
 
 
 
+
 /**
  * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
  * needs to know. Paths are relative to the project root, and lie where such a change may happen.
  */
 const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('make_directory'), path: shelfPathSchema }),
+    object({ type: literal('make_directory'), path: partsDirectorySchema }),
     moveSchema,
     createdFileSchema,
 ]));
@@ -19738,12 +19856,9 @@ function isOfDeployment(change, deploymentId) {
 }
 /** The places out of which or into which changes move a tree, each once. */
 function placesIn(changes) {
-    const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
-    return [...new Set(paths)].flatMap(path => {
-        const [shelf, id, ...deeper] = path.split('/');
-        const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0;
-        return isPlace ? [{ shelf, id }] : [];
-    });
+    const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change));
+    const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
+    return [...new Set(paths)].filter(isPlacePath).map(placeAt);
 }
 /**
  * A change as it is announced: with the identity of what it moves. Waits for what another process is just replacing.
@@ -21012,17 +21127,18 @@ async function findDrift(folder, tree, signal) {
 /** The same, as thorough as asked. */
 async function compareInstalled(folder, tree, { signal, byContent = false }) {
     const { layout, log } = folder;
-    let identity;
+    let row;
     try {
-        identity = findInstalled(readInstalled(layout), tree);
-        if (identity === undefined)
+        row = findInstalled(readInstalled(layout), tree);
+        if (row === undefined)
             return undefined;
-        const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity };
+        const hostTree = { root: installPath(layout, placeOf(row)), keepPaths: tree.keepPaths, identity: row };
         return await compareRecorded(layout, hostTree, { signal, byContent });
     }
     catch (error) {
         signal?.throwIfAborted();
-        log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`);
+        const name = row === undefined ? placeName(tree) : placePath(placeOf(row));
+        log.warning(`${name} is not compared with what was installed. ${reasonOf(error, layout, row)}`);
         return undefined;
     }
 }
@@ -21245,6 +21361,659 @@ function unrestored_keyOf(service) {
     return JSON.stringify(service);
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
+/**
+ * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
+ * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ */
+function quoteSetting(value) {
+    if (PLAIN.test(value))
+        return value;
+    if (isUnsafe(value))
+        return undefined;
+    if (!value.includes("'"))
+        return `'${value}'`;
+    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
+}
+const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
+/**
+ * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
+ * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ */
+function isUnsafe(value) {
+    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+
+
+
+const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
+/**
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
+ * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
+ * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
+ * up empty.
+ */
+function seedSettings(template, names, given) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(given);
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    return seeder.settings;
+}
+/**
+ * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
+ * and the file.
+ */
+function verifySettings(settings, required) {
+    refuseUnusableNames(required);
+    const missing = unsetSettings(settings.text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+}
+/** Which of the keys settings lack or leave empty. */
+function unsetSettings(text, keys) {
+    const set = new Set(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
+    }));
+    return keys.filter(key => !set.has(key));
+}
+class SettingsSeeder {
+    #given;
+    #lines = [];
+    #values = new Map();
+    #used = new Set();
+    constructor(given) {
+        this.#given = given;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${value}`);
+    }
+    /** The key's value as the file contains it; an empty one counts as not set. */
+    #take(key) {
+        const value = this.#given.get(key) ?? '';
+        if (value === '')
+            return undefined;
+        const quoted = quoteSetting(value);
+        if (quoted === undefined)
+            throw unusableValue(key);
+        this.#used.add(key);
+        return quoted;
+    }
+}
+function isEmpty(value) {
+    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
+}
+function unusableValue(key) {
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
+}
+function refuseEmpty(keys) {
+    if (keys.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
+
+
+
+
+
+
+
+
+const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const LEFT_OUT_PARTS = new Set([
+    '__pycache__',
+    '.git',
+    '.mypy_cache',
+    '.pytest_cache',
+    'plugin.sig',
+    'plugin.yaml',
+    'plugin.json',
+    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+    '*.md',
+    '*.json',
+]);
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
+/** Whether the host framework expects a `plugin.sig` in this plugin. */
+function needsPluginSig(plugin) {
+    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+}
+/**
+ * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
+    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, pluginYaml))
+        await addFile(hmac, staged, path);
+    const signature = {
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
+        digest: hmac.digest('hex'),
+        algo: 'HMAC-SHA256',
+    };
+    return escapeNonAscii(JSON.stringify(signature, null, 2));
+}
+/** Whether a plugin's signature may cover a path, or something below it. */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+}
+function entryDirectory(plugin) {
+    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
+    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
+    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
+    }
+    return external_node_path_namespaceObject.posix.dirname(normal);
+}
+/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
+    const base = directory === '.' ? '' : directory;
+    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
+    return entries
+        .filter(entry => entry.type === 'file')
+        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
+        .filter(isSigned)
+        .sort(comparePaths);
+}
+function isSigned(path) {
+    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+}
+async function addFile(hmac, root, path) {
+    hmac.update(`${path}\0`, 'utf8');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
+        hmac.update(chunk);
+    hmac.update('\0');
+}
+function escapeNonAscii(json) {
+    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/pausing-work.js
+/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
+function pausing_work_runToEnd(work) {
+    for (;;) {
+        const step = work.next();
+        if (step.done === true)
+            return step.value;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
+
+const MAX_YAML_LEVELS = 32;
+/** A text with more mistakes than anyone would list is not read to its end. */
+const MAX_YAML_COMPLAINTS = 100;
+/** They take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256;
+/**
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
+ * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ */
+function* composeYaml(text, limits, options) {
+    const lines = new dist/* LineCounter */.HN();
+    const complaints = new Complaints();
+    try {
+        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        return { document, complaints: complaints.list, lines };
+    }
+    catch (error) {
+        if (!(error instanceof Excess))
+            throw error;
+        complaints.close(error);
+        return { document: undefined, complaints: complaints.list, lines };
+    }
+}
+function* compose(tokens, complaints, { options, end }) {
+    const composer = new dist/* Composer */.Dk(options);
+    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+    Reflect.set(composer, 'onError', complaints.take);
+    let hasDocument = false;
+    for (const token of tokens) {
+        yield;
+        if (token === undefined)
+            continue;
+        const complaint = tokenComplaint(token, hasDocument);
+        if (complaint !== undefined)
+            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
+        if (complaint?.code === 'MULTIPLE_DOCS')
+            break;
+        if (complaint === undefined)
+            for (const _ of composer.next(token))
+                ;
+        hasDocument ||= token.type === 'document';
+    }
+    const [document] = composer.end(true, end);
+    return document;
+}
+function tokenComplaint(token, hasDocument) {
+    if (token.type === 'error')
+        return { code: 'UNEXPECTED_TOKEN', message: token.message };
+    if (token.type === 'document' && hasDocument)
+        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
+    if (token.type === 'doc-end' && !hasDocument)
+        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
+    return undefined;
+}
+/** Undefined where it pauses: a document is a single token, which comes last. */
+function* limitedTokens(text, limits, lines) {
+    const parser = new dist/* Parser */.iX(lines.addNewLine);
+    let lexemes = 0;
+    lines.addNewLine(0);
+    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
+        lexemes++;
+        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
+            yield undefined;
+        if (lexemes > limits.lexemes)
+            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
+        yield* parser.next(lexeme);
+        if (isTooDeep(parser.stack))
+            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
+    }
+    yield* parser.end();
+}
+function isTooDeep(open) {
+    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
+}
+/** The text exceeds a limit. */
+class Excess {
+    message;
+    offset;
+    constructor(message, offset) {
+        this.message = message;
+        this.offset = offset;
+    }
+}
+class Complaints {
+    list = [];
+    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+    take = (source, code, message, isWarning = false) => {
+        this.add({ code, message, offset: offsetOf(source), isWarning });
+    };
+    add(complaint) {
+        if (this.list.length >= MAX_YAML_COMPLAINTS)
+            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
+        this.list.push(complaint);
+    }
+    close({ message, offset }) {
+        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
+    }
+}
+function offsetOf(source) {
+    if (typeof source === 'number')
+        return source;
+    return 'offset' in source ? source.offset : source[0];
+}
+
+;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
+/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
+/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+function unreadableCharacter(text) {
+    return firstMatch(text, unreadable_character_UNREADABLE);
+}
+/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+function ambiguousCharacter(text) {
+    return firstMatch(text, READ_DIFFERENTLY);
+}
+function firstMatch(text, pattern) {
+    const match = pattern.exec(text);
+    if (match === null)
+        return undefined;
+    const line = text.slice(0, match.index).split('\n').length;
+    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
+}
+function unreadable_character_nameOf(character) {
+    if (character === '\ufffd')
+        return 'something that is not UTF-8';
+    if (character === '\r')
+        return 'a carriage return without a line feed';
+    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/document/strict-yaml.js
+
+
+
+
+
+/** Enough for honest use of anchors, too little for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+/** Why a foreign text is not read; the message continues a sentence that begins with the name of its file. */
+class StrictYamlProblem extends Error {
+    /** It could be read in more than one way, or costs too much; otherwise it is no YAML at all. */
+    isAmbiguous;
+    constructor(message, { isAmbiguous }) {
+        super(message);
+        this.isAmbiguous = isAmbiguous;
+    }
+}
+/**
+ * Reads a foreign YAML text that a program of another kind reads too, perhaps by YAML 1.1: only what both read alike.
+ * Throws StrictYamlProblem when it exceeds the limits or could be read in another way.
+ */
+function readStrictYaml(text, limits) {
+    refuseAmbiguousText(text, limits);
+    const document = readDocument(pausing_work_runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
+    refuseAmbiguousNodes(document);
+    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
+}
+function refuseAmbiguousText(text, { bytes }) {
+    if (Buffer.byteLength(text) > bytes)
+        throw ambiguous(`must be at most ${bytes} bytes, found more`);
+    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
+    if (stranger !== undefined)
+        throw ambiguous(`must not contain what readers of YAML do not agree on, found ${stranger}`);
+}
+function readDocument({ document, complaints }) {
+    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
+    if (excess !== undefined)
+        throw ambiguous(`must be simple enough to read, found ${excess.message}`);
+    const mistake = complaints.find(({ isWarning }) => !isWarning);
+    if (mistake !== undefined || document === undefined)
+        throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
+    return document;
+}
+/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+function refuseAmbiguousNodes(document) {
+    let aliases = 0;
+    (0,dist/* visit */.YR)(document, {
+        Alias: () => {
+            aliases++;
+            if (aliases > MAX_ALIAS_COUNT)
+                throw ambiguous(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`);
+        },
+        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+    });
+}
+function refuseAmbiguousKeys(keys) {
+    const seen = new Set();
+    for (const key of keys) {
+        if (!(0,dist/* isScalar */.jn)(key))
+            throw ambiguous('must have plain keys, found a list, a map or an alias as a key');
+        if (isMergeKey(key))
+            throw ambiguous('must not use merge keys (<<): write the keys out');
+        const name = String(key.value);
+        if (seen.has(name))
+            throw ambiguous(`must have each key once, found "${cleanForeignText(name, 60)}" twice`);
+        seen.add(name);
+    }
+}
+function isMergeKey({ value, type, tag }) {
+    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        throw malformed(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
+    }
+}
+function ambiguous(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: true });
+}
+function malformed(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: false });
+}
+
+;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
+
+
+
+
+
+const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
+const schema = object({
+    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
+    version: schemas_nullish(union([schemas_string(), schemas_number()])),
+    execution_mode: schemas_nullish(schemas_string()),
+    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
+    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
+    envconfiguration: optional(unknown()),
+});
+const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
+ * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
+ * fine.
+ */
+function parsePluginYaml(text) {
+    const { document, value } = readYaml(text);
+    const parsed = schema.safeParse(value);
+    if (!parsed.success) {
+        const issue = parsed.error.issues[0];
+        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
+    }
+    return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+function readYaml(text) {
+    try {
+        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    }
+    catch (error) {
+        if (!(error instanceof StrictYamlProblem))
+            throw error;
+        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
+    }
+}
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document) {
+    if (!(0,dist/* isMap */.jh)(document.contents))
+        return undefined;
+    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
+    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
+    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
+}
+function toPluginYaml(data, versionSource) {
+    const version = data.version ?? undefined;
+    return {
+        name: data.name ?? undefined,
+        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+        // YAML 1.1, by which the host may read, has more words for true.
+        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
+    };
+}
+function asPythonPrints(value, source) {
+    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
+    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
+}
+function notAPlugin(what) {
+    return new ArtifactError('not_a_plugin', refusal(what, '; for a service set kind: service'));
+}
+function invalid(rule) {
+    return new ArtifactError('invalid_manifest', refusal(rule));
+}
+function refusal(what, hint = '') {
+    return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
+
+
+
+
+
+
+/**
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
+ * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
+ */
+function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
+        if (!found.isFile())
+            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
+}
+function read_plugin_yaml_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/settings-file.js
+
+
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
+/**
+ * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` where they are no regular file, too large or not readable.
+ */
+function readSettings(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        throw unusableSettings(path, found);
+    }
+    throw unusableSettings(path, NOT_A_SMALL_FILE);
+}
+function unusableSettings(path, found) {
+    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/injected-env.js
+
+
+
+
+
+
+
+
+
+/** In the plugin's own directory; the host's own, so a kept path. */
+const INJECTED = '.env';
+/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
+function injectedEnvPath(layout, part) {
+    return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
+}
+/** Whether a `write_env` step is going to create those of an installed plugin. */
+function lacksInjectedEnv({ layout, keepPaths }, part) {
+    return isSeedable(keepPaths, part) && !pathExistsSync(injectedEnvPath(layout, part)) && !injected_env_isSigned(layout, part);
+}
+/**
+ * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
+ * this text, where it injects any and there are none. Never changes an existing file, but reads it. Warns where it cannot
+ * create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
+ * `step_failed` when existing settings are not a regular file, or lack a required key.
+ */
+async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
+    const { layout, keepPaths, tools } = deployment;
+    const target = injectedEnvPath(layout, part);
+    const { injectsEnv, required } = part.environment;
+    if (!injectsEnv)
+        return 'unchanged';
+    if (pathExistsSync(target)) {
+        verifySettings({ path: target, text: readSettings(target) }, required);
+        return 'unchanged';
+    }
+    if (!lacksInjectedEnv(deployment, part)) {
+        const why = isSeedable(keepPaths, part)
+            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
+            : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
+        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
+        return 'unchanged';
+    }
+    const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
+    await makePrivateDirectories(folder);
+    const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
+    await writeNewFile(staged, text);
+    await transaction.apply({
+        type: 'create_file',
+        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
+        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
+    });
+    tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
+    return 'done';
+}
+function isSeedable(keepPaths, { environment }) {
+    return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
+}
+function injected_env_isSigned(layout, part) {
+    const path = installPath(layout, part);
+    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
+        return false;
+    try {
+        const pluginYaml = readPluginYaml(path);
+        return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
+    }
+    catch {
+        // Something on this host has damaged it.
+        return true;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/services-of.js
 
 
@@ -21272,16 +22041,18 @@ function requireEntry(entry, name) {
 
 
 
+
 /** What a plan does with a service or a host, which needs none of it where nothing changes. */
 const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
 /**
  * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
  * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
  */
-function findIdleSteps({ layout, request }, order) {
+function findIdleSteps(deployment, order) {
+    const { layout, request } = deployment;
     if (request.redeploy)
         return new Set();
-    const changed = order.parts.filter(part => idle_steps_isChanging(layout, order, part));
+    const changed = order.parts.filter(part => idle_steps_isChanging(deployment, order, part));
     const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
     const isAnyChanging = changed.length > 0 || order.removals.length > 0;
     const known = new Set(order.parts.map(({ id }) => id));
@@ -21316,11 +22087,11 @@ function placeOfChange(step) {
     return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined;
 }
 /** A missing settings file is going to be created, which is a change for the steps before that too. */
-function idle_steps_isChanging(layout, { steps }, part) {
+function idle_steps_isChanging(deployment, { steps }, part) {
     if (part.intact === undefined)
         return true;
     const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
-    return isWritten && !pathExistsSync(settingsPath(layout, part));
+    return isWritten && (!pathExistsSync(settingsPath(deployment.layout, part)) || lacksInjectedEnv(deployment, part));
 }
 /** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
 function placeOfSettings({ from, plugin }) {
@@ -21536,8 +22307,8 @@ function requireMovableTree(layout, { root, keepPaths }) {
  * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
  * be renamed across mounts. Throws DeploymentError `host_not_writable`.
  */
-function requireOneMount(layout, shelf) {
-    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, shelf));
+function requireOneMount(layout, { shelf, directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
     const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
     for (const folder of [layout.staging, snapshots]) {
         if (switchable_mountOf(path) === switchable_mountOf(folder))
@@ -21625,7 +22396,7 @@ function makeBlocker({ staging }) {
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
 }
-/** What is missing will be made in the nearest directory above. */
+/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
 function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
@@ -21665,7 +22436,7 @@ async function drop({ tools }, staged, kept) {
 function requireAbsent(part, kept) {
     const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
     if (late !== undefined)
-        throw justAppeared(`${placeName(part)}/${late}`);
+        throw justAppeared(`${placePath(part)}/${late}`);
 }
 /** Durable, because some are made when the tree is durable already. */
 async function makeParents(staged, path) {
@@ -21791,7 +22562,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
 
 
 
-const schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
 const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
 /** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
 function driftNotePath(stagingFolder, { shelf, id }) {
@@ -21812,9 +22583,9 @@ async function noteDrift(stagingFolder, tree, drift) {
     (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 });
 }
 /** The note; undefined when there is none, or a power cut has left none. */
-function readDriftNote(stagingFolder, place) {
+function readDriftNote(stagingFolder, part) {
     try {
-        const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? ''));
+        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
         return { ...note, states: new Map(note.states) };
     }
     catch {
@@ -21908,12 +22679,16 @@ const INSTEAD_WORDS = {
     file: 'a file instead of a directory',
     other: 'not a directory',
 };
+/** Where the part of an entry was installed, relative to the project root. */
+function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
+    return placePath({ shelf, id, directory });
+}
 /** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
 function listDrift(entries) {
     const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${placeName(entry)}/${path} (${how})`);
+        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
         if (entry.instead !== undefined)
-            return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`];
+            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
         return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
     });
     const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
@@ -21961,14 +22736,15 @@ function warnOfDrift({ record, tools }) {
 }
 function entryOf({ layout }, { shelf, id }, difference) {
     const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const version = installed?.version ?? null;
+    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
+    const named = { shelf, id, ...directory, version: installed?.version ?? null };
     if (difference === undefined)
-        return installed && { shelf, id, version, added: [], removed: [], changed: [], compared: false };
+        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
     if (!isModified(difference))
         return undefined;
     const { instead } = difference;
     const none = { added: [], removed: [], changed: [] };
-    return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) };
+    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
 }
 /** Adds to the report which snapshots have the modified trees that were replaced. */
 async function noteModifiedSnapshots({ deployment, results }) {
@@ -22024,19 +22800,18 @@ function describeDrift(entries) {
  * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
  * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
  */
-async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
+async function noteReplaced({ deployment, stagingFolder }, place) {
     const { layout, keepPaths, tools } = deployment;
-    const place = { shelf, id };
     const drift = await deployment.drift.again(place);
     await recordDrift(deployment, [place]);
     const root = installPath(layout, place);
     if (drift !== undefined)
-        await noteDrift(stagingFolder, { ...place, root }, drift);
+        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
     if (!pathExistsSync(root))
         return undefined;
     const identity = findInstalled(readInstalled(layout), place);
     if (drift === undefined && identity !== undefined) {
-        tools.log.warning(`${placeName(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
+        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
         return { tree_digest: null };
     }
     if (!isModified(drift))
@@ -22048,11 +22823,11 @@ async function noteReplaced({ deployment, stagingFolder }, { shelf, id }) {
         const items = await describeTree({ root, keepPaths }, record, tools.signal);
         if (items !== undefined)
             return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`);
     }
     catch (error) {
         tools.signal.throwIfAborted();
-        tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`);
     }
     return { tree_digest: null };
 }
@@ -22074,7 +22849,7 @@ async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
     const { added } = (await deployment.drift.of(part)) ?? { added: [] };
     const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
-    deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files${more}. It stays as it is.`);
+    deployment.tools.log.info(`${placePath(part)} is already ${part.version} with these files${more}. It stays as it is.`);
     return 'unchanged';
 }
 /**
@@ -22084,25 +22859,50 @@ async function keepPart({ deployment, results }, part) {
  */
 async function installPart(context, part) {
     const { layout, tools } = context.deployment;
-    const path = installPath(layout, part);
-    const isThere = pathExistsSync(path);
-    const keeper = isThere ? path : part.leftBehind;
+    const [path, oldPath] = [installPath(layout, part), installPath(layout, part.previous.place)];
+    const isThere = pathExistsSync(oldPath);
+    const keeper = isThere ? oldPath : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [modified, recorded] = await awaitAll(noteReplaced(context, part), recordTree(context, part), part.recorded ?? syncTree(part.staged, tools.signal));
+    const [modified, recorded] = await awaitAll(noteReplaced(context, part.previous.place), recordTree(context, part), part.recorded ?? syncTree(part.staged, tools.signal));
     tools.signal.throwIfAborted();
-    if (!pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)))
-        await context.transaction.apply({ type: 'make_directory', path: part.shelf });
-    const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined;
+    await makeDirectory(context, part.directory);
+    const { place, version } = part.previous;
+    const snapshot = pathExistsSync(oldPath) ? await moveToSnapshot(context, place, version) : undefined;
     context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
     const from = isThere ? snapshot?.path : part.leftBehind;
     // The old version may have made some only now.
     const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
     await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
-    await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placeName(part) });
+    await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placePath(part) });
+    await moveSettings(context, part);
     if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
         tools.log.notice(`${path} was repaired.`);
     tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
     return 'done';
+}
+/** With all above it, each of which is removed again if it stays empty. */
+async function makeDirectory({ deployment, transaction }, directory) {
+    const parts = directory.split('/');
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const path = parts.slice(0, depth).join('/');
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(deployment.layout.root, path)))
+            await transaction.apply({ type: 'make_directory', path });
+    }
+}
+/** The host's own settings of a part that moves to another directory go with it. */
+async function moveSettings({ deployment, transaction }, part) {
+    const { layout, tools } = deployment;
+    const { place } = part.previous;
+    const [from, to] = [settingsPath(layout, place), settingsPath(layout, part)];
+    if (isSamePlace(place, part))
+        return;
+    tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
+    if (!pathExistsSync(from))
+        return;
+    if (pathExistsSync(to))
+        return tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
+    tools.log.notice(`Its settings, ${from}, are ${to} now.`);
 }
 /** While the sync runs, which takes its time in a process of its own. */
 async function recordTree({ deployment }, part) {
@@ -22214,7 +23014,7 @@ async function listCaches({ deployment }, part, root) {
 }
 async function moveKeptAway(context, part, snapshot) {
     const { layout, keepPaths } = context.deployment;
-    const path = installPath(layout, part);
+    const path = installPath(layout, part.previous.place);
     const keeper = pathExistsSync(path) ? path : part.leftBehind;
     if (keeper === undefined)
         return [];
@@ -24060,7 +24860,7 @@ function readTrust(ca) {
 
 
 /** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
-function readSettings(options) {
+function settings_readSettings(options) {
     return {
         allowHttp: options.allowHttp,
         trust: readTrust(options.ca),
@@ -24091,7 +24891,7 @@ function startTimer(ms, expire) {
  * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
  */
 function createWire(options) {
-    const settings = readSettings(options);
+    const settings = settings_readSettings(options);
     return {
         requestJson: request => requestJson(request, settings),
         download: request => download(request, settings),
@@ -24337,131 +25137,6 @@ async function verifyHealth(subject, step) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
-/**
- * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
- * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
- */
-function quoteSetting(value) {
-    if (PLAIN.test(value))
-        return value;
-    if (isUnsafe(value))
-        return undefined;
-    if (!value.includes("'"))
-        return `'${value}'`;
-    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
-}
-const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
-/**
- * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
- * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
- */
-function isUnsafe(value) {
-    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/env-template.js
-
-
-
-const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
-/**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
- * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
- * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
- * up empty.
- */
-function seedSettings(template, names, given) {
-    const keys = [...names.required, ...names.optional];
-    refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(given);
-    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
-        seeder.addLine(line);
-    for (const key of keys)
-        seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
-    return seeder.settings;
-}
-/**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
- */
-function verifySettings(settings, required) {
-    refuseUnusableNames(required);
-    const missing = unsetSettings(settings.text, required);
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
-}
-/** Which of the keys settings lack or leave empty. */
-function unsetSettings(text, keys) {
-    const set = new Set(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
-    }));
-    return keys.filter(key => !set.has(key));
-}
-class SettingsSeeder {
-    #given;
-    #lines = [];
-    #values = new Map();
-    #used = new Set();
-    constructor(given) {
-        this.#given = given;
-    }
-    get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
-    }
-    valueOf(key) {
-        return this.#values.get(key);
-    }
-    addLine(line) {
-        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
-        const value = key === undefined ? undefined : this.#take(key);
-        if (key !== undefined)
-            this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
-    }
-    addMissing(key) {
-        const value = this.#values.has(key) ? undefined : this.#take(key);
-        if (value === undefined)
-            return;
-        this.#values.set(key, value);
-        this.#lines.push(`${key}=${value}`);
-    }
-    /** The key's value as the file contains it; an empty one counts as not set. */
-    #take(key) {
-        const value = this.#given.get(key) ?? '';
-        if (value === '')
-            return undefined;
-        const quoted = quoteSetting(value);
-        if (quoted === undefined)
-            throw unusableValue(key);
-        this.#used.add(key);
-        return quoted;
-    }
-}
-function isEmpty(value) {
-    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
-}
-function refuseUnusableNames(names) {
-    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-    if (unusable.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
-}
-function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
-}
-function refuseEmpty(keys) {
-    if (keys.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
-}
-function itOrThem(keys) {
-    return keys.length === 1 ? 'it' : 'them';
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/write-env.js
 
 
@@ -24475,26 +25150,31 @@ function itOrThem(keys) {
 
 
 
-const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
+
+
 /**
- * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
+ * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
+ * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
+ * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
  * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
  * that were recorded, or a required key is or ends up empty.
  */
 async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
     const { layout, tools, request } = deployment;
     const target = settingsPath(layout, part);
+    const context = { deployment, transaction, stagingFolder };
     if (pathExistsSync(target)) {
-        verifySettings({ path: target, text: write_env_readSettings(target) }, part.environment.required);
+        const text = readSettings(target);
+        verifySettings({ path: target, text }, part.environment.required);
         const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
         tools.log.info(`${target} exists and stays unchanged${unused}.`);
-        return 'unchanged';
+        return await seedInjectedEnv(context, part, text);
     }
-    const template = readTemplate(layout.root, from);
+    const path = templatePath(part, from);
+    const template = readTemplate(layout.root, path);
     const tree = results.get(placeName(part))?.tree;
     if (tree !== undefined)
-        verifyTemplate(deployment, tree, { from, template });
+        verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template });
     const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
     await writeNewFile(staged, settings.text);
@@ -24504,11 +25184,16 @@ async function writeEnv({ deployment, transaction, stagingFolder, results }, par
         path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
     });
     tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
+    await seedInjectedEnv(context, part, settings.text);
     return 'done';
 }
+/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
+function templatePath({ directory }, from) {
+    return [directory, ...from.split('/').slice(1)].join('/');
+}
 /** A service can write into its directory at any time. */
-function verifyTemplate({ layout }, tree, { from, template }) {
-    const recorded = openTreeRecord(layout, tree)?.(from.split('/').slice(2).join('/'));
+function verifyTemplate({ layout }, tree, { from, inner, template }) {
+    const recorded = openTreeRecord(layout, tree)?.(inner);
     if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
         return;
     throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
@@ -24518,19 +25203,6 @@ function describeUse(used, settings) {
     const unused = [...settings.keys()].filter(name => !used.includes(name));
     const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
     return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
-}
-/** The host's own settings may be a link to another file of the operator. */
-function write_env_readSettings(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
-        throw unusableSettings(path, found);
-    }
-    throw unusableSettings(path, NOT_A_SMALL_FILE);
 }
 function readTemplate(root, from) {
     try {
@@ -24543,9 +25215,6 @@ function readTemplate(root, from) {
         throw unusableTemplate(from, found);
     }
     throw unusableTemplate(from, NOT_A_SMALL_FILE);
-}
-function unusableSettings(path, found) {
-    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
 }
 function unusableTemplate(from, found) {
     const remedy = 'correct "from" in the plan, or the artifact';
@@ -24866,7 +25535,66 @@ function restoredCheck(config, service, { id, installed }) {
     return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
+
+
+
+
+
+
+
+/**
+ * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
+ * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
+ * has no such step. Never throws.
+ */
+function noticeSettings(context) {
+    noticeUnset(context);
+    noticeUnused(context);
+}
+function noticeUnused({ deployment, order }) {
+    const names = [...deployment.request.settings.keys()];
+    if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
+        return;
+    deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
+}
+function noticeUnset({ deployment, order }) {
+    const written = new Set(order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
+    for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
+        const { required } = part.environment;
+        const path = settingsPath(deployment.layout, part);
+        const text = required.length === 0 ? undefined : settings_notices_readSettings(path);
+        const unset = text === undefined ? [] : unsetSettings(text, required);
+        if (unset.length === 0)
+            continue;
+        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`);
+    }
+}
+/**
+ * Warns of plugins that lack the only settings that their host framework gives them, once the steps have run. A
+ * `write_env` step says by itself why it could not create them.
+ */
+function warnOfMissingEnv({ deployment, order }) {
+    for (const part of order.parts) {
+        const path = injectedEnvPath(deployment.layout, part);
+        const isWritten = order.steps.some(step => step.action === 'write_env' && step.plugin === part.id);
+        if (!part.environment.injectsEnv || isWritten || pathExistsSync(path))
+            continue;
+        deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`);
+    }
+}
+/** Empty where there is no file, undefined where it cannot be read. */
+function settings_notices_readSettings(path) {
+    try {
+        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+    }
+    catch (error) {
+        return isAbsent(error) ? '' : undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
+
 
 
 
@@ -24902,6 +25630,7 @@ async function runSteps(context, beforeStep) {
         }
     }
     announce(context);
+    warnOfMissingEnv(context);
 }
 /** What concerns several steps, in one line each. */
 function announce({ deployment, idle }) {
@@ -25148,7 +25877,7 @@ function createMarketplaceClient(wire, subject) {
             if (status === 200)
                 return { version: parseLatestVersion(answer, subject) };
             if (status < 400 || isTransientStatus(status))
-                throw refusal(answer, subject, 'the version');
+                throw client_refusal(answer, subject, 'the version');
             return { status };
         },
         async fetchArtifact(request) {
@@ -25162,7 +25891,7 @@ function createMarketplaceClient(wire, subject) {
                 onProgress: request.onProgress,
             });
             if (!answer.ok)
-                throw refusal(answer, subject, client_nameOf(request.version));
+                throw client_refusal(answer, subject, client_nameOf(request.version));
             return {
                 artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
                 hmac: answer.hmacSha256,
@@ -25200,7 +25929,7 @@ function parseLatestVersion({ body, foreign }, { kind, slug }) {
     return latest;
 }
 /** The error for an answer that is not 200: `wanted` says what was asked for. */
-function refusal(answer, { kind, slug }, wanted) {
+function client_refusal(answer, { kind, slug }, wanted) {
     // The hub gets this message, and must not read what another server answered through it.
     const reason = answer.foreign ? undefined : parseErrorText(answer.body);
     const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
@@ -25355,6 +26084,117 @@ function initialFacts(known, { deploymentId, now, runner }) {
 async function noteInstalledVersion({ layout, request, record }) {
     const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
     await record.update({ previous_version: installed?.version ?? null });
+}
+
+;// CONCATENATED MODULE: ./build/core/content/integration-yaml.js
+
+
+
+
+
+const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
+const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
+const directorySchema = schemas_nullish(schemas_string());
+/**
+ * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
+ * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
+ */
+function parseIntegrationYaml(text) {
+    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins;
+    const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory;
+    const written = expect(directorySchema, directory, 'must have a text as plugins.directory');
+    if (written === undefined || written === null)
+        return undefined;
+    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
+    if (found.success)
+        return found.data;
+    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
+    throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`);
+}
+function expect(schema, value, rule) {
+    const parsed = schema.safeParse(value);
+    if (!parsed.success)
+        throw new Error(rule);
+    return parsed.data;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
+
+
+
+
+
+
+
+const INTEGRATION = 'integration.yaml';
+/**
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a file that
+ * cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ */
+function findPluginsDirectory(layout, { input, recorded }, log) {
+    if (input !== undefined)
+        return { directory: input, isOperators: true };
+    const { directory, problem } = readHostsDirectory(layout);
+    if (problem === undefined)
+        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
+    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
+    log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
+    return { directory: used, isOperators: false };
+}
+/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
+function warnOfOtherDirectory(layout, directory, log) {
+    const { directory: asked, problem } = readHostsDirectory(layout);
+    if (problem !== undefined)
+        log.warning(`${problem} The project's plugins are installed in ${directory}.`);
+    if (asked === undefined || asked === directory)
+        return;
+    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
+}
+/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
+function readHostsDirectory({ root }) {
+    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
+    try {
+        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
+        return { directory: parseIntegrationYaml(text) };
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'ENOENT' || errno === 'ENOTDIR')
+            return {};
+        if (errno === 'ELOOP')
+            return { problem: `${path} is a symlink, which is not followed.` };
+        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
+        return { problem: `${path} ${reason}.` };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/place.js
+
+
+
+
+/**
+ * Where the operator, or the host's own file, wants what a plan installs. Throws UntouchableHostError where others could
+ * write that directory.
+ */
+function choosePlace(deployment, { id }) {
+    const { host, layout, shelf, request, tools } = deployment;
+    if (shelf === 'extensions')
+        return { place: { shelf, id, directory: usualDirectory(shelf) }, isOperators: true };
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory };
+    const { directory, isOperators } = findPluginsDirectory(layout, known, tools.log);
+    for (const accepted of requireSafeDirectory(host, directory))
+        tools.log.warning(accepted);
+    return { place: { shelf, id, directory }, isOperators };
+}
+/** Where it is installed. */
+function installedPlace({ layout, shelf }, id) {
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
@@ -25528,143 +26368,6 @@ function shown(value) {
     if (Array.isArray(value))
         return 'a list';
     return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
-}
-
-// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(8815);
-;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
-
-const MAX_YAML_LEVELS = 32;
-/** A text with more mistakes than anyone would list is not read to its end. */
-const MAX_YAML_COMPLAINTS = 100;
-/** They take less than a millisecond. */
-const LEXEMES_BETWEEN_PAUSES = 256;
-/**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
- * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
- * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
- */
-function* composeYaml(text, limits, options) {
-    const lines = new dist/* LineCounter */.HN();
-    const complaints = new Complaints();
-    try {
-        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
-        return { document, complaints: complaints.list, lines };
-    }
-    catch (error) {
-        if (!(error instanceof Excess))
-            throw error;
-        complaints.close(error);
-        return { document: undefined, complaints: complaints.list, lines };
-    }
-}
-function* compose(tokens, complaints, { options, end }) {
-    const composer = new dist/* Composer */.Dk(options);
-    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
-    Reflect.set(composer, 'onError', complaints.take);
-    let hasDocument = false;
-    for (const token of tokens) {
-        yield;
-        if (token === undefined)
-            continue;
-        const complaint = tokenComplaint(token, hasDocument);
-        if (complaint !== undefined)
-            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
-        if (complaint?.code === 'MULTIPLE_DOCS')
-            break;
-        if (complaint === undefined)
-            for (const _ of composer.next(token))
-                ;
-        hasDocument ||= token.type === 'document';
-    }
-    const [document] = composer.end(true, end);
-    return document;
-}
-function tokenComplaint(token, hasDocument) {
-    if (token.type === 'error')
-        return { code: 'UNEXPECTED_TOKEN', message: token.message };
-    if (token.type === 'document' && hasDocument)
-        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
-    if (token.type === 'doc-end' && !hasDocument)
-        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
-    return undefined;
-}
-/** Undefined where it pauses: a document is a single token, which comes last. */
-function* limitedTokens(text, limits, lines) {
-    const parser = new dist/* Parser */.iX(lines.addNewLine);
-    let lexemes = 0;
-    lines.addNewLine(0);
-    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
-        lexemes++;
-        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
-            yield undefined;
-        if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
-        yield* parser.next(lexeme);
-        if (isTooDeep(parser.stack))
-            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
-    }
-    yield* parser.end();
-}
-function isTooDeep(open) {
-    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
-}
-/** The text exceeds a limit. */
-class Excess {
-    message;
-    offset;
-    constructor(message, offset) {
-        this.message = message;
-        this.offset = offset;
-    }
-}
-class Complaints {
-    list = [];
-    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
-    take = (source, code, message, isWarning = false) => {
-        this.add({ code, message, offset: offsetOf(source), isWarning });
-    };
-    add(complaint) {
-        if (this.list.length >= MAX_YAML_COMPLAINTS)
-            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
-        this.list.push(complaint);
-    }
-    close({ message, offset }) {
-        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
-    }
-}
-function offsetOf(source) {
-    if (typeof source === 'number')
-        return source;
-    return 'offset' in source ? source.offset : source[0];
-}
-
-;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
-/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
-const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
-const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
-/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
-function unreadableCharacter(text) {
-    return firstMatch(text, unreadable_character_UNREADABLE);
-}
-/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
-function ambiguousCharacter(text) {
-    return firstMatch(text, READ_DIFFERENTLY);
-}
-function firstMatch(text, pattern) {
-    const match = pattern.exec(text);
-    if (match === null)
-        return undefined;
-    const line = text.slice(0, match.index).split('\n').length;
-    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
-}
-function unreadable_character_nameOf(character) {
-    if (character === '\ufffd')
-        return 'something that is not UTF-8';
-    if (character === '\r')
-        return 'a carriage return without a line feed';
-    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
@@ -26007,16 +26710,6 @@ function buildCommands(written) {
         name,
         { command, env, timeoutSeconds },
     ]));
-}
-
-;// CONCATENATED MODULE: ./build/core/pausing-work.js
-/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
-function pausing_work_runToEnd(work) {
-    for (;;) {
-        const step = work.next();
-        if (step.done === true)
-            return step.value;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
@@ -26479,6 +27172,7 @@ function* parseSources(request) {
 
 
 
+
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
  * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for what
@@ -26493,12 +27187,12 @@ async function checkInstalled(request, tools) {
     });
 }
 async function check_check(deployment) {
-    const { request, record, tools, shelf } = deployment;
+    const { request, record, tools } = deployment;
     await noteInstalledVersion(deployment);
     const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request));
-    const place = { shelf, id: plan.id };
+    const place = installedPlace(deployment, plan.id);
     record.planSteps(plan.steps.filter(isHealthcheck));
-    await record.update({ id: plan.id, version: request.version, version_source: 'requested' });
+    await record.update({ ...directoryIn(place), id: plan.id, version: request.version, version_source: 'requested' });
     await deployment.enter('loading_plan');
     const installed = requireInstalled(deployment, place);
     await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version });
@@ -26543,18 +27237,18 @@ function requireInstalled(deployment, place) {
         installed !== undefined &&
         isFrom(installed, originOf(deployment));
     if (!isAsked)
-        throw notInstalled(request, `${placeName(place)} is ${check_describe(installed)}`);
+        throw notInstalled(request, `${placePath(place)} is ${check_describe(installed)}`);
     return installed;
 }
 async function requireIntact({ drift, request }, place, row) {
     // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
     if (row.modified)
-        throw notInstalled(request, `files of ${placeName(place)} were changed before they were restored`);
+        throw notInstalled(request, `files of ${placePath(place)} were changed before they were restored`);
     const found = await drift.of(place);
     if (found === undefined)
-        throw notInstalled(request, `the files of ${placeName(place)} could not be compared`);
+        throw notInstalled(request, `the files of ${placePath(place)} could not be compared`);
     if (!isOnlyAdded(found))
-        throw notInstalled(request, `files of ${placeName(place)} are missing or changed`);
+        throw notInstalled(request, `files of ${placePath(place)} are missing or changed`);
 }
 function check_describe(installed) {
     if (installed === undefined)
@@ -26635,7 +27329,7 @@ function buildRemovedRow(context, part) {
     const recorded = installed.snapshots;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
     const { contract, kind, slug } = installed;
-    return { row: { contract, kind, slug, id, snapshots }, discard };
+    return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
 }
 /**
  * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
@@ -26706,7 +27400,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
 function versionOf(context, part) {
     const { contract, slug } = context.order.origin;
     const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
-    return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) };
+    return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) };
 }
 function newVersion({ deployment, order, results }, part) {
     const { tools, record } = deployment;
@@ -26964,7 +27658,7 @@ async function prepareHost(access, log) {
  */
 function checkHost(host, place) {
     const { layout } = host;
-    checkShelf(layout, place.shelf);
+    checkShelf(layout, place);
     const path = installPath(layout, place);
     try {
         requireOwnDirectory(snapshotsPath(layout, place));
@@ -26986,7 +27680,7 @@ function checkShelf(layout, shelf) {
         requireOneMount(layout, shelf);
     }
     catch (error) {
-        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf)}`);
+        throw toHostError(error, `checking ${(0,external_node_path_namespaceObject.join)(layout.root, shelf.directory)}`);
     }
     requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
 }
@@ -27026,14 +27720,10 @@ function readiness_requireMovable(place) {
     if (found?.isDirectory())
         (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
-function requireWritableShelf(layout, shelf) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.root, shelf);
-    const found = statIfPresentSync(path);
-    if (found === undefined && !pathExistsSync(path)) {
-        (0,external_node_fs_namespaceObject.accessSync)(layout.root, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-        return;
-    }
-    if (found === undefined || !found.isDirectory())
+/** What is missing is made in the nearest directory above. */
+function requireWritableShelf(layout, { directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
+    if (statIfPresentSync(path)?.isDirectory() !== true)
         throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
     (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
@@ -27419,6 +28109,7 @@ function summarise(failures) {
 
 
 
+
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
  * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
@@ -27518,12 +28209,12 @@ function notVerified({ grace }, error) {
 async function verifyPlace(place, request) {
     const { layout, log, grace, keepPaths, byContent } = request;
     const root = installPath(layout, place);
-    const note = readDriftNote(request.stagingFolder, place);
+    const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined;
     const thoroughly = { byContent, signal: grace.comparing };
     const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
     if (note === undefined || found === undefined)
         return pathExistsSync(root) ? rollback_UNKNOWN : undefined;
-    const name = placeName(place);
+    const name = placePath(place);
     if (note.modified)
         log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
     const recorded = findRecordedIn(layout, place);
@@ -27535,8 +28226,14 @@ async function verifyPlace(place, request) {
     const isIntact = !note.modified && written.length === 0;
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
+/** Not so of the directory that a version was going to move to. */
+function isInstalledIn(layout, place) {
+    const row = findInstalled(readInstalled(layout), place);
+    return row === undefined || isSamePlace(placeOf(row), place);
+}
 
 ;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
 
 
 
@@ -27561,7 +28258,7 @@ function beginTransaction(changeLog) {
             if (seq === undefined)
                 throw new Error('A change could not be announced.');
             changes.push({ seq, change });
-            const isKnown = (place) => places.some(({ shelf, id }) => shelf === place.shelf && id === place.id);
+            const isKnown = (place) => places.some(known => isSamePlace(known, place));
             places.push(...placesIn([change]).filter(place => !isKnown(place)));
             for (const path of await applyChange(root, change))
                 log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
@@ -29075,50 +29772,6 @@ function openUnnamedSync(directory) {
     return fd;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
-
-
-
-
-
-
-/**
- * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
- * has no such step. Never throws.
- */
-function noticeSettings(context) {
-    noticeUnset(context);
-    noticeUnused(context);
-}
-function noticeUnused({ deployment, order }) {
-    const names = [...deployment.request.settings.keys()];
-    if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
-        return;
-    deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
-}
-function noticeUnset({ deployment, order }) {
-    const written = new Set(order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
-    for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
-        const { required } = part.environment;
-        const path = settingsPath(deployment.layout, part);
-        const text = required.length === 0 ? undefined : settings_notices_readSettings(path);
-        const unset = text === undefined ? [] : unsetSettings(text, required);
-        if (unset.length === 0)
-            continue;
-        deployment.tools.log.notice(`${placeName(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`);
-    }
-}
-/** Empty where there is no file, undefined where it cannot be read. */
-function settings_notices_readSettings(path) {
-    try {
-        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-    }
-    catch (error) {
-        return isAbsent(error) ? '' : undefined;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
 
 
@@ -29245,130 +29898,6 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
         'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
 }
 
-;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
-
-
-
-
-
-
-
-
-/** Enough for honest use of anchors, too little for a bomb. */
-const MAX_ALIAS_COUNT = 100;
-const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-const plugin_yaml_schema = object({
-    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
-    version: schemas_nullish(union([schemas_string(), schemas_number()])),
-    execution_mode: schemas_nullish(schemas_string()),
-    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
-    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
-});
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
- * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
- * fine.
- */
-function parsePluginYaml(text) {
-    refuseAmbiguousText(text);
-    const document = readDocument(pausing_work_runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false })));
-    refuseAmbiguousNodes(document);
-    const parsed = plugin_yaml_schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })));
-    if (!parsed.success) {
-        const issue = parsed.error.issues[0];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
-    }
-    return toPluginYaml(parsed.data, versionSourceOf(document));
-}
-function refuseAmbiguousText(text) {
-    if (Buffer.byteLength(text) > PLUGIN_YAML_LIMITS.bytes)
-        throw invalid(`must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found more`);
-    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
-    if (stranger !== undefined)
-        throw invalid(`must not contain what readers of YAML do not agree on, found ${stranger}`);
-}
-function readDocument({ document, complaints }) {
-    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
-    if (excess !== undefined)
-        throw invalid(`must be simple enough to read, found ${excess.message}`);
-    const mistake = complaints.find(({ isWarning }) => !isWarning);
-    if (mistake !== undefined || document === undefined)
-        throw notAPlugin(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
-    return document;
-}
-/** Of two equal keys the host takes the last one, and what a merge key means depends on the reader. */
-function refuseAmbiguousNodes(document) {
-    let aliases = 0;
-    (0,dist/* visit */.YR)(document, {
-        Alias: () => {
-            aliases++;
-            if (aliases > MAX_ALIAS_COUNT)
-                throw invalid(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`);
-        },
-        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
-    });
-}
-function refuseAmbiguousKeys(keys) {
-    const seen = new Set();
-    for (const key of keys) {
-        if (!(0,dist/* isScalar */.jn)(key))
-            throw invalid('must have plain keys, found a list, a map or an alias as a key');
-        if (isMergeKey(key))
-            throw invalid('must not use merge keys (<<): write the keys out');
-        const name = String(key.value);
-        if (seen.has(name))
-            throw invalid(`must have each key once, found "${cleanForeignText(name, 60)}" twice`);
-        seen.add(name);
-    }
-}
-function isMergeKey({ value, type, tag }) {
-    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
-}
-/** The version's own characters, which a number does not keep. */
-function versionSourceOf(document) {
-    if (!(0,dist/* isMap */.jh)(document.contents))
-        return undefined;
-    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
-    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
-    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
-}
-function toPluginYaml(data, versionSource) {
-    const version = data.version ?? undefined;
-    return {
-        name: data.name ?? undefined,
-        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-    };
-}
-function asPythonPrints(value, source) {
-    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
-    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
-    }
-}
-function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(what, '; for a service set kind: service'));
-}
-function invalid(rule) {
-    return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
-}
-function plugin_yaml_refusal(what, hint = '') {
-    return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
 
 
@@ -29379,10 +29908,12 @@ function plugin_yaml_refusal(what, hint = '') {
 
 
 
-function readPreviousInstall(layout, place) {
+/** What is known of a part that is going to be in this place. */
+function readPreviousInstall(layout, target) {
     const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, place);
-    const removed = findInstalled(record.removed, place);
+    const installed = findInstalled(record.installed, target);
+    const removed = findInstalled(record.removed, target);
+    const place = installed === undefined ? target : placeOf(installed);
     const version = installed?.version ?? readForeignVersion(installPath(layout, place));
     return { place, installed, removed, version };
 }
@@ -29418,32 +29949,35 @@ function previous_install_verifyPlace(previous, { origin, allowTakeover }, log) 
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
         const owner = snapshot.origin ?? removed;
         if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
+            log.notice(`Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
     }
     if (installed === undefined || isFrom(installed, origin))
         return;
     const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
     if (!allowTakeover)
         throw placeTaken(place, owner);
-    log.warning(`This deployment takes over ${placeName(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+    log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
 }
 /**
  * The same for a project, whose publisher chooses the ids: what we have no record of counts as another's, and so does
  * what has the same id in the other shelf, because services and commands know parts by their id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
-    for (const shelf of ['plugins', 'extensions']) {
-        const other = readPreviousInstall(layout, { shelf, id: place.id });
+    for (const other of [place, otherShelf(place)].map(asked => readPreviousInstall(layout, asked))) {
         previous_install_verifyPlace(other, claim, claim.log);
         if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place)))
             continue;
         if (!claim.allowTakeover)
             throw placeTaken(other.place, 'something that this action has no record of');
-        claim.log.warning(`This project takes over ${placeName(other.place)}, of which there is no record on this host.`);
+        claim.log.warning(`This project takes over ${placePath(other.place)}, of which there is no record on this host.`);
     }
 }
+function otherShelf({ shelf, id }) {
+    const other = shelf === 'plugins' ? 'extensions' : 'plugins';
+    return { shelf: other, id, directory: usualDirectory(other) };
+}
 function placeTaken(place, owner) {
-    return new DeploymentError('place_taken', `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
 }
 /** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
 function readForeignVersion(path) {
@@ -29456,7 +29990,7 @@ function readForeignVersion(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
+;// CONCATENATED MODULE: ./build/install/host/relocation.js
 
 
 
@@ -29465,79 +29999,77 @@ function readForeignVersion(path) {
 
 
 
-const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
-const LEFT_OUT_PARTS = new Set([
-    '__pycache__',
-    '.git',
-    '.mypy_cache',
-    '.pytest_cache',
-    'plugin.sig',
-    'plugin.yaml',
-    'plugin.json',
-    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
-    '*.md',
-    '*.json',
-]);
-const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** Whether the host framework expects a `plugin.sig` in this plugin. */
-function needsPluginSig(plugin) {
-    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
-}
 /**
- * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
+ * other part and contains none, and that nothing is there which the part would replace without having been installed
+ * there. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
-async function buildPluginSig({ id, staged, pluginYaml }, secret) {
-    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, pluginYaml))
-        await addFile(hmac, staged, path);
-    const signature = {
-        plugin: pluginYaml.name ?? id,
-        version: pluginYaml.version ?? '0.0.0',
-        digest: hmac.digest('hex'),
-        algo: 'HMAC-SHA256',
-    };
-    return escapeNonAscii(JSON.stringify(signature, null, 2));
+function verifyDestination(layout, destination) {
+    const { target, previous } = destination;
+    if (target.directory === EXTENSIONS_DIRECTORY)
+        return;
+    requireInside(layout, destination);
+    refuseNesting(layout, target);
+    refuseOccupied(layout, destination);
+    if (!isSamePlace(target, previous.place))
+        requireMovableSettings(layout, destination);
 }
-/** Whether a plugin's signature may cover a path, or something below it. */
-function isCovered(path, plugin) {
-    const directory = entryDirectory(plugin);
-    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+/** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
+function requireInside(layout, { target: { directory }, isOperators }) {
+    if (directory === DEFAULT_PLUGINS_DIRECTORY)
+        return;
+    const real = realDirectory(layout, directory);
+    const inside = (0,external_node_path_namespaceObject.relative)((0,external_node_fs_namespaceObject.realpathSync)(layout.root), real);
+    if (pluginsDirectorySchema.safeParse(inside).success)
+        return;
+    if (isOperators && inside.startsWith('../'))
+        return;
+    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`);
 }
-function entryDirectory(plugin) {
-    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
-    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
-    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
+/** A part that is in another one, or contains it, would be moved away with it. */
+function refuseNesting(layout, target) {
+    const path = realPath(layout, target);
+    for (const row of readInstalled(layout)) {
+        const place = placeOf(row);
+        if (placeName(place) === placeName(target) && isSamePlace(place, target))
+            continue;
+        const other = realPath(layout, place);
+        if (path !== other && !relocation_isBelow(path, other) && !relocation_isBelow(other, path))
+            continue;
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'there' : relocation_isBelow(path, other) ? 'around it' : 'in it'}: nothing was changed. Choose another plugins directory.`);
     }
-    return external_node_path_namespaceObject.posix.dirname(normal);
 }
-/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
-async function signedFiles(root, plugin) {
-    const directory = entryDirectory(plugin);
-    const base = directory === '.' ? '' : directory;
-    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
-    return entries
-        .filter(entry => entry.type === 'file')
-        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
-        .filter(isSigned)
-        .sort(comparePaths);
+function refuseOccupied(layout, { target, previous, isOperators, allowTakeover }) {
+    const path = installPath(layout, target);
+    const isMoving = !isSamePlace(target, previous.place);
+    const isChosen = isOperators || target.directory === DEFAULT_PLUGINS_DIRECTORY;
+    const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover);
+    if (isExpected || !pathExistsSync(path))
+        return;
+    const why = isMoving
+        ? `${placePath(previous.place)} is to be moved there. Move ${path} away, or keep the plugins directory`
+        : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`;
+    throw new DeploymentError('place_taken', `${placePath(target)} is taken: something that this action has no record of is there, and ${why}. Nothing was changed.`);
 }
-function isSigned(path) {
-    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+/** A symlink's target may be relative to its directory. */
+function requireMovableSettings(layout, { target, previous }) {
+    const [from, to] = [settingsPath(layout, previous.place), settingsPath(layout, target)];
+    const isFile = lstatIfPresentSync(from)?.isFile() ?? true;
+    if (isFile || pathExistsSync(to))
+        return;
+    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Make ${to} yourself, or keep the plugins directory.`);
 }
-async function addFile(hmac, root, path) {
-    hmac.update(`${path}\0`, 'utf8');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
-        hmac.update(chunk);
-    hmac.update('\0');
+function relocation_isBelow(path, other) {
+    return path.startsWith(`${other}/`);
 }
-function escapeNonAscii(json) {
-    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+function realPath(layout, { directory, id }) {
+    return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
+}
+/** Where a directory leads, even if the end of it is still to be made. */
+function realDirectory({ root }, directory) {
+    const path = (0,external_node_path_namespaceObject.join)(root, directory);
+    const nearest = nearestDirectory(path);
+    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
@@ -29663,40 +30195,6 @@ function isSuccessOf(line, { origin, sha256 }) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
-
-
-
-
-
-
-/**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
- * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
- */
-function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = (0,external_node_fs_namespaceObject.statSync)(path);
-        if (!found.isFile())
-            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw tooLarge(found.size);
-        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
-}
-function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
 
 
@@ -29729,17 +30227,17 @@ async function findIntactTree(deployment, { place, installed }, { origin, sha256
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     if (find === undefined || !(await isIntact(deployment, place)))
         return undefined;
-    const tree = { identity: tree_record_identityOf(installed), find, pluginYaml: undefined };
+    const tree = { place, identity: tree_record_identityOf(installed), find, pluginYaml: undefined };
     return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
 }
 /** Whether such a tree has a regular file. */
 function hasRegularFile({ find }, path) {
     return (find(path)?.kind ?? 'link') !== 'link';
 }
-/** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
+/** A part as one that stays in its place, if its new tree is what is installed just there, with nothing missing or changed. */
 async function keepIfIntact(deployment, part, origin) {
     const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin))
+    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
         return part;
     const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
     if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
@@ -29823,6 +30321,14 @@ function orIfUnreadable(otherwise, read) {
 }
 function isSameList(recorded, asked) {
     return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/part.js
+/** What a plugin reads by its own description; nothing for a part without one. */
+function environmentOf(pluginYaml) {
+    if (pluginYaml === undefined)
+        return { required: [], optional: [] };
+    return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment;
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/signature.js
@@ -31561,19 +32067,26 @@ function mismatch({ asked, served }, found) {
 
 
 
+
+
+
+
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 async function findTarget(deployment, plan) {
-    const { layout, shelf, request, record, tools } = deployment;
-    const place = { shelf, id: plan.id };
+    const { layout, request, record, tools } = deployment;
+    const { place, isOperators } = choosePlace(deployment, plan);
     const previous = readPreviousInstall(layout, place);
-    await record.update({ previous_version: previous.version });
-    previous_install_verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log);
+    await record.update({ previous_version: previous.version, ...directoryIn(place) });
+    const { allowTakeover } = request;
+    previous_install_verifyPlace(previous, { origin: originOf(deployment), allowTakeover }, tools.log);
+    verifyDestination(layout, { target: place, previous, isOperators, allowTakeover });
     if (!request.dryRun)
-        checkHost(deployment, place);
-    return { plan, previous };
+        for (const affected of [previous.place, place])
+            checkHost(deployment, affected);
+    return { plan, place, previous };
 }
 /**
  * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that the version that the hub claims never had
@@ -31618,6 +32131,8 @@ async function extractArtifact(deployment, verified, folder) {
 async function findSameVersion(deployment, fetched) {
     const { target, verified } = fetched;
     const source = { origin: originOf(deployment), sha256: verified.sha256 };
+    if (!isSamePlace(target.place, target.previous.place))
+        return undefined;
     const installed = await findIntactTree(deployment, target.previous, source);
     if (installed === undefined)
         return undefined;
@@ -31627,7 +32142,7 @@ async function findSameVersion(deployment, fetched) {
     if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version))
         return undefined;
     const version = await checkVersion(deployment, fetched, pluginYaml);
-    const name = placeName(target.previous.place);
+    const name = placePath(target.place);
     deployment.tools.log.info(`${name} came from these bytes, and none of its files is missing or changed: not extracted.`);
     return { ...fetched, content: installed, pluginYaml, version };
 }
@@ -31645,8 +32160,8 @@ async function orderInstallation(deployment, extracted) {
 async function buildPart(deployment, extracted) {
     const { target, version, verified, pluginYaml, content } = extracted;
     const { plan, previous } = target;
-    const environment = pluginYaml?.environment ?? { required: [], optional: [] };
-    const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous };
+    const environment = environmentOf(pluginYaml);
+    const part = { ...target.place, version, artifactSha256: verified.sha256, environment, previous };
     const { keepPaths } = deployment;
     if ('identity' in content) {
         bindToFiles(plan, path => hasRegularFile(content, path), keepPaths);
@@ -34510,7 +35025,6 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
 
 
 
-
 const MAX_LISTED_SNAPSHOTS = 20;
 /** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
 function buildDeploySummary(summary) {
@@ -34625,7 +35139,7 @@ function deploy_summary_failure(report, error) {
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [] }) {
     const { names, more } = listDrift(entries);
-    const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(placeName(entry)));
+    const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)));
     const missing = unknown.length === 0 ? [] : [`⚠️ Not compared with what was installed: ${unknown.join(', ')}.`];
     if (names.length === 0)
         return missing;
@@ -35432,6 +35946,7 @@ const FLOWS = {
 
 
 
+
 /** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
 async function deploy_deploy() {
     let step;
@@ -35463,6 +35978,7 @@ function readDeployInputs(workspace) {
         signingSecret: read.requiredSecret('signing-secret'),
         bases: readBases(read),
         slug: read.required('slug', slugSchema),
+        pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         version: read.withDefault('version', versionSchema, 'latest'),
         plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
@@ -35480,9 +35996,9 @@ function readDeployInputs(workspace) {
 }
 /** The outputs of action.yml, all of them, always; what is not known is empty. */
 function buildDeployOutputs(result, projectRoot) {
-    const { kind, id } = result.report;
-    const isKnown = projectRoot !== undefined && id !== null && (kind === 'plugin' || kind === 'service');
-    return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), { shelf: shelfOf(kind), id }) : undefined);
+    const { kind, id, ...report } = result.report;
+    const isKnown = projectRoot !== undefined && id !== null && kind !== null;
+    return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), placeOf({ ...report, kind, id })) : undefined);
 }
 /** A check must say what is to be installed, because it asks no hub, and does nothing else. */
 function refuseUnclearCheck(read, request) {
@@ -35848,7 +36364,7 @@ async function readHosts(wire, access, reading) {
         maxBytes: MAX_HOSTS_BYTES,
     });
     if (answer.status !== 200)
-        throw refusal(answer, access, 'the hosts');
+        throw client_refusal(answer, access, 'the hosts');
     return parseHostReports(answer.body, access, reading);
 }
 
@@ -36127,7 +36643,7 @@ function othersOf({ hosts, reports }) {
 
 
 /** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
-const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 };
+const fleet_MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 };
 const MAX_WAIT_SECONDS = 86_400;
 const MAX_LOGGED_VERSIONS = 100;
 const MAX_LOGGED_HOSTS = 20;
@@ -36227,7 +36743,7 @@ function unsafeIn({ unsafe }) {
     ];
 }
 function buildLists(fleet) {
-    const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, MAX_CHARS.outdated)];
+    const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, fleet_MAX_CHARS.outdated)];
     const versions = fitVersions(fleet.reports);
     const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more hosts have no room in it.`]);
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
@@ -36237,7 +36753,7 @@ function fitHosts({ hosts, reports }) {
     const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])));
     const isBehind = ({ hostId }) => !current.has(hostId);
     const inOrder = [...reports.filter(isBehind), ...reports.filter(report => !isBehind(report))];
-    const { omitted } = fitList(inOrder.map(hostEntry), MAX_CHARS.hosts);
+    const { omitted } = fitList(inOrder.map(hostEntry), fleet_MAX_CHARS.hosts);
     const kept = inOrder.slice(0, inOrder.length - omitted).toSorted((a, b) => compareHosts(a.hostId, b.hostId));
     return { json: JSON.stringify(kept.map(hostEntry)), omitted };
 }
@@ -36246,7 +36762,7 @@ function hostEntry({ hostId, version, status, completedAt, error }) {
 }
 function fitVersions(reports) {
     const texts = [];
-    let [room, omitted] = [MAX_CHARS.versions, 0];
+    let [room, omitted] = [fleet_MAX_CHARS.versions, 0];
     for (const [version, ids] of hostsByVersion(reports)) {
         const list = fitList(ids, Math.max(room - version.length, 0));
         omitted += list.omitted;
@@ -36949,9 +37465,9 @@ const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_s
 const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
-/** A directory in the archive's root, next to those that every project has. */
-const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
-    error: 'must be one name of letters, digits, "_", "." and "-", and not a name that a project uses for something else',
+/** A directory in the archive and on the host, next to those that every project has. */
+const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
+    error: 'must be names of letters, digits, "_" and "-", joined by "/", and not begin with one that a project uses for something else',
 })));
 const pluginSchema = schemas_lazy(() => object({
     ...partKeys(),
@@ -36969,7 +37485,7 @@ const extensionSchema = schemas_lazy(() => object(partKeys()));
 function partKeys() {
     return { id: idSchema, sha256: schemas_nullish(sha256Schema), source: schemas_nullish(externalSourceSchema) };
 }
-const pluginsSchema = schemas_lazy(() => array(pluginSchema)
+const manifest_schema_pluginsSchema = schemas_lazy(() => array(pluginSchema)
     .check(_minLength(1, { error: 'must contain at least one plugin' }), _maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} plugins` })));
 const extensionsSchema = schemas_lazy(() => array(extensionSchema)
     .check(_maxLength(MAX_PARTS_OF_A_KIND, { error: `must contain at most ${MAX_PARTS_OF_A_KIND} extensions` })));
@@ -36980,7 +37496,7 @@ const manifestSchema = schemas_lazy(() => object({
     project_name: manifest_schema_lineSchema,
     version: semverSchema,
     built_at: iso_datetime({ offset: true, local: true, error: 'must be a time in ISO 8601' }),
-    plugins: pluginsSchema.check(superRefine(refuseRepeatedIds)),
+    plugins: manifest_schema_pluginsSchema.check(superRefine(refuseRepeatedIds)),
     extensions: schemas_nullish(extensionsSchema.check(superRefine(refuseRepeatedIds))),
     content_sha256: sha256Schema,
     plugins_dirname: schemas_nullish(pluginsDirnameSchema),
@@ -36999,6 +37515,7 @@ function refuseRepeatedIds(parts, context) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/manifest.js
+
 
 
 
@@ -37073,9 +37590,10 @@ function isSourced(part) {
     return part.source !== null;
 }
 function buildManifest(written) {
-    const pluginsDirname = written.plugins_dirname ?? 'plugins';
+    const pluginsDirname = written.plugins_dirname ?? DEFAULT_PLUGINS_DIRECTORY;
     const plugins = written.plugins.map(({ id, version, sha256, environment, source }) => ({
-        ...{ shelf: 'plugins', id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
+        ...{ shelf: 'plugins', id, directory: pluginsDirname, version },
+        ...{ folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
         environment: environment ?? { required: [], optional: [] },
         source: source ?? null,
     }));
@@ -37083,8 +37601,9 @@ function buildManifest(written) {
         ...{
             shelf: 'extensions',
             id,
+            directory: EXTENSIONS_DIRECTORY,
             version: written.version,
-            folder: `extensions/${id}`,
+            folder: `${EXTENSIONS_DIRECTORY}/${id}`,
             sha256: sha256 ?? null,
         },
         environment: { required: [], optional: [] },
@@ -37142,10 +37661,11 @@ function readManifest(content) {
 
 
 
+
 /** The parts of a project that this host has, by our own record, each of any version. */
 function readInstalledParts({ layout }, projectId) {
     const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
-    return rows.map(installed => ({ shelf: shelfOf(installed.kind), id: installed.id, installed }));
+    return rows.map(installed => ({ ...placeOf(installed), installed }));
 }
 /** Records which version of the project this host runs by our own record: that of the part installed last. */
 async function installed_parts_noteInstalledVersion(deployment) {
@@ -37153,13 +37673,15 @@ async function installed_parts_noteInstalledVersion(deployment) {
     await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
 /**
- * Checks what can be checked of the host before the artifact's content is known: both shelves, and the installed parts.
+ * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, the one that
+ * the host's own file names for plugins, and the installed parts.
  * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
-    for (const shelf of ['plugins', 'extensions'])
-        checkShelf(layout, shelf);
+    const { directory = usualDirectory('plugins') } = readHostsDirectory(layout);
+    checkShelf(layout, { shelf: 'plugins', directory });
+    checkShelf(layout, { shelf: 'extensions', directory: usualDirectory('extensions') });
     for (const part of readInstalledParts({ layout }, request.projectId))
         checkHost(deployment, part);
 }
@@ -37176,14 +37698,16 @@ async function findInstalledParts(deployment, sha256) {
     return found.size === 0 ? undefined : found;
 }
 /**
- * Whether these are all parts that the plan in this folder installs, and no source has to be asked what it has now; not
- * so where plan or manifest cannot be read.
+ * Whether these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
+ * no source has to be asked what it has now; not so where plan or manifest cannot be read.
  */
 function isAllInstalled(content, installed) {
     try {
         const steps = readBundledPlan(content).steps.filter(isInstallStep);
-        const sourced = parseManifest(readManifest(content)).parts.filter(isSourced);
-        return steps.every(step => installed.has(placeOfInstall(step))) && sourced.every(({ source }) => isFixed(source));
+        const { parts, pluginsDirname } = parseManifest(readManifest(content));
+        const isInPlace = (tree) => tree !== undefined && (tree.place.shelf === 'extensions' || tree.place.directory === pluginsDirname);
+        const isAll = steps.every(step => isInPlace(installed.get(placeOfInstall(step))));
+        return isAll && parts.filter(isSourced).every(({ source }) => isFixed(source));
     }
     catch {
         return false;
@@ -37394,6 +37918,7 @@ function idsUsing(config, { steps, removedIds }) {
 
 
 
+
 /**
  * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
  * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
@@ -37436,6 +37961,7 @@ function verifyFolders(parts, directories) {
 /** They may not even come back: the folder may be installed under another name. */
 function verifySymlinksStayInside(parts, symlinks) {
     const folders = new Set(parts.map(({ folder }) => folder));
+    const folderOf = folderFinder(parts);
     for (const { path, reach } of symlinks) {
         const folder = folderOf(path);
         if (!folders.has(folder) || `${reach}/`.startsWith(`${folder}/`))
@@ -37444,6 +37970,7 @@ function verifySymlinksStayInside(parts, symlinks) {
     }
 }
 function ownDigestWarnings(parts, digested) {
+    const folderOf = folderFinder(parts);
     const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path));
     return parts.flatMap(({ folder, sha256, source }) => {
         if (sha256 === null || source !== null)
@@ -37460,13 +37987,15 @@ function ownDigestWarnings(parts, digested) {
 function unnamedFolders({ parts, pluginsDirname }, directories) {
     const named = new Set(parts.map(({ folder }) => folder));
     return [...directories].filter(path => {
-        const [shelf, ...rest] = path.split('/');
-        return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path);
+        const directory = path.slice(0, Math.max(0, path.lastIndexOf('/')));
+        return (directory === pluginsDirname || directory === EXTENSIONS_DIRECTORY) && !named.has(path);
     });
 }
-/** The first two components of a path: the directory of its plugin or extension, if it is in one. */
-function folderOf(path) {
-    return path.split('/', 2).join('/');
+/** Finds the first components of a path: the directory of its plugin or extension, if it is in one. */
+function folderFinder(parts) {
+    const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins');
+    const levels = plugin?.folder.split('/').length ?? 2;
+    return path => path.split('/', path.startsWith(`${EXTENSIONS_DIRECTORY}/`) ? 2 : levels).join('/');
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/tree-below.js
@@ -37582,20 +38111,21 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
 
 
 
+
 /** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
-    const { shelf, id, environment } = part;
-    const previous = readPreviousInstall(layout, { shelf, id });
+    const { shelf, id, directory, environment } = part;
+    const previous = readPreviousInstall(layout, part);
     const version = part_versionOf(source, part, previous);
-    const facts = { shelf, id, version, artifactSha256: source.artifactSha256, previous };
+    const facts = { shelf, id, directory, version, artifactSha256: source.artifactSha256, previous };
     const installed = source.installed?.get(placeName(part));
     if (installed !== undefined) {
         return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity };
     }
     const origin = { contract: 'project', slug: request.projectId };
     const leftBehind = findLeftBehind(layout, previous, origin);
-    const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, leftBehind });
+    const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, previous, leftBehind });
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
@@ -37605,20 +38135,21 @@ function part_versionOf({ supplied, installed }, part, previous) {
     const stays = isSourced(part) && installed?.has(name) ? previous.installed?.version : undefined;
     return supplied.get(name)?.version ?? stays ?? part.version;
 }
-async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, folder, leftBehind }) {
+async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, folder, previous, leftBehind }) {
     const placed = supplied.get(placeName({ shelf, id }));
     const { staged, tree: shipped } = placed ?? { staged: (0,external_node_path_namespaceObject.join)(content, folder), tree: treeBelow(tree, folder) };
     const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
     if (pluginYaml === undefined)
         return { staged, tree: shipped, pluginYaml };
-    const installed = leftBehind ?? installPath(layout, { shelf, id });
+    const installed = leftBehind ?? installPath(layout, previous.place);
     const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
 /** Both manifest and plugin.yaml may name what a plugin needs. */
 function both(manifest, pluginYaml) {
-    const { required = [], optional = [] } = pluginYaml?.environment ?? {};
+    const { required, optional, ...injection } = environmentOf(pluginYaml);
     return {
+        ...injection,
         required: [...new Set([...manifest.required, ...required])],
         optional: [...new Set([...manifest.optional, ...optional])],
     };
@@ -37628,6 +38159,9 @@ function hasPluginYaml({ files, symlinks }) {
 }
 
 ;// CONCATENATED MODULE: ./build/project/plan.js
+
+
+
 
 
 
@@ -37656,8 +38190,9 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     const installed = readInstalledParts(deployment, request.projectId);
     const removals = installed.filter(part => !isAmong(manifest.parts, part));
     verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig });
-    for (const place of bound.parts)
-        checkHost(deployment, place);
+    warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log);
+    for (const part of bound.parts)
+        checkPart(deployment, part);
     for (const { shelf, id } of bound.notInstalled)
         tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
     for (const part of installed)
@@ -37678,6 +38213,16 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
         removals,
         origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
+}
+/** The publisher has chosen the directory of its plugins too. */
+function checkPart(deployment, target) {
+    const { host, layout, request, tools } = deployment;
+    const previous = readPreviousInstall(layout, target);
+    for (const accepted of requireSafeDirectory(host, target.directory))
+        tools.log.warning(accepted);
+    verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover });
+    for (const place of [previous.place, target])
+        checkHost(deployment, place);
 }
 /** The publisher chooses the ids: they must reach no other origin's place, and no service but the project's own. */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
@@ -37719,8 +38264,8 @@ function orRefusePlan({ manifest, tools }, check) {
     }
 }
 /** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
-function warnOfRemaining({ tools }, { shelf, id, installed }) {
-    tools.log.warning(`${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`);
+function warnOfRemaining({ tools }, { installed, ...place }) {
+    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`);
 }
 function isAmong(places, part) {
     return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
@@ -37950,7 +38495,7 @@ function parseRecords(body) {
         const end = at + parseDecimal(body.toString('latin1', at, keyAt - 1));
         const equals = indexOfEquals(body, keyAt, end);
         if (body[keyAt - 1] !== tar_pax_SPACE || equals === keyAt || body[end - 1] !== LINE_FEED)
-            throw malformed('record');
+            throw tar_pax_malformed('record');
         const key = decisiveKey(body, keyAt, equals);
         if (key !== undefined && records.has(key))
             throw invalidArchive('a PAX header repeats a key');
@@ -37972,12 +38517,12 @@ function isDigit(byte) {
 /** Between a key and its value. */
 function indexOfEquals(body, start, end) {
     if (end > body.length)
-        throw malformed('record');
+        throw tar_pax_malformed('record');
     let at = start;
     while (at < end && body[at] !== EQUALS)
         at++;
     if (at >= end)
-        throw malformed('record');
+        throw tar_pax_malformed('record');
     return at;
 }
 /** A key that matters, or undefined: to decode every other one costs more than to read it. */
@@ -37997,10 +38542,10 @@ function parseSize(value) {
 }
 function parseDecimal(digits) {
     if (!DECIMAL.test(digits))
-        throw malformed('number');
+        throw tar_pax_malformed('number');
     return Number(digits);
 }
-function malformed(what) {
+function tar_pax_malformed(what) {
     return invalidArchive(`a PAX header has a malformed ${what}`);
 }
 
@@ -39343,7 +39888,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, instal
         const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools };
         const verified = verifyServed(checking, found.served);
         const unpacked = await unpackArtifact(checking, verified, folder);
-        const part = partOf(unpacked, source);
+        const part = marketplace_source_partOf(unpacked, source);
         const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined;
         const decided = decideVersion(found, pluginYaml);
         const { version } = decided;
@@ -39356,7 +39901,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, instal
         file.close();
     }
 }
-function partOf({ staged, tree }, { slug, subdirectory }) {
+function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
     if (subdirectory === undefined)
         return { staged, tree };
     if (!tree.directories.includes(subdirectory)) {
@@ -39969,6 +40514,7 @@ function uniqueById(steps) {
 
 
 
+
 const NO_SETTINGS = { required: [], optional: [] };
 /**
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
@@ -40028,7 +40574,8 @@ function plan_bindPlan({ request }, target, plan) {
 /** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
 function bindToProject({ origin, version, parts }, plan) {
     const inManifest = parts.map(({ shelf, id, version: own }) => {
-        return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS, source: null };
+        const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null };
+        return { ...part, environment: NO_SETTINGS, source: null };
     });
     const bound = bindPlanToProject(plan, {
         projectId: origin.slug,
@@ -40049,9 +40596,11 @@ function bindToProject({ origin, version, parts }, plan) {
 function readEnvironment({ layout }, part) {
     if (part.shelf !== 'plugins')
         return NO_SETTINGS;
-    const root = part.retained === undefined ? installPath(layout, part) : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+    const root = part.retained === undefined
+        ? installPath(layout, part.previous.place)
+        : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
     try {
-        return readPluginYaml(root).environment;
+        return environmentOf(readPluginYaml(root));
     }
     catch {
         // A project's plugin may have none.
@@ -40207,8 +40756,9 @@ function part_target_isNamed(version, asked) {
     return version !== null && asked !== undefined && isSameVersion(version, asked);
 }
 function versionIn(row) {
-    const { contract: _, kind: __, slug: ___, id: ____, keep_paths: _____, snapshots: ______, ...version } = row;
-    return version;
+    const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row;
+    const { snapshots: _______, ...installed } = version;
+    return installed;
 }
 /** By when each was first installed, which a rollback does not change. */
 function isEarlier(snapshot, row) {
@@ -40233,7 +40783,7 @@ async function findProjectTarget(rollback, slug, rows) {
     const origin = { contract: 'project', slug };
     const claim = { origin, allowTakeover: false, log: rollback.tools.log };
     for (const part of parts)
-        verifyProjectPlace(rollback.layout, { shelf: part.shelf, id: part.id }, claim);
+        verifyProjectPlace(rollback.layout, part, claim);
     const returning = new Set(parts.map(placeName));
     const installed = rows.map(row => ({ ...placeOf(row), installed: row }));
     const plugins = parts.filter(({ shelf }) => shelf === 'plugins').map(({ id, version: own }) => ({ id, version: own }));
@@ -40289,12 +40839,13 @@ async function findParts(rollback, { slug, parts }) {
 }
 /** What is missing, in words, where the part cannot return. */
 async function project_target_findPart(rollback, origin, part) {
-    const { kind: _, id: __, ...returning } = part;
+    const { kind: _, id: __, directory: ___, ...returning } = part;
     const place = placeOf(part);
     const target = { place, origin, returning };
     const record = readHostRecord(rollback.layout);
     const row = findInstalled(record.installed, place);
-    if (row !== undefined && isFrom(row, origin) && isSameTree(row, part))
+    const isThere = row !== undefined && isSamePlace(placeOf(row), place);
+    if (isThere && isFrom(row, origin) && isSameTree(row, part))
         return (await target_part_isIntact(rollback, place)) ? keepInstalled(rollback, target) : changedPart(place);
     const retained = findInstalled([...record.installed, ...record.removed], place);
     const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin);
@@ -40324,6 +40875,8 @@ function lostPart(place, { version }, snapshots) {
 
 
 
+
+
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them; a dry run only reads. Throws
  * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
@@ -40332,13 +40885,19 @@ function lostPart(place, { version }, snapshots) {
 async function target_findTarget(rollback) {
     const { record, request } = rollback;
     const target = await choose(rollback);
-    const { version, plugins } = target;
-    const known = { version, version_source: 'snapshot', ...identityIn(target), ...(plugins && { plugins }) };
+    const { version } = target;
+    const known = { version, version_source: 'snapshot', ...identityIn(target), ...placeIn(target) };
     await record.update(known);
     if (!request.dryRun)
         for (const part of [...target.parts, ...target.removals])
             requireRestorable(rollback, part);
     return target;
+}
+/** Of a project, the plugins; else the directory of the only part. */
+function placeIn({ parts: [part], plugins }) {
+    if (plugins !== undefined)
+        return { plugins };
+    return part === undefined ? {} : directoryIn(part);
 }
 /** What was changed on this host is not the artifact that it came from. */
 function identityIn({ parts }) {
@@ -40355,11 +40914,24 @@ async function choose(rollback) {
         throw refusals_notInstalled(subject);
     return subject.contract === 'project'
         ? await findProjectTarget(rollback, subject.projectId, rows)
-        : await findPartTarget(rollback, placeOf(subject), row);
+        : await findPartTarget(rollback, placeOf(row), row);
+}
+/** A version of a project may have been in another directory. */
+function checkDestination(rollback, target) {
+    const { host, layout, request, tools } = rollback;
+    const { previous } = target;
+    if (isSamePlace(previous.place, target))
+        return;
+    for (const accepted of requireSafeDirectory(host, target.directory))
+        tools.log.warning(accepted);
+    verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover });
+    checkHost(rollback, previous.place);
 }
 function requireRestorable(rollback, part) {
     const { layout } = rollback;
-    checkHost(rollback, { shelf: part.shelf, id: part.id });
+    if ('previous' in part)
+        checkDestination(rollback, part);
+    checkHost(rollback, part);
     if (!('retained' in part) || part.retained === undefined)
         return;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
@@ -40570,15 +41142,15 @@ function readRollbackInputs(workspace) {
 function buildRollbackOutputs(result, { subject, projectRoot }) {
     const isProject = subject?.contract === 'project';
     return {
-        ...buildDeploymentOutputs(result, projectRoot && subject && rollback_pathOf(subject, projectRoot)),
+        ...buildDeploymentOutputs(result, projectRoot && subject && rollback_pathOf(subject, projectRoot, result)),
         'project-id': isProject ? subject.projectId : '',
         plugins: isProject ? JSON.stringify(result.report.plugins ?? []) : '',
     };
 }
-function rollback_pathOf(subject, projectRoot) {
+function rollback_pathOf(subject, projectRoot, { report }) {
     if (subject.contract === 'project')
         return projectRoot;
-    return installPath(layoutOf(projectRoot), { shelf: shelfOf(subject.kind), id: subject.id });
+    return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }));
 }
 /** A plugin or service by `kind` and `id`, or a project. */
 function readSubject(read) {
@@ -40703,7 +41275,7 @@ const EARLIER_KEEP_PATHS = ['.env', 'data'];
  * How the files of an installed part differ from those that were installed; undefined where they do not. Says why where
  * that cannot be known. Reads only files whose inode or times have changed. Throws only the signal's reason.
  */
-async function checkPart(setting, row) {
+async function part_check_checkPart(setting, row) {
     const { layout, signal } = setting;
     try {
         const instead = findNoDirectory(installPath(layout, placeOf(row)));
@@ -40843,16 +41415,22 @@ async function inspect_look({ layout, keepPaths }, signal) {
     };
 }
 function findUnrecorded({ root }, rows) {
-    const recorded = new Set(rows.map(row => placeName(placeOf(row))));
-    const found = ['plugins', 'extensions'].flatMap(shelf => pathExistsSync((0,external_node_path_namespaceObject.join)(root, shelf)) ? directoriesIn(root, shelf) : []);
-    return found.filter(name => !recorded.has(name)).toSorted();
+    const places = rows.map(placeOf);
+    const recorded = places.map(placePath);
+    const known = new Set([
+        usualDirectory('plugins'),
+        usualDirectory('extensions'),
+        ...places.map(part => part.directory),
+    ]);
+    const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []);
+    return found.filter(path => !recorded.some(part => part === path || part.startsWith(`${path}/`))).toSorted();
 }
 function hasTreeRecords({ trees }) {
     return pathExistsSync(trees) && (0,external_node_fs_namespaceObject.readdirSync)(trees).length > 0;
 }
-function directoriesIn(root, shelf) {
-    const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, shelf), { withFileTypes: true });
-    return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${shelf}/${name}`);
+function directoriesIn(root, directory) {
+    const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });
+    return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }
 /** Where a deployment works, or one has died in the middle, a difference says nothing. */
 async function driftOf(setting, row, activity) {
@@ -40860,7 +41438,7 @@ async function driftOf(setting, row, activity) {
         return waiting('a deployment is changing this host at this moment');
     if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
         return waiting('an interrupted deployment of it waits for its recovery');
-    return await checkPart(setting, row);
+    return await part_check_checkPart(setting, row);
 }
 function waiting(why) {
     return { kind: 'not compared', why, isPassing: true };
@@ -40952,7 +41530,7 @@ function status_summary_describeDrift({ parts }) {
 }
 /** What a rollback has restored as it was changed on the host. */
 function modifiedIn(parts) {
-    const names = parts.flatMap(({ row, ...part }) => row.modified ? [`${placeName(part)} ${row.version ?? ''}`.trim()] : []);
+    const names = parts.flatMap(({ row, ...part }) => row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : []);
     if (names.length === 0)
         return [];
     const listed = names.slice(0, MAX_LISTED_PATHS).join(', ');
@@ -40963,7 +41541,7 @@ function modifiedIn(parts) {
 }
 function notComparedIn(parts) {
     const lasting = parts.flatMap(({ drift, ...part }) => drift?.kind === 'not compared' && !drift.isPassing
-        ? [`${placeName(part)} could not be compared: ${drift.why}`]
+        ? [`${placePath(part)} could not be compared: ${drift.why}`]
         : []);
     const more = lasting.length - MAX_LISTED_PATHS;
     return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])];
@@ -41004,7 +41582,7 @@ function rowsOf({ parts, snapshots }) {
     return inOrder
         .slice(0, status_summary_MAX_ROWS)
         .map(({ row, drift, ...place }) => [
-        code(placeName(place)),
+        code(placePath(place)),
         cell(row.version ?? row.project_version ?? 'unknown'),
         cell(dateOf(row.installed_at)),
         cellOf(drift === undefined && row.modified ? '⚠️ a modified snapshot' : filesInWords(drift), status_summary_MAX_CELL_CHARS),
@@ -41036,10 +41614,10 @@ function dateOf(time) {
 }
 function status_summary_namesIn({ drift, ...part }) {
     if (drift?.kind === 'no directory')
-        return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`];
+        return [`${placePath(part)} (${INSTEAD_WORDS[drift.instead]})`];
     if (drift?.kind !== 'differs')
         return [];
-    const nameOf = (path) => (path === '.' ? placeName(part) : `${placeName(part)}/${path}`);
+    const nameOf = (path) => (path === '.' ? placePath(part) : `${placePath(part)}/${path}`);
     return drift.paths.map(({ path, how }) => `${nameOf(path)} (${HOW_WORDS[how]})`);
 }
 function countOf(drift) {
@@ -41111,7 +41689,7 @@ async function showStatus({ request, failOnDrift, problems }, tools) {
 function logStatus({ parts, isKnown }, log) {
     const version = ({ row }) => row.version ?? row.project_version ?? 'unknown';
     for (const part of parts.slice(0, MAX_LOGGED_PARTS))
-        log.info(`${part.shelf}/${part.id} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`);
+        log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`);
     if (parts.length > MAX_LOGGED_PARTS)
         log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`);
     if (parts.length === 0)
@@ -41152,8 +41730,20 @@ function buildOutputs(inspection, lists) {
 }
 function installedEntry({ shelf, id, row }) {
     const version = row.version ?? row.project_version;
-    const entry = { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url };
+    const entry = {
+        shelf,
+        id,
+        ...directoryOf(row),
+        version,
+        sha256: row.artifact_sha256,
+        when: row.installed_at,
+        run: row.run_url,
+    };
     return row.modified ? { ...entry, sha256: null, modified: true } : entry;
+}
+/** Only where it is not the usual one. */
+function directoryOf({ directory }) {
+    return directory === undefined ? {} : { directory };
 }
 function snapshotEntry({ shelf, id, row, path }) {
     const version = row.version ?? row.project_version;
@@ -41176,7 +41766,7 @@ const LIST_OF = {
 function driftEntry({ shelf, id, row, drift }, room) {
     const listed = { added: [], removed: [], changed: [], mode: [] };
     const replaced = [];
-    const named = { shelf, id, version: row.version ?? row.project_version };
+    const named = { shelf, id, ...directoryOf(row), version: row.version ?? row.project_version };
     const entry = { ...named, ...listed, ...(row.modified ? { modified: true } : {}) };
     if (drift === undefined)
         return entry;

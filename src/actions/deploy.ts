@@ -2,8 +2,9 @@ import { z } from 'zod/mini'
 import { type DeployError, toDeployError } from '../core/errors.ts'
 import { kindSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
+import { writtenPluginsDirectorySchema } from '../core/plugins-directory.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { shelfOf } from '../install/host/installed.ts'
+import { placeOf } from '../install/host/installed.ts'
 import { installPath, layoutOf } from '../install/host/layout.ts'
 import { checkInstalled } from '../marketplace/check.ts'
 import { deploy as deployArtifact } from '../marketplace/deploy.ts'
@@ -53,6 +54,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
     signingSecret: read.requiredSecret('signing-secret'),
     bases: readBases(read),
     slug: read.required('slug', slugSchema),
+    pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     version: read.withDefault('version', versionSchema, 'latest'),
     plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
@@ -70,11 +72,11 @@ export function readDeployInputs(workspace: string): DeployInputs {
 
 /** The outputs of action.yml, all of them, always; what is not known is empty. */
 export function buildDeployOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
-  const { kind, id } = result.report
-  const isKnown = projectRoot !== undefined && id !== null && (kind === 'plugin' || kind === 'service')
+  const { kind, id, ...report } = result.report
+  const isKnown = projectRoot !== undefined && id !== null && kind !== null
   return buildDeploymentOutputs(
     result,
-    isKnown ? installPath(layoutOf(projectRoot), { shelf: shelfOf(kind), id }) : undefined,
+    isKnown ? installPath(layoutOf(projectRoot), placeOf({ ...report, kind, id })) : undefined,
   )
 }
 

@@ -3,7 +3,7 @@ import { toDeployError } from '../core/errors.ts'
 import { idSchema, kindSchema, projectIdSchema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import { OPERATOR_YAML_LIMITS } from '../core/limits.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { shelfOf } from '../install/host/installed.ts'
+import { placeOf } from '../install/host/installed.ts'
 import { installPath, layoutOf } from '../install/host/layout.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import { createMarketplaceClient, type MarketplaceAccess } from '../marketplace/api/client.ts'
@@ -85,15 +85,15 @@ export function buildRollbackOutputs(
 ): Record<string, string> {
   const isProject = subject?.contract === 'project'
   return {
-    ...buildDeploymentOutputs(result, projectRoot && subject && pathOf(subject, projectRoot)),
+    ...buildDeploymentOutputs(result, projectRoot && subject && pathOf(subject, projectRoot, result)),
     'project-id': isProject ? subject.projectId : '',
     plugins: isProject ? JSON.stringify(result.report.plugins ?? []) : '',
   }
 }
 
-function pathOf(subject: Subject, projectRoot: string): string {
+function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult): string {
   if (subject.contract === 'project') return projectRoot
-  return installPath(layoutOf(projectRoot), { shelf: shelfOf(subject.kind), id: subject.id })
+  return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
 
 /** A plugin or service by `kind` and `id`, or a project. */

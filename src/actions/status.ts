@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import { type BoundedList, fitList } from '../core/bounded-list.ts'
 import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
-import { layoutOf } from '../install/host/layout.ts'
+import { layoutOf, placePath } from '../install/host/layout.ts'
 import {
   type InspectedPart,
   type Inspection,
@@ -81,7 +81,7 @@ async function showStatus({ request, failOnDrift, problems }: StatusInputs, tool
 function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   const version = ({ row }: InspectedPart): string => row.version ?? row.project_version ?? 'unknown'
   for (const part of parts.slice(0, MAX_LOGGED_PARTS))
-    log.info(`${part.shelf}/${part.id} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`)
+    log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`)
   if (parts.length > MAX_LOGGED_PARTS) log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`)
   if (parts.length === 0) log.info('Nothing is installed.')
   if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
@@ -128,8 +128,21 @@ function buildOutputs(inspection: Inspection, lists: Lists): Record<string, stri
 
 function installedEntry({ shelf, id, row }: InspectedPart) {
   const version = row.version ?? row.project_version
-  const entry = { shelf, id, version, sha256: row.artifact_sha256, when: row.installed_at, run: row.run_url }
+  const entry = {
+    shelf,
+    id,
+    ...directoryOf(row),
+    version,
+    sha256: row.artifact_sha256,
+    when: row.installed_at,
+    run: row.run_url,
+  }
   return row.modified ? { ...entry, sha256: null, modified: true } : entry
+}
+
+/** Only where it is not the usual one. */
+function directoryOf({ directory }: InspectedPart['row']) {
+  return directory === undefined ? {} : { directory }
 }
 
 function snapshotEntry({ shelf, id, row, path }: Inspection['snapshots'][number]) {
@@ -159,7 +172,7 @@ const LIST_OF = {
 function driftEntry({ shelf, id, row, drift }: InspectedPart, room: { chars: number }): DriftEntry {
   const listed = { added: [] as string[], removed: [] as string[], changed: [] as string[], mode: [] as string[] }
   const replaced: string[] = []
-  const named = { shelf, id, version: row.version ?? row.project_version }
+  const named = { shelf, id, ...directoryOf(row), version: row.version ?? row.project_version }
   const entry = { ...named, ...listed, ...(row.modified ? { modified: true } : {}) }
   if (drift === undefined) return entry
   if (drift.kind === 'no directory') return { ...entry, instead: drift.instead }

@@ -4,13 +4,14 @@ import type { DeploymentTools, EndedDeployment } from '../install/deployment/dep
 import { runUnreported } from '../install/deployment/unreported.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { pathExistsSync } from '../install/files/tree-walk.ts'
-import { findInstalled, type InstalledRow, isFrom, readInstalled } from '../install/host/installed.ts'
-import { type Place, placeName } from '../install/host/layout.ts'
+import { directoryIn, findInstalled, type InstalledRow, isFrom, readInstalled } from '../install/host/installed.ts'
+import { type Place, placePath } from '../install/host/layout.ts'
 import { isOnlyAdded } from '../install/host/trees/drift-check.ts'
 import { startEntry } from '../install/steps/run-steps.ts'
 import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../install/steps/verify-health.ts'
 import { type ArtifactDeployment, originOf, startCheck } from './deployment.ts'
 import { noteInstalledVersion } from './installed-version.ts'
+import { installedPlace } from './place.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import type { DeployRequest } from './request.ts'
 import type { CheckState } from './states.ts'
@@ -32,12 +33,12 @@ export async function checkInstalled(request: DeployRequest, tools: DeploymentTo
 }
 
 async function check(deployment: InstalledCheck): Promise<void> {
-  const { request, record, tools, shelf } = deployment
+  const { request, record, tools } = deployment
   await noteInstalledVersion(deployment)
   const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request))
-  const place = { shelf, id: plan.id }
+  const place = installedPlace(deployment, plan.id)
   record.planSteps(plan.steps.filter(isHealthcheck))
-  await record.update({ id: plan.id, version: request.version, version_source: 'requested' })
+  await record.update({ ...directoryIn(place), id: plan.id, version: request.version, version_source: 'requested' })
   await deployment.enter('loading_plan')
   const installed = requireInstalled(deployment, place)
   await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version })
@@ -81,16 +82,16 @@ function requireInstalled(deployment: InstalledCheck, place: Place): InstalledRo
     isSameVersion(installed?.version ?? '', request.version) &&
     installed !== undefined &&
     isFrom(installed, originOf(deployment))
-  if (!isAsked) throw notInstalled(request, `${placeName(place)} is ${describe(installed)}`)
+  if (!isAsked) throw notInstalled(request, `${placePath(place)} is ${describe(installed)}`)
   return installed
 }
 
 async function requireIntact({ drift, request }: InstalledCheck, place: Place, row: InstalledRow): Promise<void> {
   // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
-  if (row.modified) throw notInstalled(request, `files of ${placeName(place)} were changed before they were restored`)
+  if (row.modified) throw notInstalled(request, `files of ${placePath(place)} were changed before they were restored`)
   const found = await drift.of(place)
-  if (found === undefined) throw notInstalled(request, `the files of ${placeName(place)} could not be compared`)
-  if (!isOnlyAdded(found)) throw notInstalled(request, `files of ${placeName(place)} are missing or changed`)
+  if (found === undefined) throw notInstalled(request, `the files of ${placePath(place)} could not be compared`)
+  if (!isOnlyAdded(found)) throw notInstalled(request, `files of ${placePath(place)} are missing or changed`)
 }
 
 function describe(installed: InstalledRow | undefined): string {

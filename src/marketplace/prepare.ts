@@ -2,7 +2,8 @@ import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { VerifiedArtifact } from '../core/trust/signature.ts'
 import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
-import { installPath, placeName } from '../install/host/layout.ts'
+import { directoryIn } from '../install/host/installed.ts'
+import { installPath, isSamePlace, type Place, placePath } from '../install/host/layout.ts'
 import {
   type PreviousInstall,
   readPreviousInstall,
@@ -11,20 +12,24 @@ import {
   versionsFrom,
 } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
+import { verifyDestination } from '../install/host/relocation.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { wasReplaced } from '../install/reports/replaced-artifact.ts'
 import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/intact-part.ts'
-import type { Part, PartTree } from '../install/steps/part.ts'
+import { environmentOf, type Part, type PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
 import { type FetchedVersion, noticeOtherVersion } from './fetch.ts'
+import { choosePlace } from './place.ts'
 import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 
 /** What an artifact replaces, by which plan. */
 export interface Target {
   readonly plan: ReadyArtifactPlan
+  /** Where it is going to be. */
+  readonly place: Place
   readonly previous: PreviousInstall
 }
 
@@ -47,13 +52,15 @@ export interface ExtractedVersion extends VerifiedVersion {
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
-  const { layout, shelf, request, record, tools } = deployment
-  const place = { shelf, id: plan.id }
+  const { layout, request, record, tools } = deployment
+  const { place, isOperators } = choosePlace(deployment, plan)
   const previous = readPreviousInstall(layout, place)
-  await record.update({ previous_version: previous.version })
-  verifyPlace(previous, { origin: originOf(deployment), allowTakeover: request.allowTakeover }, tools.log)
-  if (!request.dryRun) checkHost(deployment, place)
-  return { plan, previous }
+  await record.update({ previous_version: previous.version, ...directoryIn(place) })
+  const { allowTakeover } = request
+  verifyPlace(previous, { origin: originOf(deployment), allowTakeover }, tools.log)
+  verifyDestination(layout, { target: place, previous, isOperators, allowTakeover })
+  if (!request.dryRun) for (const affected of [previous.place, place]) checkHost(deployment, affected)
+  return { plan, place, previous }
 }
 
 /**
@@ -108,13 +115,14 @@ async function findSameVersion(
 ): Promise<ExtractedVersion | undefined> {
   const { target, verified } = fetched
   const source = { origin: originOf(deployment), sha256: verified.sha256 }
+  if (!isSamePlace(target.place, target.previous.place)) return undefined
   const installed = await findIntactTree(deployment, target.previous, source)
   if (installed === undefined) return undefined
   const { pluginYaml } = installed
   if (deployment.request.kind === 'plugin' && pluginYaml === undefined) return undefined
   if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version)) return undefined
   const version = await checkVersion(deployment, fetched, pluginYaml)
-  const name = placeName(target.previous.place)
+  const name = placePath(target.place)
   deployment.tools.log.info(
     `${name} came from these bytes, and none of its files is missing or changed: not extracted.`,
   )
@@ -140,8 +148,8 @@ export async function orderInstallation(
 async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVersion): Promise<Part> {
   const { target, version, verified, pluginYaml, content } = extracted
   const { plan, previous } = target
-  const environment = pluginYaml?.environment ?? { required: [], optional: [] }
-  const part = { ...previous.place, version, artifactSha256: verified.sha256, environment, previous }
+  const environment = environmentOf(pluginYaml)
+  const part = { ...target.place, version, artifactSha256: verified.sha256, environment, previous }
   const { keepPaths } = deployment
   if ('identity' in content) {
     bindToFiles(plan, path => hasRegularFile(content, path), keepPaths)

@@ -8,6 +8,8 @@ import type { HubBases } from './api/client.ts'
 export interface DeployRequest extends HostRequest {
   bases: HubBases
   slug: string
+  /** Undefined where the host's own file says it. */
+  pluginsDirectory: string | undefined
   kind: Kind
   /** A version, or `latest`. */
   version: string

@@ -1,8 +1,9 @@
 import { isFixed } from '../core/content/external-source.ts'
 import { isSourced, parseManifest } from '../core/content/manifest.ts'
 import { isInstallStep, placeOfInstall } from '../core/plan/plan-binding.ts'
-import { readInstalled, shelfOf } from '../install/host/installed.ts'
-import { placeName } from '../install/host/layout.ts'
+import { placeOf, readInstalled } from '../install/host/installed.ts'
+import { placeName, usualDirectory } from '../install/host/layout.ts'
+import { readHostsDirectory } from '../install/host/plugins-directory.ts'
 import { readPreviousInstall } from '../install/host/previous-install.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
 import { newestProjectVersion } from '../install/reports/running-version.ts'
@@ -16,7 +17,7 @@ import { readManifest } from './read-manifest.ts'
 /** The parts of a project that this host has, by our own record, each of any version. */
 export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, projectId: string): InstalledPart[] {
   const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId)
-  return rows.map(installed => ({ shelf: shelfOf(installed.kind), id: installed.id, installed }))
+  return rows.map(installed => ({ ...placeOf(installed), installed }))
 }
 
 /** Records which version of the project this host runs by our own record: that of the part installed last. */
@@ -26,12 +27,15 @@ export async function noteInstalledVersion(deployment: ProjectDeployment): Promi
 }
 
 /**
- * Checks what can be checked of the host before the artifact's content is known: both shelves, and the installed parts.
+ * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, the one that
+ * the host's own file names for plugins, and the installed parts.
  * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
-  for (const shelf of ['plugins', 'extensions'] as const) checkShelf(layout, shelf)
+  const { directory = usualDirectory('plugins') } = readHostsDirectory(layout)
+  checkShelf(layout, { shelf: 'plugins', directory })
+  checkShelf(layout, { shelf: 'extensions', directory: usualDirectory('extensions') })
   for (const part of readInstalledParts({ layout }, request.projectId)) checkHost(deployment, part)
 }
 
@@ -51,14 +55,17 @@ export async function findInstalledParts(
 }
 
 /**
- * Whether these are all parts that the plan in this folder installs, and no source has to be asked what it has now; not
- * so where plan or manifest cannot be read.
+ * Whether these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
+ * no source has to be asked what it has now; not so where plan or manifest cannot be read.
  */
-export function isAllInstalled(content: string, installed: ReadonlyMap<string, unknown>): boolean {
+export function isAllInstalled(content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
   try {
     const steps = readBundledPlan(content).steps.filter(isInstallStep)
-    const sourced = parseManifest(readManifest(content)).parts.filter(isSourced)
-    return steps.every(step => installed.has(placeOfInstall(step))) && sourced.every(({ source }) => isFixed(source))
+    const { parts, pluginsDirname } = parseManifest(readManifest(content))
+    const isInPlace = (tree: IntactTree | undefined): boolean =>
+      tree !== undefined && (tree.place.shelf === 'extensions' || tree.place.directory === pluginsDirname)
+    const isAll = steps.every(step => isInPlace(installed.get(placeOfInstall(step))))
+    return isAll && parts.filter(isSourced).every(({ source }) => isFixed(source))
   } catch {
     return false
   }

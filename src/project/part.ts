@@ -7,7 +7,7 @@ import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../in
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { keepIfIntact } from '../install/steps/intact-part.ts'
-import type { NewPart, Part, PartTree } from '../install/steps/part.ts'
+import { environmentOf, type NewPart, type Part, type PartEnvironment, type PartTree } from '../install/steps/part.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import type { SuppliedPart } from './fetch-parts.ts'
 import type { VerifiedProject } from './verify.ts'
@@ -22,17 +22,17 @@ export interface PartSource extends VerifiedProject {
 /** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment
-  const { shelf, id, environment } = part
-  const previous = readPreviousInstall(layout, { shelf, id })
+  const { shelf, id, directory, environment } = part
+  const previous = readPreviousInstall(layout, part)
   const version = versionOf(source, part, previous)
-  const facts = { shelf, id, version, artifactSha256: source.artifactSha256, previous }
+  const facts = { shelf, id, directory, version, artifactSha256: source.artifactSha256, previous }
   const installed = source.installed?.get(placeName(part))
   if (installed !== undefined) {
     return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity }
   }
   const origin = { contract: 'project' as const, slug: request.projectId }
   const leftBehind = findLeftBehind(layout, previous, origin)
-  const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, leftBehind })
+  const { pluginYaml, ...files } = await signPart(deployment, source, { ...part, previous, leftBehind })
   const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind }
   return await keepIfIntact(deployment, newPart, origin)
 }
@@ -47,21 +47,22 @@ function versionOf({ supplied, installed }: PartSource, part: ManifestPart, prev
 async function signPart(
   { layout, keepPaths, request, tools }: ProjectDeployment,
   { content, tree, supplied }: PartSource,
-  { shelf, id, folder, leftBehind }: ManifestPart & { readonly leftBehind: string | undefined },
+  { shelf, id, folder, previous, leftBehind }: ManifestPart & Pick<NewPart, 'previous' | 'leftBehind'>,
 ): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
   const placed = supplied.get(placeName({ shelf, id }))
   const { staged, tree: shipped } = placed ?? { staged: join(content, folder), tree: treeBelow(tree, folder) }
   const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
   if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
-  const installed = leftBehind ?? installPath(layout, { shelf, id })
+  const installed = leftBehind ?? installPath(layout, previous.place)
   const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log }
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }
 
 /** Both manifest and plugin.yaml may name what a plugin needs. */
-function both(manifest: VariableNames, pluginYaml: PluginYaml | undefined): VariableNames {
-  const { required = [], optional = [] } = pluginYaml?.environment ?? {}
+function both(manifest: VariableNames, pluginYaml: PluginYaml | undefined): PartEnvironment {
+  const { required, optional, ...injection } = environmentOf(pluginYaml)
   return {
+    ...injection,
     required: [...new Set([...manifest.required, ...required])],
     optional: [...new Set([...manifest.optional, ...optional])],
   }

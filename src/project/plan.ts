@@ -1,4 +1,4 @@
-import { isSourced, type Manifest } from '../core/content/manifest.ts'
+import { isSourced, type Manifest, type ManifestPart } from '../core/content/manifest.ts'
 import { ConfigError } from '../core/errors.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { PlanError } from '../core/plan/plan.ts'
@@ -6,9 +6,12 @@ import { subjectIdOf } from '../core/plan/plan-binding.ts'
 import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { verifyServiceNames } from '../core/plan/service-names.ts'
-import { type Place, placeName } from '../install/host/layout.ts'
-import { verifyProjectPlace } from '../install/host/previous-install.ts'
+import { type PartName, placeName, placePath } from '../install/host/layout.ts'
+import { requireSafeDirectory } from '../install/host/ownership/ownership.ts'
+import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
+import { readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
+import { verifyDestination } from '../install/host/relocation.ts'
 import { hasRegularFile } from '../install/steps/intact-part.ts'
 import type { InstalledPart, Part } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -37,7 +40,8 @@ export async function orderInstallation(
   const installed = readInstalledParts(deployment, request.projectId)
   const removals = installed.filter(part => !isAmong(manifest.parts, part))
   verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig })
-  for (const place of bound.parts) checkHost(deployment, place)
+  warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log)
+  for (const part of bound.parts) checkPart(deployment, part)
   for (const { shelf, id } of bound.notInstalled)
     tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
@@ -59,6 +63,15 @@ export async function orderInstallation(
 
 /** A verified project, and the digest of the sealed file. */
 export type SealedProject = Omit<PartSource, 'supplied'>
+
+/** The publisher has chosen the directory of its plugins too. */
+function checkPart(deployment: ProjectDeployment, target: ManifestPart): void {
+  const { host, layout, request, tools } = deployment
+  const previous = readPreviousInstall(layout, target)
+  for (const accepted of requireSafeDirectory(host, target.directory)) tools.log.warning(accepted)
+  verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover })
+  for (const place of [previous.place, target]) checkHost(deployment, place)
+}
 
 interface ProjectReach extends ReadyPlan<BoundProject> {
   readonly manifest: Manifest
@@ -126,13 +139,13 @@ function orRefusePlan<Result>(
 }
 
 /** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
-function warnOfRemaining({ tools }: ProjectDeployment, { shelf, id, installed }: InstalledPart): void {
+function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(
-    `${shelf}/${id} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`,
+    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`,
   )
 }
 
-function isAmong(places: readonly Place[], part: Place): boolean {
+function isAmong(places: readonly PartName[], part: PartName): boolean {
   return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id)
 }
 

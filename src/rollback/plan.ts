@@ -12,7 +12,7 @@ import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, placeName, snapshotsPath } from '../install/host/layout.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { openTreeRecord } from '../install/host/trees/tree-record.ts'
-import type { Part, PartEnvironment } from '../install/steps/part.ts'
+import { environmentOf, type Part, type PartEnvironment } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { buildDefaultSteps } from './default-steps.ts'
 import type { RunningRollback } from './deployment.ts'
@@ -96,7 +96,8 @@ function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { s
 /** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
 function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps: readonly PlanStep[] } {
   const inManifest = parts.map(({ shelf, id, version: own }) => {
-    return { shelf, id, version: own, folder: `${shelf}/${id}`, sha256: null, environment: NO_SETTINGS, source: null }
+    const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null }
+    return { ...part, environment: NO_SETTINGS, source: null }
   })
   const bound = bindPlanToProject(plan, {
     projectId: origin.slug,
@@ -117,9 +118,11 @@ function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps:
 function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
   if (part.shelf !== 'plugins') return NO_SETTINGS
   const root =
-    part.retained === undefined ? installPath(layout, part) : join(snapshotsPath(layout, part), part.retained.name)
+    part.retained === undefined
+      ? installPath(layout, part.previous.place)
+      : join(snapshotsPath(layout, part), part.retained.name)
   try {
-    return readPluginYaml(root).environment
+    return environmentOf(readPluginYaml(root))
   } catch {
     // A project's plugin may have none.
     return NO_SETTINGS

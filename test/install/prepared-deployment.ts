@@ -132,7 +132,7 @@ export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): P
 
 /** Version 2.0.0 of `plugins/x`, of which this host has no record, staged in `tree` below the staging folder. */
 export function partOf(layout: Layout, more: Partial<NewPart> = {}): NewPart {
-  const place: Place = { shelf: 'plugins', id: 'x' }
+  const place: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
   return {
     ...place,
     version: '2.0.0',

@@ -8,6 +8,7 @@ export function deployRequest({ hub, ...more }: TestRequest): DeployRequest {
   return {
     bases: { hub, services: hub, deployments: hub },
     slug: 'greeter',
+    pluginsDirectory: undefined,
     kind: 'plugin',
     version: 'latest',
     apiKey: 'key',

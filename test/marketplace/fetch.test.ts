@@ -28,8 +28,9 @@ function hubServing(
 
 /** Fetches the artifact for a host where this version is installed. */
 async function fetchOver(t: TestContext, deployment: ArtifactDeployment, installed: string | null) {
-  const previous = previousOf({ shelf: deployment.shelf, id: deployment.request.slug }, { version: installed })
-  const target = { plan: runToEnd(readyArtifactPlan(deployment.request)), previous }
+  const place = { shelf: deployment.shelf, id: deployment.request.slug, directory: 'plugins' }
+  const previous = previousOf(place, { version: installed })
+  const target = { plan: runToEnd(readyArtifactPlan(deployment.request)), place, previous }
   return await fetchArtifact(deployment, target, artifactRequest(t, '').fd)
 }
 

@@ -34,12 +34,12 @@ const semverSchema = z.lazy(() =>
   ),
 )
 
-/** A directory in the archive's root, next to those that every project has. */
+/** A directory in the archive and on the host, next to those that every project has. */
 const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(
-    z.regex(/^(?!(?:extensions|deployment|manifest\.json)$)[a-z0-9_][a-z0-9_.-]{0,127}$/i, {
+    z.regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
       error:
-        'must be one name of letters, digits, "_", "." and "-", and not a name that a project uses for something else',
+        'must be names of letters, digits, "_" and "-", joined by "/", and not begin with one that a project uses for something else',
     }),
   ),
 )

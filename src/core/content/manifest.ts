@@ -2,6 +2,7 @@ import type { z } from 'zod/mini'
 import { type DocumentWords, SchemaComplaints } from '../document/schema-problems.ts'
 import { ArtifactError } from '../errors.ts'
 import { listNames } from '../foreign-text.ts'
+import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
 import { isSameVersion } from '../trust/versions.ts'
 import { type ExternalSource, isPinned } from './external-source.ts'
 import { manifestSchema } from './manifest-schema.ts'
@@ -15,9 +16,10 @@ const MAX_LISTED_PROBLEMS = 10
 
 /** One plugin or extension of a project. */
 export interface ManifestPart {
-  /** The directory of the project root that it is installed in. */
   readonly shelf: 'plugins' | 'extensions'
   readonly id: string
+  /** Which contains it on the host, relative to the project root: `pluginsDirname`, or `extensions`. */
+  readonly directory: string
   /** A plugin's own; an extension has its project's. */
   readonly version: string
   /** Its directory in the archive, without a final `/`. */
@@ -44,7 +46,7 @@ export interface Manifest {
   readonly parts: readonly ManifestPart[]
   /** Tree digest of everything but the manifest itself. */
   readonly contentSha256: string
-  /** The archive's directory of plugins. */
+  /** The directory of plugins, in the archive and on the host. */
   readonly pluginsDirname: string
 }
 
@@ -127,9 +129,10 @@ export function isSourced(part: ManifestPart): part is SourcedPart {
 }
 
 function buildManifest(written: WrittenManifest): Manifest {
-  const pluginsDirname = written.plugins_dirname ?? 'plugins'
+  const pluginsDirname = written.plugins_dirname ?? DEFAULT_PLUGINS_DIRECTORY
   const plugins = written.plugins.map(({ id, version, sha256, environment, source }) => ({
-    ...{ shelf: 'plugins' as const, id, version, folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
+    ...{ shelf: 'plugins' as const, id, directory: pluginsDirname, version },
+    ...{ folder: `${pluginsDirname}/${id}`, sha256: sha256 ?? null },
     environment: environment ?? { required: [], optional: [] },
     source: source ?? null,
   }))
@@ -137,8 +140,9 @@ function buildManifest(written: WrittenManifest): Manifest {
     ...{
       shelf: 'extensions' as const,
       id,
+      directory: EXTENSIONS_DIRECTORY,
       version: written.version,
-      folder: `extensions/${id}`,
+      folder: `${EXTENSIONS_DIRECTORY}/${id}`,
       sha256: sha256 ?? null,
     },
     environment: { required: [], optional: [] },

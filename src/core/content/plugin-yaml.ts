@@ -1,11 +1,9 @@
-import { type Document, isAlias, isMap, isScalar, type Scalar, visit } from 'yaml'
+import { type Document, isAlias, isMap, isScalar } from 'yaml'
 import { z } from 'zod/mini'
-import { type ComposedYaml, composeYaml } from '../document/compose-yaml.ts'
-import { ambiguousCharacter, unreadableCharacter } from '../document/unreadable-character.ts'
+import { readStrictYaml, type StrictYaml, StrictYamlProblem } from '../document/strict-yaml.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { PLUGIN_YAML_LIMITS } from '../limits.ts'
-import { runToEnd } from '../pausing-work.ts'
 
 /** The variables that a plugin declares under `environment`. */
 export interface VariableNames {
@@ -23,10 +21,9 @@ export interface PluginYaml {
   executionMode: string | undefined
   entryPoint: string | undefined
   environment: VariableNames
+  /** Whether the host framework gives the plugin the settings in its own directory, `.env`, and no others. */
+  injectsEnv: boolean
 }
-
-/** Enough for honest use of anchors, too little for a bomb. */
-const MAX_ALIAS_COUNT = 100
 
 const variableNames = z.nullish(z.array(z.string().check(z.regex(/^[^\r\n]+$/))))
 const schema = z.object({
@@ -35,7 +32,9 @@ const schema = z.object({
   execution_mode: z.nullish(z.string()),
   entry_point: z.nullish(z.string().check(z.minLength(1))),
   environment: z.nullish(z.object({ required: variableNames, optional: variableNames })),
+  envconfiguration: z.optional(z.unknown()),
 })
+const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().check(z.regex(/^(?:yes|on|y)$/i))]) })
 
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
@@ -44,12 +43,8 @@ const schema = z.object({
  * fine.
  */
 export function parsePluginYaml(text: string): PluginYaml {
-  refuseAmbiguousText(text)
-  const document = readDocument(
-    runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), PLUGIN_YAML_LIMITS, { uniqueKeys: false })),
-  )
-  refuseAmbiguousNodes(document)
-  const parsed = schema.safeParse(toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })))
+  const { document, value } = readYaml(text)
+  const parsed = schema.safeParse(value)
   if (!parsed.success) {
     const issue = parsed.error.issues[0]
     throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`)
@@ -57,48 +52,13 @@ export function parsePluginYaml(text: string): PluginYaml {
   return toPluginYaml(parsed.data, versionSourceOf(document))
 }
 
-function refuseAmbiguousText(text: string): void {
-  if (Buffer.byteLength(text) > PLUGIN_YAML_LIMITS.bytes)
-    throw invalid(`must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found more`)
-  const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
-  if (stranger !== undefined) throw invalid(`must not contain what readers of YAML do not agree on, found ${stranger}`)
-}
-
-function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
-  const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
-  if (excess !== undefined) throw invalid(`must be simple enough to read, found ${excess.message}`)
-  const mistake = complaints.find(({ isWarning }) => !isWarning)
-  if (mistake !== undefined || document === undefined)
-    throw notAPlugin(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`)
-  return document
-}
-
-/** Of two equal keys the host takes the last one, and what a merge key means depends on the reader. */
-function refuseAmbiguousNodes(document: Document.Parsed): void {
-  let aliases = 0
-  visit(document, {
-    Alias: () => {
-      aliases++
-      if (aliases > MAX_ALIAS_COUNT)
-        throw invalid(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`)
-    },
-    Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
-  })
-}
-
-function refuseAmbiguousKeys(keys: readonly unknown[]): void {
-  const seen = new Set<string>()
-  for (const key of keys) {
-    if (!isScalar(key)) throw invalid('must have plain keys, found a list, a map or an alias as a key')
-    if (isMergeKey(key)) throw invalid('must not use merge keys (<<): write the keys out')
-    const name = String(key.value)
-    if (seen.has(name)) throw invalid(`must have each key once, found "${cleanForeignText(name, 60)}" twice`)
-    seen.add(name)
+function readYaml(text: string): StrictYaml {
+  try {
+    return readStrictYaml(text, PLUGIN_YAML_LIMITS)
+  } catch (error) {
+    if (!(error instanceof StrictYamlProblem)) throw error
+    throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message)
   }
-}
-
-function isMergeKey({ value, type, tag }: Scalar): boolean {
-  return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge'
 }
 
 /** The version's own characters, which a number does not keep. */
@@ -121,20 +81,14 @@ function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | unde
       required: data.environment?.required ?? [],
       optional: data.environment?.optional ?? [],
     },
+    // YAML 1.1, by which the host may read, has more words for true.
+    injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
   }
 }
 
 function asPythonPrints(value: number, source: string | undefined): string {
   const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source)
   return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
-}
-
-function toPlainValue(read: () => unknown): unknown {
-  try {
-    return read()
-  } catch (error) {
-    throw notAPlugin(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`)
-  }
 }
 
 function notAPlugin(what: string): ArtifactError {

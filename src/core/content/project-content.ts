@@ -1,6 +1,7 @@
 import { unsafeEntry } from '../archive/archive-entry.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
+import { EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
 import { type DigestedFile, treeDigest } from '../trust/tree-digest.ts'
 import { invalidManifest, isSourced, type Manifest, type ManifestPart } from './manifest.ts'
 
@@ -74,6 +75,7 @@ function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<
 /** They may not even come back: the folder may be installed under another name. */
 function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: readonly LinkedPath[]): void {
   const folders = new Set(parts.map(({ folder }) => folder))
+  const folderOf = folderFinder(parts)
   for (const { path, reach } of symlinks) {
     const folder = folderOf(path)
     if (!folders.has(folder) || `${reach}/`.startsWith(`${folder}/`)) continue
@@ -82,6 +84,7 @@ function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: read
 }
 
 function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly DigestedFile[]): string[] {
+  const folderOf = folderFinder(parts)
   const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path))
   return parts.flatMap(({ folder, sha256, source }) => {
     if (sha256 === null || source !== null) return []
@@ -97,12 +100,14 @@ function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly Di
 function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: ReadonlySet<string>): string[] {
   const named = new Set(parts.map(({ folder }) => folder))
   return [...directories].filter(path => {
-    const [shelf, ...rest] = path.split('/')
-    return rest.length === 1 && (shelf === pluginsDirname || shelf === 'extensions') && !named.has(path)
+    const directory = path.slice(0, Math.max(0, path.lastIndexOf('/')))
+    return (directory === pluginsDirname || directory === EXTENSIONS_DIRECTORY) && !named.has(path)
   })
 }
 
-/** The first two components of a path: the directory of its plugin or extension, if it is in one. */
-function folderOf(path: string): string {
-  return path.split('/', 2).join('/')
+/** Finds the first components of a path: the directory of its plugin or extension, if it is in one. */
+function folderFinder(parts: readonly ManifestPart[]): (path: string) => string {
+  const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins')
+  const levels = plugin?.folder.split('/').length ?? 2
+  return path => path.split('/', path.startsWith(`${EXTENSIONS_DIRECTORY}/`) ? 2 : levels).join('/')
 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import {
+  directoryIn,
   handOver,
   type Installation,
   type InstalledRow,
@@ -14,7 +15,7 @@ import {
   type SnapshotRow,
 } from '../host/installed.ts'
 import { presentPaths } from '../host/keep-paths.ts'
-import { type Place, placeName, snapshotsPath } from '../host/layout.ts'
+import { type PartName, placeName, snapshotsPath } from '../host/layout.ts'
 import {
   chooseRetained,
   existingSnapshots,
@@ -106,7 +107,7 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
   const recorded = installed.snapshots
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true })
   const { contract, kind, slug } = installed
-  return { row: { contract, kind, slug, id, snapshots }, discard }
+  return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard }
 }
 
 /**
@@ -144,7 +145,7 @@ interface Candidates {
 /** Which snapshots of a place stay; those that go are removed only after the commit. */
 function retain(
   { deployment }: StepContext,
-  place: Place,
+  place: PartName,
   { recorded, replaced, isRetained }: Candidates,
 ): { snapshots: SnapshotRow[]; discard: string[] } {
   const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded)
@@ -161,7 +162,7 @@ function retain(
 }
 
 /** Why each snapshot stays or goes. */
-function logRetention({ request, tools }: Deployment, place: Place, { keep, discard }: Retention): void {
+function logRetention({ request, tools }: Deployment, place: PartName, { keep, discard }: Retention): void {
   const rule = `keep-snapshots is ${request.keepSnapshots}`
   const lastGood = keep.findLast(isGenuine)
   for (const row of keep) {
@@ -180,7 +181,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 /** The row of the snapshot to which the part's old tree was moved, if it was. */
 function findReplaced(
   { results, order, deployment }: StepContext,
-  part: Place,
+  part: PartName,
   { installed, version }: { installed: InstalledRow | undefined; version: string | null },
 ): SnapshotRow | undefined {
   const { snapshot: name, modified } = results.get(placeName(part)) ?? {}
@@ -206,7 +207,7 @@ function findReplaced(
 function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
   const { contract, slug } = context.order.origin
   const kind = part.shelf === 'plugins' ? 'plugin' : 'service'
-  return { contract, slug, kind, id: part.id, ...(part.returning ?? newVersion(context, part)) }
+  return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) }
 }
 
 function newVersion({ deployment, order, results }: StepContext, part: Part): InstalledVersion {

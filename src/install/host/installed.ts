@@ -1,8 +1,9 @@
 import { z } from 'zod/mini'
 import { DeploymentError } from '../../core/errors.ts'
 import { idSchema, kindSchema, versionSchema } from '../../core/identifiers.ts'
+import { pluginsDirectorySchema } from '../../core/plugins-directory.ts'
 import { replaceFile } from '../files/durable-files.ts'
-import { type Layout, type Place, placeName, type Shelf } from './layout.ts'
+import { type Layout, type PartName, type Place, placeName, type Shelf, usualDirectory } from './layout.ts'
 import {
   digestSchema,
   innerPathSchema,
@@ -59,6 +60,8 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   kind: kindSchema,
   slug: originSchema.shape.slug,
   id: idSchema,
+  /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
+  directory: z.exactOptional(pluginsDirectorySchema),
   /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
   /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
@@ -76,6 +79,7 @@ export const removedRowSchema = z.pick(installedRowSchema, {
   kind: true,
   slug: true,
   id: true,
+  directory: true,
   snapshots: true,
 })
 export type RemovedRow = z.infer<typeof removedRowSchema>
@@ -125,6 +129,9 @@ const fileSchema = z
     }, 'lists a retained snapshot under discard, so it contradicts itself'),
     z.refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
       error: 'lists a plugin or extension twice, so it contradicts itself',
+    }),
+    z.refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+      error: 'has a service in a directory of plugins, so it contradicts itself',
     }),
   )
 
@@ -227,9 +234,9 @@ function snapshotPathsOf(row: Pick<RemovedRow, 'kind' | 'id' | 'snapshots'>): st
   return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)
 }
 
-/** The row of a place. */
-export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], place: Place): Row | undefined {
-  return rows.find(row => nameOf(row) === placeName(place))
+/** The row of a part. */
+export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], part: PartName): Row | undefined {
+  return rows.find(row => nameOf(row) === placeName(part))
 }
 
 /** Whether a row is of this origin. */
@@ -250,9 +257,20 @@ export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
   })
 }
 
-/** Where a row's plugin or service is installed. */
-export function placeOf({ kind, id }: Pick<RemovedRow, 'kind' | 'id'>): Place {
+/** Which part a row is about. */
+export function partOf({ kind, id }: Pick<RemovedRow, 'kind' | 'id'>): PartName {
   return { shelf: shelfOf(kind), id }
+}
+
+/** Where a row's plugin or service is installed. */
+export function placeOf(row: Pick<InstalledRow, 'kind' | 'id' | 'directory'>): Place {
+  const part = partOf(row)
+  return { ...part, directory: row.directory ?? usualDirectory(part.shelf) }
+}
+
+/** What a row says of its place. */
+export function directoryIn({ shelf, directory }: Place): Pick<InstalledRow, 'directory'> {
+  return directory === usualDirectory(shelf) ? {} : { directory }
 }
 
 export function shelfOf(kind: 'plugin' | 'service'): Shelf {
@@ -268,5 +286,5 @@ function isUnique(names: readonly string[]): boolean {
 }
 
 function nameOf(row: Pick<RemovedRow, 'kind' | 'id'>): string {
-  return placeName(placeOf(row))
+  return placeName(partOf(row))
 }

@@ -1,12 +1,19 @@
 import { join } from 'node:path'
+import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../core/plugins-directory.ts'
 
-/** Which of the two directories of a project root a plugin or extension is installed in. */
+/** Which of the two kinds of parts one is. Each has a directory of its own below a project root. */
 export type Shelf = 'plugins' | 'extensions'
 
-/** Where one plugin or extension is installed. */
-export interface Place {
+/** Which plugin or extension: a host has each once, wherever it is installed. */
+export interface PartName {
   readonly shelf: Shelf
   readonly id: string
+}
+
+/** Where one plugin or extension is installed. */
+export interface Place extends PartName {
+  /** Which contains it, relative to the project root. */
+  readonly directory: string
 }
 
 /** The paths below a project root, all absolute. What is under `.hub-deploy/` is ours alone. */
@@ -39,21 +46,42 @@ export function layoutOf(projectRoot: string): Layout {
   }
 }
 
-/** The text form of a place, `<shelf>/<id>`, which is also its path below the project root. */
-export function placeName({ shelf, id }: Place): string {
+/** Which part it is, `<shelf>/<id>`, wherever it is installed. */
+export function placeName({ shelf, id }: PartName): string {
   return `${shelf}/${id}`
 }
 
-export function installPath(layout: Layout, { shelf, id }: Place): string {
-  return join(layout.root, shelf, id)
+/** The path of a place below the project root. */
+export function placePath({ directory, id }: Place): string {
+  return `${directory}/${id}`
+}
+
+/** Which place has this path below the project root. */
+export function placeAt(path: string): Place {
+  const end = path.lastIndexOf('/')
+  const [directory, id] = [path.slice(0, end), path.slice(end + 1)]
+  return { shelf: directory === EXTENSIONS_DIRECTORY ? 'extensions' : 'plugins', id, directory }
+}
+
+/** The directory of a shelf where nothing says otherwise. */
+export function usualDirectory(shelf: Shelf): string {
+  return shelf === 'plugins' ? DEFAULT_PLUGINS_DIRECTORY : EXTENSIONS_DIRECTORY
+}
+
+export function isSamePlace(a: Place, b: Place): boolean {
+  return placePath(a) === placePath(b)
+}
+
+export function installPath(layout: Layout, place: Place): string {
+  return join(layout.root, placePath(place))
 }
 
 /** The host's own settings for a place, next to its directory so that no deployment replaces them. */
-export function settingsPath(layout: Layout, { shelf, id }: Place): string {
-  return join(layout.root, shelf, `${id}.env`)
+export function settingsPath(layout: Layout, place: Place): string {
+  return `${installPath(layout, place)}.env`
 }
 
-export function snapshotsPath(layout: Layout, { shelf, id }: Place): string {
+export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 

@@ -13,14 +13,16 @@ import {
   type InstalledVersion,
   isFrom,
   type Origin,
+  placeOf,
   type RemovedRow,
   readHostRecord,
   snapshotsFrom,
 } from './installed.ts'
-import { installPath, type Layout, type Place, placeName, snapshotsPath } from './layout.ts'
+import { installPath, type Layout, type Place, placePath, type Shelf, snapshotsPath, usualDirectory } from './layout.ts'
 
-/** What a deployment finds in a place before it changes anything. */
+/** What a deployment finds of a part before it changes anything. */
 export interface PreviousInstall {
+  /** Where it is installed; where it is going to be if we have no record of it. */
   readonly place: Place
   /** Our record of what is installed there. */
   readonly installed: InstalledRow | undefined
@@ -30,10 +32,12 @@ export interface PreviousInstall {
   readonly version: string | null
 }
 
-export function readPreviousInstall(layout: Layout, place: Place): PreviousInstall {
+/** What is known of a part that is going to be in this place. */
+export function readPreviousInstall(layout: Layout, target: Place): PreviousInstall {
   const record = readHostRecord(layout)
-  const installed = findInstalled(record.installed, place)
-  const removed = findInstalled(record.removed, place)
+  const installed = findInstalled(record.installed, target)
+  const removed = findInstalled(record.removed, target)
+  const place = installed === undefined ? target : placeOf(installed)
   const version = installed?.version ?? readForeignVersion(installPath(layout, place))
   return { place, installed, removed, version }
 }
@@ -79,14 +83,14 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
     const owner = snapshot.origin ?? removed
     if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
       log.notice(
-        `Snapshot ${name} of ${placeName(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`,
+        `Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`,
       )
   }
   if (installed === undefined || isFrom(installed, origin)) return
   const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`
   if (!allowTakeover) throw placeTaken(place, owner)
   log.warning(
-    `This deployment takes over ${placeName(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`,
+    `This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`,
   )
 }
 
@@ -95,19 +99,23 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
  * what has the same id in the other shelf, because services and commands know parts by their id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
-  for (const shelf of ['plugins', 'extensions'] as const) {
-    const other = readPreviousInstall(layout, { shelf, id: place.id })
+  for (const other of [place, otherShelf(place)].map(asked => readPreviousInstall(layout, asked))) {
     verifyPlace(other, claim, claim.log)
     if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place))) continue
     if (!claim.allowTakeover) throw placeTaken(other.place, 'something that this action has no record of')
-    claim.log.warning(`This project takes over ${placeName(other.place)}, of which there is no record on this host.`)
+    claim.log.warning(`This project takes over ${placePath(other.place)}, of which there is no record on this host.`)
   }
+}
+
+function otherShelf({ shelf, id }: Place): Place {
+  const other: Shelf = shelf === 'plugins' ? 'extensions' : 'plugins'
+  return { shelf: other, id, directory: usualDirectory(other) }
 }
 
 function placeTaken(place: Place, owner: string): DeploymentError {
   return new DeploymentError(
     'place_taken',
-    `${placeName(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`,
+    `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`,
   )
 }
 

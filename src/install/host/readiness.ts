@@ -5,12 +5,12 @@ import type { Log } from '../../core/log.ts'
 import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-files.ts'
 import { OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, type Place, type Shelf, snapshotsPath } from './layout.ts'
+import { lstatIfPresentSync } from '../files/tree-walk.ts'
+import { installPath, type Layout, type Place, snapshotsPath } from './layout.ts'
 import { requireOwnDirectory, requireOwnKinds } from './ownership/own-kinds.ts'
 import { type HostAccess, requireSafeHost } from './ownership/ownership.ts'
 import { keepReserve } from './reserve.ts'
-import { requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
+import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
 
 /** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
@@ -42,7 +42,7 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host
-  checkShelf(layout, place.shelf)
+  checkShelf(layout, place)
   const path = installPath(layout, place)
   try {
     requireOwnDirectory(snapshotsPath(layout, place))
@@ -58,15 +58,18 @@ export function checkHost(host: SwitchingHost, place: Place): void {
  * switch is one rename, and that some space is free.
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
-export function checkShelf(layout: Layout, shelf: Shelf): void {
+export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
   try {
     requireWritableShelf(layout, shelf)
     requireOneMount(layout, shelf)
   } catch (error) {
-    throw toHostError(error, `checking ${join(layout.root, shelf)}`)
+    throw toHostError(error, `checking ${join(layout.root, shelf.directory)}`)
   }
   requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES })
 }
+
+/** A directory of parts. */
+export type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
 
 /** When our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error: DeployError): DeployError {
@@ -108,14 +111,10 @@ function requireMovable(place: string): void {
   if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)
 }
 
-function requireWritableShelf(layout: Layout, shelf: Shelf): void {
-  const path = join(layout.root, shelf)
-  const found = statIfPresentSync(path)
-  if (found === undefined && !pathExistsSync(path)) {
-    accessSync(layout.root, constants.W_OK | constants.X_OK)
-    return
-  }
-  if (found === undefined || !found.isDirectory())
+/** What is missing is made in the nearest directory above. */
+function requireWritableShelf(layout: Layout, { directory }: ShelfPlace): void {
+  const path = nearestDirectory(join(layout.root, directory))
+  if (statIfPresentSync(path)?.isDirectory() !== true)
     throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`)
   accessSync(path, constants.W_OK | constants.X_OK)
 }

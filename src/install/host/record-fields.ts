@@ -1,15 +1,19 @@
 import { z } from 'zod/mini'
 import { projectIdSchema, slugSchema } from '../../core/identifiers.ts'
+import { PARTS_DIRECTORY_PATTERN } from '../../core/plugins-directory.ts'
 
 /** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
 
+const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}'
+/** A part's name, `<shelf>/<id>`, without anchors. */
+export const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`
 /** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
-export const PLACE_PATTERN = '(?:plugins|extensions)/[a-z0-9][a-z0-9_.-]{0,127}'
+export const PLACE_PATTERN = `${PARTS_DIRECTORY_PATTERN}/${ID_PATTERN}`
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}'
 const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}'
 /** What follows the path of a directory: no empty part, no `.` or `..`, no control character. */
 export const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`
-export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PLACE_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
+export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
 
 /** ISO 8601 in UTC, as this action writes it. */
 export const timeSchema = z.string().check(

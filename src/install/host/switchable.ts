@@ -15,7 +15,7 @@ import { mountPointsIn } from '../files/mounts.ts'
 import { withDirectorySync } from '../files/open-directory.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { type HostTree, presentPaths } from './keep-paths.ts'
-import { installPath, type Layout, type Place, type Shelf } from './layout.ts'
+import { installPath, type Layout, type Place } from './layout.ts'
 
 const OVERLAY_MAGIC = 0x794c7630
 /** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
@@ -52,8 +52,8 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
  * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
  * be renamed across mounts. Throws DeploymentError `host_not_writable`.
  */
-export function requireOneMount(layout: Layout, shelf: Shelf): void {
-  const path = nearestDirectory(join(layout.root, shelf))
+export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
+  const path = nearestDirectory(join(layout.root, directory))
   const snapshots = nearestDirectory(join(layout.snapshots, shelf))
   for (const folder of [layout.staging, snapshots]) {
     if (mountOf(path) === mountOf(folder)) continue
@@ -156,7 +156,7 @@ function mountOf(path: string): string {
   return withDirectorySync(realpathSync(path), ({ mount, stats }) => `${mount} ${stats.dev}`)
 }
 
-/** What is missing will be made in the nearest directory above. */
-function nearestDirectory(path: string): string {
+/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
+export function nearestDirectory(path: string): string {
   return pathExistsSync(path) ? path : nearestDirectory(dirname(path))
 }

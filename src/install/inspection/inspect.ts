@@ -5,7 +5,7 @@ import type { Log } from '../../core/log.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { type HostRecord, type InstalledRow, placeOf, readHostRecord, type SnapshotRow } from '../host/installed.ts'
-import { type Layout, type Place, placeName, snapshotsPath } from '../host/layout.ts'
+import { type Layout, type Place, placeName, placePath, snapshotsPath, usualDirectory } from '../host/layout.ts'
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { type HostAccess, requireSafeHost } from '../host/ownership/ownership.ts'
 import { existingSnapshots } from '../host/snapshots.ts'
@@ -45,7 +45,7 @@ export interface Inspection {
   readonly activity: Activity
   readonly parts: readonly InspectedPart[]
   readonly snapshots: readonly RetainedSnapshot[]
-  /** Directories in `plugins/` and `extensions/` of which there is no record: `<shelf>/<name>`. */
+  /** Directories next to parts, or where parts usually are, of which there is no record: `<directory>/<name>`. */
   readonly unrecorded: readonly string[]
   /** There is no `installed.json`, though a deployment has left records of files that it would name. */
   readonly isRecordLost: boolean
@@ -114,20 +114,26 @@ async function look({ layout, keepPaths }: InspectionRequest, signal: AbortSigna
 }
 
 function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string[] {
-  const recorded = new Set(rows.map(row => placeName(placeOf(row))))
-  const found = (['plugins', 'extensions'] as const).flatMap(shelf =>
-    pathExistsSync(join(root, shelf)) ? directoriesIn(root, shelf) : [],
+  const places = rows.map(placeOf)
+  const recorded = places.map(placePath)
+  const known = new Set([
+    usualDirectory('plugins'),
+    usualDirectory('extensions'),
+    ...places.map(part => part.directory),
+  ])
+  const found = [...known].flatMap(directory =>
+    pathExistsSync(join(root, directory)) ? directoriesIn(root, directory) : [],
   )
-  return found.filter(name => !recorded.has(name)).toSorted()
+  return found.filter(path => !recorded.some(part => part === path || part.startsWith(`${path}/`))).toSorted()
 }
 
 function hasTreeRecords({ trees }: Layout): boolean {
   return pathExistsSync(trees) && readdirSync(trees).length > 0
 }
 
-function directoriesIn(root: string, shelf: string): string[] {
-  const entries = readdirSync(join(root, shelf), { withFileTypes: true })
-  return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${shelf}/${name}`)
+function directoriesIn(root: string, directory: string): string[] {
+  const entries = readdirSync(join(root, directory), { withFileTypes: true })
+  return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`)
 }
 
 /** Where a deployment works, or one has died in the middle, a difference says nothing. */

@@ -78,6 +78,7 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
   'action',
   'code',
   'shelf',
+  'directory',
   'instead',
   'started_at',
   'completed_at',

@@ -5,6 +5,7 @@ import { type Layout, placeName, settingsPath } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { PlannedStep } from '../transaction/record.ts'
 import { findUnrestored } from '../transaction/unrestored.ts'
+import { lacksInjectedEnv } from './injected-env.ts'
 import type { Part } from './part.ts'
 import { servicesOf } from './services-of.ts'
 import type { InstallOrder } from './step-context.ts'
@@ -16,9 +17,10 @@ const FOLLOWS_CHANGES: ReadonlySet<PlanStep['action']> = new Set(['provision', '
  * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
  * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
  */
-export function findIdleSteps({ layout, request }: Deployment, order: InstallOrder): ReadonlySet<string> {
+export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
+  const { layout, request } = deployment
   if (request.redeploy) return new Set()
-  const changed = order.parts.filter(part => isChanging(layout, order, part))
+  const changed = order.parts.filter(part => isChanging(deployment, order, part))
   const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)])
   const isAnyChanging = changed.length > 0 || order.removals.length > 0
   const known = new Set(order.parts.map(({ id }) => id))
@@ -58,10 +60,10 @@ function placeOfChange(step: PlanStep): string | undefined {
 }
 
 /** A missing settings file is going to be created, which is a change for the steps before that too. */
-function isChanging(layout: Layout, { steps }: InstallOrder, part: Part): boolean {
+function isChanging(deployment: Deployment, { steps }: InstallOrder, part: Part): boolean {
   if (part.intact === undefined) return true
   const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
-  return isWritten && !pathExistsSync(settingsPath(layout, part))
+  return isWritten && (!pathExistsSync(settingsPath(deployment.layout, part)) || lacksInjectedEnv(deployment, part))
 }
 
 /** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */

@@ -1,9 +1,9 @@
-import { dirname, relative } from 'node:path'
+import { join, relative } from 'node:path'
 import { awaitAll } from '../files/await-all.ts'
 import { syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, placeName } from '../host/layout.ts'
+import { installPath, isSamePlace, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { addedInWords } from '../host/trees/drift-check.ts'
 import { stagedItems, type TreeIdentity, writeTreeRecord } from '../host/trees/tree-record.ts'
 import { carryOver, prepareKeptPaths } from './kept-paths.ts'
@@ -18,7 +18,7 @@ export async function keepPart({ deployment, results }: StepContext, part: Intac
   results.set(placeName(part), { tree: part.intact })
   const { added } = (await deployment.drift.of(part)) ?? { added: [] }
   const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`
-  deployment.tools.log.info(`${placeName(part)} is already ${part.version} with these files${more}. It stays as it is.`)
+  deployment.tools.log.info(`${placePath(part)} is already ${part.version} with these files${more}. It stays as it is.`)
   return 'unchanged'
 }
 
@@ -29,28 +29,53 @@ export async function keepPart({ deployment, results }: StepContext, part: Intac
  */
 export async function installPart(context: StepContext, part: NewPart | ReturningPart): Promise<StepEnd> {
   const { layout, tools } = context.deployment
-  const path = installPath(layout, part)
-  const isThere = pathExistsSync(path)
-  const keeper = isThere ? path : part.leftBehind
+  const [path, oldPath] = [installPath(layout, part), installPath(layout, part.previous.place)]
+  const isThere = pathExistsSync(oldPath)
+  const keeper = isThere ? oldPath : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
   const [modified, recorded] = await awaitAll(
-    noteReplaced(context, part),
+    noteReplaced(context, part.previous.place),
     recordTree(context, part),
     part.recorded ?? syncTree(part.staged, tools.signal),
   )
   tools.signal.throwIfAborted()
-  if (!pathExistsSync(dirname(path))) await context.transaction.apply({ type: 'make_directory', path: part.shelf })
-  const snapshot = pathExistsSync(path) ? await moveToSnapshot(context, part, part.previous.version) : undefined
+  await makeDirectory(context, part.directory)
+  const { place, version } = part.previous
+  const snapshot = pathExistsSync(oldPath) ? await moveToSnapshot(context, place, version) : undefined
   context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified })
   const from = isThere ? snapshot?.path : part.leftBehind
   // The old version may have made some only now.
   const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path)
   await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] })
-  await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placeName(part) })
+  await context.transaction.apply({ type: 'move', from: relative(layout.root, part.staged), to: placePath(part) })
+  await moveSettings(context, part)
   if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
     tools.log.notice(`${path} was repaired.`)
   tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`)
   return 'done'
+}
+
+/** With all above it, each of which is removed again if it stays empty. */
+async function makeDirectory({ deployment, transaction }: StepContext, directory: string): Promise<void> {
+  const parts = directory.split('/')
+  for (let depth = 1; depth <= parts.length; depth++) {
+    const path = parts.slice(0, depth).join('/')
+    if (!pathExistsSync(join(deployment.layout.root, path))) await transaction.apply({ type: 'make_directory', path })
+  }
+}
+
+/** The host's own settings of a part that moves to another directory go with it. */
+async function moveSettings({ deployment, transaction }: StepContext, part: NewPart | ReturningPart): Promise<void> {
+  const { layout, tools } = deployment
+  const { place } = part.previous
+  const [from, to] = [settingsPath(layout, place), settingsPath(layout, part)]
+  if (isSamePlace(place, part)) return
+  tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`)
+  if (!pathExistsSync(from)) return
+  if (pathExistsSync(to))
+    return tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`)
+  await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) })
+  tools.log.notice(`Its settings, ${from}, are ${to} now.`)
 }
 
 /** While the sync runs, which takes its time in a process of its own. */

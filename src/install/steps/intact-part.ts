@@ -6,7 +6,7 @@ import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isSystemError } from '../files/system-errors.ts'
 import { type InstalledRow, isFrom, type Origin } from '../host/installed.ts'
-import { installPath, type Place } from '../host/layout.ts'
+import { installPath, isSamePlace, type Place } from '../host/layout.ts'
 import { needsPluginSig, signedFiles } from '../host/plugin-sig.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import { readPluginYaml } from '../host/read-plugin-yaml.ts'
@@ -41,6 +41,7 @@ export interface VerifiedSource {
 
 /** What is installed in a place and came from the verified artifact itself, with no file missing or changed. */
 export interface IntactTree {
+  readonly place: Place
   readonly identity: TreeIdentity
   /** Its files and symlinks. */
   readonly find: FindRecorded
@@ -62,7 +63,7 @@ export async function findIntactTree(
   if (!isSameList(installed.keep_paths, deployment.keepPaths)) return undefined
   const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed))
   if (find === undefined || !(await isIntact(deployment, place))) return undefined
-  const tree = { identity: identityOf(installed), find, pluginYaml: undefined }
+  const tree = { place, identity: identityOf(installed), find, pluginYaml: undefined }
   return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
 }
 
@@ -71,10 +72,10 @@ export function hasRegularFile({ find }: IntactTree, path: string): boolean {
   return (find(path)?.kind ?? 'link') !== 'link'
 }
 
-/** A part as one that stays in its place, if its new tree is what is installed there, with nothing missing or changed. */
+/** A part as one that stays in its place, if its new tree is what is installed just there, with nothing missing or changed. */
 export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
   const { installed } = part.previous
-  if (installed === undefined || !isFrom(installed, origin)) return part
+  if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place)) return part
   const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed))
   if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
   const { staged: _, tree: __, ...facts } = part

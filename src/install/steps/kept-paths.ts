@@ -2,7 +2,7 @@ import { dirname, join, relative } from 'node:path'
 import { makeOpenDirectorySync, syncDirectory } from '../files/durable-files.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
-import { placeName } from '../host/layout.ts'
+import { placePath } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
 import { justAppeared } from '../transaction/move.ts'
 import type { NewPart, ReturningPart } from './part.ts'
@@ -36,7 +36,7 @@ async function drop({ tools }: StepContext['deployment'], staged: string, kept: 
 /** The installed version may have made one only after the snapshot's was moved away. */
 function requireAbsent(part: ReturningPart, kept: readonly string[]): void {
   const late = kept.find(path => pathExistsSync(join(part.staged, path)))
-  if (late !== undefined) throw justAppeared(`${placeName(part)}/${late}`)
+  if (late !== undefined) throw justAppeared(`${placePath(part)}/${late}`)
 }
 
 /** Durable, because some are made when the tree is durable already. */

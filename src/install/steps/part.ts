@@ -1,3 +1,4 @@
+import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow } from '../host/installed.ts'
 import type { Place } from '../host/layout.ts'
@@ -11,13 +12,23 @@ export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
 export interface PartEnvironment {
   readonly required: readonly string[]
   readonly optional: readonly string[]
+  /** Whether the host framework gives it the settings in its own directory, `.env`, and no others. */
+  readonly injectsEnv?: boolean
 }
 
+/** What a plugin reads by its own description; nothing for a part without one. */
+export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironment {
+  if (pluginYaml === undefined) return { required: [], optional: [] }
+  return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment
+}
+
+/** In the place that it is going to have. */
 interface AnyPart extends Place {
   readonly version: string
   /** Null where none is known. */
   readonly artifactSha256: string | null
   readonly environment: PartEnvironment
+  /** What is known of it, and where it is installed now, which may be in another directory. */
   readonly previous: PreviousInstall
   /** For a part that was removed and comes back: the snapshot that contains the host's own files; absolute. */
   readonly leftBehind?: string | undefined

@@ -1,7 +1,7 @@
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { findInstalled, readInstalled } from '../host/installed.ts'
-import { installPath, type Place, placeName } from '../host/layout.ts'
+import { installPath, type Place, placePath } from '../host/layout.ts'
 import { isModified } from '../host/trees/drift-check.ts'
 import { noteDrift } from '../host/trees/drift-note.ts'
 import { describeTree } from '../host/trees/modified-tree.ts'
@@ -16,19 +16,18 @@ import type { StepContext } from './step-context.ts'
  */
 export async function noteReplaced(
   { deployment, stagingFolder }: Pick<StepContext, 'deployment' | 'stagingFolder'>,
-  { shelf, id }: Place,
+  place: Place,
 ): Promise<TreeIdentity | undefined> {
   const { layout, keepPaths, tools } = deployment
-  const place = { shelf, id }
   const drift = await deployment.drift.again(place)
   await recordDrift(deployment, [place])
   const root = installPath(layout, place)
-  if (drift !== undefined) await noteDrift(stagingFolder, { ...place, root }, drift)
+  if (drift !== undefined) await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift)
   if (!pathExistsSync(root)) return undefined
   const identity = findInstalled(readInstalled(layout), place)
   if (drift === undefined && identity !== undefined) {
     tools.log.warning(
-      `${placeName(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`,
+      `${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`,
     )
     return { tree_digest: null }
   }
@@ -38,10 +37,10 @@ export async function noteReplaced(
     const record = (identity && readTreeRecord(layout, identity)) ?? []
     const items = await describeTree({ root, keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
-    tools.log.warning(`${placeName(place)} is kept without a record of its files: more was added than is read.`)
+    tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`)
   } catch (error) {
     tools.signal.throwIfAborted()
-    tools.log.warning(`${placeName(place)} is kept without a record of its files. ${toDeployError(error).message}`)
+    tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`)
   }
   return { tree_digest: null }
 }

@@ -1,6 +1,6 @@
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { findInstalled, readInstalled } from '../host/installed.ts'
-import { type Place, placeName } from '../host/layout.ts'
+import { type PartName, placeName } from '../host/layout.ts'
 import { isModified } from '../host/trees/drift-check.ts'
 import type { TreeDifference } from '../host/trees/tree-comparison.ts'
 import type { Deployment } from '../transaction/context.ts'
@@ -29,7 +29,7 @@ export async function recordDriftOfKept(deployment: Deployment, parts: readonly 
  * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
  * what it said of these parts before. Throws only the reason of a cancel.
  */
-export async function recordDrift(deployment: Deployment, places: readonly Place[]): Promise<void> {
+export async function recordDrift(deployment: Deployment, places: readonly PartName[]): Promise<void> {
   const { record } = deployment
   const { drift: known = [] } = record.facts
   const found = []
@@ -47,17 +47,17 @@ export function warnOfDrift({ record, tools }: Deployment): void {
 
 function entryOf(
   { layout }: Deployment,
-  { shelf, id }: Place,
+  { shelf, id }: PartName,
   difference: TreeDifference | undefined,
 ): DriftEntry | undefined {
   const installed = findInstalled(readInstalled(layout), { shelf, id })
-  const version = installed?.version ?? null
-  if (difference === undefined)
-    return installed && { shelf, id, version, added: [], removed: [], changed: [], compared: false }
+  const directory = installed?.directory === undefined ? {} : { directory: installed.directory }
+  const named = { shelf, id, ...directory, version: installed?.version ?? null }
+  if (difference === undefined) return installed && { ...named, added: [], removed: [], changed: [], compared: false }
   if (!isModified(difference)) return undefined
   const { instead } = difference
   const none = { added: [], removed: [], changed: [] }
-  return { shelf, id, version, ...(instead === undefined ? difference : { ...none, instead }) }
+  return { ...named, ...(instead === undefined ? difference : { ...none, instead }) }
 }
 
 /** Adds to the report which snapshots have the modified trees that were replaced. */

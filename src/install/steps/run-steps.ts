@@ -8,6 +8,7 @@ import type { InstalledPart } from './part.ts'
 import { performStep } from './perform-step.ts'
 import { removePart } from './remove-part.ts'
 import { warnOfDrift } from './report-drift.ts'
+import { warnOfMissingEnv } from './settings-notices.ts'
 import type { InstallOrder, StepContext } from './step-context.ts'
 
 /** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
@@ -45,6 +46,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
     }
   }
   announce(context)
+  warnOfMissingEnv(context)
 }
 
 /** What concerns several steps, in one line each. */

@@ -2,8 +2,9 @@ import { listNames } from '../../core/foreign-text.ts'
 import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { unsetSettings } from '../../core/plan/env-template.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
-import { isAbsent } from '../files/tree-walk.ts'
-import { placeName, settingsPath } from '../host/layout.ts'
+import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
+import { placeName, placePath, settingsPath } from '../host/layout.ts'
+import { injectedEnvPath } from './injected-env.ts'
 import type { StepContext } from './step-context.ts'
 
 type Context = Pick<StepContext, 'deployment' | 'order'>
@@ -37,7 +38,22 @@ function noticeUnset({ deployment, order }: Context): void {
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
     deployment.tools.log.notice(
-      `${placeName(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`,
+      `${placePath(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`,
+    )
+  }
+}
+
+/**
+ * Warns of plugins that lack the only settings that their host framework gives them, once the steps have run. A
+ * `write_env` step says by itself why it could not create them.
+ */
+export function warnOfMissingEnv({ deployment, order }: Context): void {
+  for (const part of order.parts) {
+    const path = injectedEnvPath(deployment.layout, part)
+    const isWritten = order.steps.some(step => step.action === 'write_env' && step.plugin === part.id)
+    if (!part.environment.injectsEnv || isWritten || pathExistsSync(path)) continue
+    deployment.tools.log.warning(
+      `${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`,
     )
   }
 }

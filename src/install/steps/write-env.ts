@@ -7,38 +7,42 @@ import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { seedSettings, verifySettings } from '../../core/plan/env-template.ts'
 import type { Settings } from '../../core/plan/settings.ts'
 import { writeNewFile } from '../files/durable-files.ts'
-import { readSmallBytesSync, readSmallFileSync } from '../files/read-small-file.ts'
+import { readSmallBytesSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { placeName, settingsPath } from '../host/layout.ts'
 import { openTreeRecord, type TreeIdentity } from '../host/trees/tree-record.ts'
 import type { Deployment } from '../transaction/context.ts'
-import type { Part } from './part.ts'
+import { type SettingsOwner, seedInjectedEnv } from './injected-env.ts'
+import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 import type { StepContext } from './step-context.ts'
 
-const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
-
 /**
- * Seeds `<shelf>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` is relative to the project root; only reads a file that exists. Throws DeploymentError
+ * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
+ * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
+ * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
  * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
  * that were recorded, or a required key is or ends up empty.
  */
 export async function writeEnv(
   { deployment, transaction, stagingFolder, results }: Omit<StepContext, 'order'>,
-  part: Pick<Part, 'shelf' | 'id' | 'environment'>,
+  part: SettingsOwner,
   from: string,
 ): Promise<'done' | 'unchanged'> {
   const { layout, tools, request } = deployment
   const target = settingsPath(layout, part)
+  const context = { deployment, transaction, stagingFolder }
   if (pathExistsSync(target)) {
-    verifySettings({ path: target, text: readSettings(target) }, part.environment.required)
+    const text = readSettings(target)
+    verifySettings({ path: target, text }, part.environment.required)
     const unused = request.settings.size > 0 ? ', so the input settings is not used' : ''
     tools.log.info(`${target} exists and stays unchanged${unused}.`)
-    return 'unchanged'
+    return await seedInjectedEnv(context, part, text)
   }
-  const template = readTemplate(layout.root, from)
+  const path = templatePath(part, from)
+  const template = readTemplate(layout.root, path)
   const tree = results.get(placeName(part))?.tree
-  if (tree !== undefined) verifyTemplate(deployment, tree, { from, template })
+  if (tree !== undefined)
+    verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template })
   const settings = seedSettings(template.toString('utf8'), part.environment, request.settings)
   const staged = join(stagingFolder, `${part.id}.env`)
   await writeNewFile(staged, settings.text)
@@ -48,16 +52,22 @@ export async function writeEnv(
     path: relative(layout.root, target),
   })
   tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`)
+  await seedInjectedEnv(context, part, settings.text)
   return 'done'
+}
+
+/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
+function templatePath({ directory }: SettingsOwner, from: string): string {
+  return [directory, ...from.split('/').slice(1)].join('/')
 }
 
 /** A service can write into its directory at any time. */
 function verifyTemplate(
   { layout }: Deployment,
   tree: TreeIdentity,
-  { from, template }: { readonly from: string; readonly template: Buffer },
+  { from, inner, template }: { readonly from: string; readonly inner: string; readonly template: Buffer },
 ): void {
-  const recorded = openTreeRecord(layout, tree)?.(from.split('/').slice(2).join('/'))
+  const recorded = openTreeRecord(layout, tree)?.(inner)
   if (recorded?.sha256 === hash('sha256', template)) return
   throw new DeploymentError(
     'step_failed',
@@ -72,18 +82,6 @@ function describeUse(used: readonly string[], settings: Settings): string {
   return `from the input settings: ${listNames(used) || 'nothing'}${rest}`
 }
 
-/** The host's own settings may be a link to another file of the operator. */
-function readSettings(path: string): string {
-  try {
-    const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
-    if (text !== undefined) return text
-  } catch (error) {
-    const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`
-    throw unusableSettings(path, found)
-  }
-  throw unusableSettings(path, NOT_A_SMALL_FILE)
-}
-
 function readTemplate(root: string, from: string): Buffer {
   try {
     const bytes = readSmallBytesSync(join(root, from), MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
@@ -93,10 +91,6 @@ function readTemplate(root: string, from: string): Buffer {
     throw unusableTemplate(from, found)
   }
   throw unusableTemplate(from, NOT_A_SMALL_FILE)
-}
-
-function unusableSettings(path: string, found: string): DeploymentError {
-  return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`)
 }
 
 function unusableTemplate(from: string, found: string): DeploymentError {

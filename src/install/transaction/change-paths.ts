@@ -1,5 +1,12 @@
 import { z } from 'zod/mini'
-import { BELOW_PATTERN as BELOW, PLACE_PATTERN as PLACE, SNAPSHOT_PATTERN as SNAPSHOT } from '../host/record-fields.ts'
+import { PARTS_DIRECTORY_PATTERN } from '../../core/plugins-directory.ts'
+import { placeAt, placeName } from '../host/layout.ts'
+import {
+  BELOW_PATTERN as BELOW,
+  PART_NAME_PATTERN as NAME,
+  PLACE_PATTERN as PLACE,
+  SNAPSHOT_PATTERN as SNAPSHOT,
+} from '../host/record-fields.ts'
 
 /**
  * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
@@ -8,31 +15,42 @@ import { BELOW_PATTERN as BELOW, PLACE_PATTERN as PLACE, SNAPSHOT_PATTERN as SNA
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 
-export const shelfPathSchema = pathSchema('(?:plugins|extensions)')
-export const settingsPathSchema = pathSchema(`${PLACE}\\.env`)
+export const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN)
+/** Next to an installed part, or in it. */
+export const settingsPathSchema = pathSchema(`${PLACE}(?:\\.env|/\\.env)`)
 export const stagedPathSchema = pathSchema(STAGED)
 /** What is moved, and where it was. */
-export const movablePathSchema = pathSchema(`(?:${PLACE}|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
+export const movablePathSchema = pathSchema(`(?:${PLACE}(?:\\.env)?|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
 
 const IS_PLACE = exactly(PLACE)
+const IS_SETTINGS = exactly(`${PLACE}\\.env`)
 const IS_SNAPSHOT = exactly(SNAPSHOT)
 const IS_STAGED = exactly(STAGED)
 const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
-const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PLACE})/[^/]+(${BELOW})?$`, 'u')
+const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${NAME})/[^/]+(${BELOW})?$`, 'u')
 /** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
-const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PLACE})$`)
-const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PLACE})(${BELOW})$`, 'u')
+const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`)
+const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * Whether a deployment moves trees in this way: out of a place, into it, or a kept path from the old tree to the new; for
+ * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the new; for
  * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
-  if (IS_PLACE.test(from)) return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${from}/`)
+  if (isSettingsMove({ from, to })) return true
+  if (IS_PLACE.test(from))
+    return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${placeName(placeAt(from))}/`)
   if (IS_STAGED.test(from)) return IS_PLACE.test(to) || isPutInSnapshot({ from, to })
   if (isRestoring({ from, to })) return true
   const kept = KEPT_PATH.exec(from)?.[1]
   return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept)
+}
+
+/** Whether the move takes the settings of a plugin along to another directory of plugins. */
+export function isSettingsMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
+  if (!IS_SETTINGS.test(from) || !IS_SETTINGS.test(to)) return false
+  const [before, after] = [placeAt(from), placeAt(to)]
+  return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to
 }
 
 /** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */

@@ -3,8 +3,8 @@ import { dirname, join } from 'node:path'
 import { z } from 'zod/mini'
 import { makeOpenDirectorySync, syncDirectory } from '../files/durable-files.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import type { Place } from '../host/layout.ts'
-import { shelfPathSchema, stagedBy } from './change-paths.ts'
+import { type Place, placeAt } from '../host/layout.ts'
+import { isPlacePath, isSettingsMove, partsDirectorySchema, stagedBy } from './change-paths.ts'
 import { createdFileSchema, createFromStaged, identifyFileSync, isCreated, removeCreated } from './created-file.ts'
 import {
   identify,
@@ -25,7 +25,7 @@ import {
  */
 export const changeSchema = z.lazy(() =>
   z.discriminatedUnion('type', [
-    z.object({ type: z.literal('make_directory'), path: shelfPathSchema }),
+    z.object({ type: z.literal('make_directory'), path: partsDirectorySchema }),
     moveSchema,
     createdFileSchema,
   ]),
@@ -43,12 +43,9 @@ export function isOfDeployment(change: Change, deploymentId: string): boolean {
 
 /** The places out of which or into which changes move a tree, each once. */
 export function placesIn(changes: readonly Change[]): Place[] {
-  const paths = changes.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
-  return [...new Set(paths)].flatMap(path => {
-    const [shelf, id, ...deeper] = path.split('/')
-    const isPlace = (shelf === 'plugins' || shelf === 'extensions') && id !== undefined && deeper.length === 0
-    return isPlace ? [{ shelf, id }] : []
-  })
+  const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change))
+  const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
+  return [...new Set(paths)].filter(isPlacePath).map(placeAt)
 }
 
 /**

@@ -1,4 +1,4 @@
-import { placeName } from '../host/layout.ts'
+import { placePath, usualDirectory } from '../host/layout.ts'
 import type { DriftEntry } from '../transaction/facts.ts'
 
 const MAX_NAMES = 20
@@ -10,12 +10,17 @@ export const INSTEAD_WORDS: Record<NonNullable<DriftEntry['instead']>, string> =
   other: 'not a directory',
 }
 
+/** Where the part of an entry was installed, relative to the project root. */
+export function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }: DriftEntry): string {
+  return placePath({ shelf, id, directory })
+}
+
 /** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
 export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: number } {
   const all = entries.flatMap(entry => {
     const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>
-      entry[how].map(path => `${placeName(entry)}/${path} (${how})`)
-    if (entry.instead !== undefined) return [`${placeName(entry)} (${INSTEAD_WORDS[entry.instead]})`]
+      entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`)
+    if (entry.instead !== undefined) return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`]
     return [...inWords('changed'), ...inWords('removed'), ...inWords('added')]
   })
   const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)

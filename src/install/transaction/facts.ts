@@ -1,5 +1,6 @@
 import { z } from 'zod/mini'
 import { idSchema, kindSchema, projectIdSchema, sha256Schema, slugSchema } from '../../core/identifiers.ts'
+import { pluginsDirectorySchema } from '../../core/plugins-directory.ts'
 import { timeSchema } from '../host/record-fields.ts'
 
 /** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
@@ -20,6 +21,8 @@ const driftEntrySchema = z.lazy(() =>
   z.object({
     shelf: z.enum(['plugins', 'extensions']),
     id: idSchema,
+    /** Which directory of plugins it was in; absent for `plugins`. */
+    directory: z.exactOptional(pluginsDirectorySchema),
     version: z.nullable(z.string()),
     added: z.array(z.string()),
     removed: z.array(z.string()),
@@ -46,6 +49,8 @@ export const deploymentFactsSchema = z.lazy(() =>
     /** For a project, its id. */
     slug: z.nullable(z.union([slugSchema, projectIdSchema])),
     id: z.nullable(idSchema),
+    /** Which directory of plugins that is in; absent for `plugins`, for a service, a project, and where it is not known. */
+    directory: z.exactOptional(pluginsDirectorySchema),
     requested_version: z.nullable(z.string()),
     version: z.nullable(z.string()),
     version_source: z.nullable(z.string()),

@@ -61,7 +61,8 @@ export async function identify(root: string, move: PlannedMove): Promise<Identit
 
 /** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
 export function requireFree(root: string, move: PlannedMove): void {
-  if (isPlacePath(move.to) || withEnds(root, move, ({ to }) => inodeOf(to)) === null) return
+  const isTree = isPlacePath(move.to) && isOwnPath(move.from)
+  if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null) return
   throw justAppeared(move.to)
 }
 

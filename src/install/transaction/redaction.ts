@@ -43,7 +43,7 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
 }
 
 const END_WORDS: ReadonlySet<string> = new Set(['outcome', 'completed_at', 'code', 'step'])
-const DRIFT_WORDS: ReadonlySet<string> = new Set(['shelf', 'id', 'version', 'instead'])
+const DRIFT_WORDS: ReadonlySet<string> = new Set(['shelf', 'id', 'directory', 'version', 'instead'])
 const FOREIGN_FACTS = ['version', 'previous_version', 'repo'] as const
 
 type PartialFacts = { [K in keyof DeploymentFacts]?: DeploymentFacts[K] | undefined }

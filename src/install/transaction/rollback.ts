@@ -2,7 +2,8 @@ import { type DeployError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { Grace } from '../files/grace.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, type Place, placeName } from '../host/layout.ts'
+import { findInstalled, placeOf, readInstalled } from '../host/installed.ts'
+import { installPath, isSamePlace, type Layout, type Place, placePath } from '../host/layout.ts'
 import { compareInstalled, findRecordedIn } from '../host/trees/drift.ts'
 import { findLater, readDriftNote } from '../host/trees/drift-note.ts'
 import { findUnhealthy } from '../services/check-health.ts'
@@ -157,11 +158,11 @@ function notVerified({ grace }: RollbackRequest, error: unknown): Verification {
 async function verifyPlace(place: Place, request: RollbackRequest): Promise<Verification | undefined> {
   const { layout, log, grace, keepPaths, byContent } = request
   const root = installPath(layout, place)
-  const note = readDriftNote(request.stagingFolder, place)
+  const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined
   const thoroughly = { byContent, signal: grace.comparing }
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
   if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
-  const name = placeName(place)
+  const name = placePath(place)
   if (note.modified) log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`)
   const recorded = findRecordedIn(layout, place)
   const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found)
@@ -171,4 +172,10 @@ async function verifyPlace(place: Place, request: RollbackRequest): Promise<Veri
   ]
   const isIntact = !note.modified && written.length === 0
   return { verified: damaged.length > 0 ? false : isIntact || null, problems }
+}
+
+/** Not so of the directory that a version was going to move to. */
+function isInstalledIn(layout: Layout, place: Place): boolean {
+  const row = findInstalled(readInstalled(layout), place)
+  return row === undefined || isSamePlace(placeOf(row), place)
 }

@@ -2,7 +2,7 @@ import { RollbackError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
 import type { Installation } from '../host/installed.ts'
-import type { Place } from '../host/layout.ts'
+import { isSamePlace, type Place } from '../host/layout.ts'
 import type { ServiceAction } from '../services/commands.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import type { Service } from '../services/service.ts'
@@ -69,8 +69,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       const seq = await journal.append({ record: 'change', change })
       if (seq === undefined) throw new Error('A change could not be announced.')
       changes.push({ seq, change })
-      const isKnown = (place: Place): boolean =>
-        places.some(({ shelf, id }) => shelf === place.shelf && id === place.id)
+      const isKnown = (place: Place): boolean => places.some(known => isSamePlace(known, place))
       places.push(...placesIn([change]).filter(place => !isKnown(place)))
       for (const path of await applyChange(root, change))
         log.warning(`Another process put something where the new version belongs. It is now in ${path}.`)

@@ -63,8 +63,9 @@ function isNamed(version: string | null, asked: string | undefined): boolean {
 }
 
 function versionIn(row: InstalledRow): ReturningVersion {
-  const { contract: _, kind: __, slug: ___, id: ____, keep_paths: _____, snapshots: ______, ...version } = row
-  return version
+  const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row
+  const { snapshots: _______, ...installed } = version
+  return installed
 }
 
 /** By when each was first installed, which a rollback does not change. */

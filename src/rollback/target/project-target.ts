@@ -12,7 +12,7 @@ import {
   type SnapshotRow,
   snapshotsFrom,
 } from '../../install/host/installed.ts'
-import { type Place, placeName, snapshotsPath } from '../../install/host/layout.ts'
+import { isSamePlace, type Place, placeName, snapshotsPath } from '../../install/host/layout.ts'
 import { verifyProjectPlace } from '../../install/host/previous-install.ts'
 import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'
 import type { RunningRollback } from '../deployment.ts'
@@ -33,7 +33,7 @@ export async function findProjectTarget(
   const { version, parts } = await chooseVersion(rollback, slug)
   const origin = { contract: 'project' as const, slug }
   const claim = { origin, allowTakeover: false, log: rollback.tools.log }
-  for (const part of parts) verifyProjectPlace(rollback.layout, { shelf: part.shelf, id: part.id }, claim)
+  for (const part of parts) verifyProjectPlace(rollback.layout, part, claim)
   const returning = new Set(parts.map(placeName))
   const installed = rows.map(row => ({ ...placeOf(row), installed: row }))
   const plugins = parts.filter(({ shelf }) => shelf === 'plugins').map(({ id, version: own }) => ({ id, version: own }))
@@ -100,12 +100,13 @@ async function findParts(
 
 /** What is missing, in words, where the part cannot return. */
 async function findPart(rollback: RunningRollback, origin: Origin, part: ProjectPart): Promise<TargetPart | string> {
-  const { kind: _, id: __, ...returning } = part
+  const { kind: _, id: __, directory: ___, ...returning } = part
   const place = placeOf(part)
   const target = { place, origin, returning }
   const record = readHostRecord(rollback.layout)
   const row = findInstalled(record.installed, place)
-  if (row !== undefined && isFrom(row, origin) && isSameTree(row, part))
+  const isThere = row !== undefined && isSamePlace(placeOf(row), place)
+  if (isThere && isFrom(row, origin) && isSameTree(row, part))
     return (await isIntact(rollback, place)) ? keepInstalled(rollback, target) : changedPart(place)
   const retained = findInstalled([...record.installed, ...record.removed], place)
   const snapshots = retained === undefined ? [] : snapshotsFrom(retained, origin)

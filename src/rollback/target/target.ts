@@ -1,7 +1,9 @@
 import { join } from 'node:path'
-import { placeOf } from '../../install/host/installed.ts'
-import { snapshotsPath } from '../../install/host/layout.ts'
+import { directoryIn, placeOf } from '../../install/host/installed.ts'
+import { isSamePlace, snapshotsPath } from '../../install/host/layout.ts'
+import { requireSafeDirectory } from '../../install/host/ownership/ownership.ts'
 import { checkHost } from '../../install/host/readiness.ts'
+import { verifyDestination } from '../../install/host/relocation.ts'
 import { requireMovableTree } from '../../install/host/switchable.ts'
 import type { InstalledPart } from '../../install/steps/part.ts'
 import type { InstallOrder } from '../../install/steps/step-context.ts'
@@ -32,11 +34,17 @@ export interface Target {
 export async function findTarget(rollback: RunningRollback): Promise<Target> {
   const { record, request } = rollback
   const target = await choose(rollback)
-  const { version, plugins } = target
-  const known = { version, version_source: 'snapshot', ...identityIn(target), ...(plugins && { plugins }) }
+  const { version } = target
+  const known = { version, version_source: 'snapshot', ...identityIn(target), ...placeIn(target) }
   await record.update(known)
   if (!request.dryRun) for (const part of [...target.parts, ...target.removals]) requireRestorable(rollback, part)
   return target
+}
+
+/** Of a project, the plugins; else the directory of the only part. */
+function placeIn({ parts: [part], plugins }: Target): Partial<DeploymentFacts> {
+  if (plugins !== undefined) return { plugins }
+  return part === undefined ? {} : directoryIn(part)
 }
 
 /** What was changed on this host is not the artifact that it came from. */
@@ -53,12 +61,23 @@ async function choose(rollback: RunningRollback): Promise<Target> {
   if (row === undefined) throw notInstalled(subject)
   return subject.contract === 'project'
     ? await findProjectTarget(rollback, subject.projectId, rows)
-    : await findPartTarget(rollback, placeOf(subject), row)
+    : await findPartTarget(rollback, placeOf(row), row)
+}
+
+/** A version of a project may have been in another directory. */
+function checkDestination(rollback: RunningRollback, target: TargetPart): void {
+  const { host, layout, request, tools } = rollback
+  const { previous } = target
+  if (isSamePlace(previous.place, target)) return
+  for (const accepted of requireSafeDirectory(host, target.directory)) tools.log.warning(accepted)
+  verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover })
+  checkHost(rollback, previous.place)
 }
 
 function requireRestorable(rollback: RunningRollback, part: TargetPart | InstalledPart): void {
   const { layout } = rollback
-  checkHost(rollback, { shelf: part.shelf, id: part.id })
+  if ('previous' in part) checkDestination(rollback, part)
+  checkHost(rollback, part)
   if (!('retained' in part) || part.retained === undefined) return
   const root = join(snapshotsPath(layout, part), part.retained.name)
   requireMovableTree(layout, { root, keepPaths: part.keepPaths })

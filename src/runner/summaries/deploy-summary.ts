@@ -1,11 +1,10 @@
 import type { DeployError } from '../../core/errors.ts'
 import { cell, code, table } from '../../core/markdown.ts'
 import type { Outcome } from '../../core/outcome.ts'
-import { placeName } from '../../install/host/layout.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { restoredUnhealthy } from '../../install/reports/restored-health.ts'
 import { rollbackProblems } from '../../install/reports/rollback-problems.ts'
-import { listDrift } from '../../install/transaction/drift-names.ts'
+import { listDrift, pathOfEntry } from '../../install/transaction/drift-names.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 import { listProblems } from './problem-list.ts'
 import { describeMove } from './version-move.ts'
@@ -139,7 +138,7 @@ function failure(report: LocalReport, error: DeployError | undefined): string[] 
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [] }: LocalReport): string[] {
   const { names, more } = listDrift(entries)
-  const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(placeName(entry)))
+  const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)))
   const missing = unknown.length === 0 ? [] : [`⚠️ Not compared with what was installed: ${unknown.join(', ')}.`]
   if (names.length === 0) return missing
   const listed = names.map(name => code(name)).join(', ')

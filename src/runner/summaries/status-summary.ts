@@ -1,7 +1,7 @@
 import type { DeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { cell, cellOf, code, table } from '../../core/markdown.ts'
-import { type Place, placeName } from '../../install/host/layout.ts'
+import { type Place, placeName, placePath } from '../../install/host/layout.ts'
 import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../../install/inspection/inspect.ts'
 import type { How, PartDrift } from '../../install/inspection/part-check.ts'
 import { INSTEAD_WORDS } from '../../install/transaction/drift-names.ts'
@@ -87,7 +87,7 @@ export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
 /** What a rollback has restored as it was changed on the host. */
 function modifiedIn(parts: readonly InspectedPart[]): string[] {
   const names = parts.flatMap(({ row, ...part }) =>
-    row.modified ? [`${placeName(part)} ${row.version ?? ''}`.trim()] : [],
+    row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : [],
   )
   if (names.length === 0) return []
   const listed = names.slice(0, MAX_LISTED_PATHS).join(', ')
@@ -100,7 +100,7 @@ function modifiedIn(parts: readonly InspectedPart[]): string[] {
 function notComparedIn(parts: readonly InspectedPart[]): string[] {
   const lasting = parts.flatMap(({ drift, ...part }) =>
     drift?.kind === 'not compared' && !drift.isPassing
-      ? [`${placeName(part)} could not be compared: ${drift.why}`]
+      ? [`${placePath(part)} could not be compared: ${drift.why}`]
       : [],
   )
   const more = lasting.length - MAX_LISTED_PATHS
@@ -141,7 +141,7 @@ function rowsOf({ parts, snapshots }: Inspection): string[][] {
   return inOrder
     .slice(0, MAX_ROWS)
     .map(({ row, drift, ...place }) => [
-      code(placeName(place)),
+      code(placePath(place)),
       cell(row.version ?? row.project_version ?? 'unknown'),
       cell(dateOf(row.installed_at)),
       cellOf(drift === undefined && row.modified ? '⚠️ a modified snapshot' : filesInWords(drift), MAX_CELL_CHARS),
@@ -175,9 +175,9 @@ function dateOf(time: string | null): string {
 }
 
 function namesIn({ drift, ...part }: Place & { readonly drift: PartDrift | undefined }): string[] {
-  if (drift?.kind === 'no directory') return [`${placeName(part)} (${INSTEAD_WORDS[drift.instead]})`]
+  if (drift?.kind === 'no directory') return [`${placePath(part)} (${INSTEAD_WORDS[drift.instead]})`]
   if (drift?.kind !== 'differs') return []
-  const nameOf = (path: string): string => (path === '.' ? placeName(part) : `${placeName(part)}/${path}`)
+  const nameOf = (path: string): string => (path === '.' ? placePath(part) : `${placePath(part)}/${path}`)
   return drift.paths.map(({ path, how }) => `${nameOf(path)} (${HOW_WORDS[how]})`)
 }
 

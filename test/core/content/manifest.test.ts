@@ -36,6 +36,7 @@ describe('parseManifest', () => {
         {
           shelf: 'plugins',
           id: 'cart',
+          directory: 'addons',
           version: '2.0.0',
           folder: 'addons/cart',
           sha256: SHA256,
@@ -45,6 +46,7 @@ describe('parseManifest', () => {
         {
           shelf: 'extensions',
           id: 'search',
+          directory: 'extensions',
           version: '1.4.0',
           folder: 'extensions/search',
           sha256: SHA256,
@@ -108,9 +110,24 @@ describe('parseManifest', () => {
     'a content digest that is none': { content_sha256: 'x'.repeat(64) },
     'extensions that are no list': { extensions: {} },
     ...Object.fromEntries(
-      ['', '.', '..', 'a/b', 'a\\b', '.hidden', 'extensions', 'Extensions', 'deployment', 'manifest.json', 'a b'].map(
-        name => [`plugins_dirname ${JSON.stringify(name)}`, { plugins_dirname: name }],
-      ),
+      [
+        '',
+        '.',
+        '..',
+        '/a',
+        'a/',
+        'a//b',
+        '../a',
+        'a/../b',
+        'a\\b',
+        '.hidden',
+        '.hub-deploy/a',
+        'a.b',
+        'a b',
+        'a'.repeat(256),
+      ]
+        .concat(['extensions', 'Extensions', 'extensions/a', 'deployment', 'manifest.json'])
+        .map(name => [`plugins_dirname ${JSON.stringify(name)}`, { plugins_dirname: name }]),
     ),
   }
   for (const [name, more] of Object.entries(refused)) {

@@ -20,12 +20,13 @@ unknown: {deep: [1, 2]}
       executionMode: 'Trusted',
       entryPoint: 'src/app.py',
       environment: { required: ['A', 'B_2'], optional: ['C'] },
+      injectsEnv: false,
     })
   })
 
   it('has nothing but empty lists for an empty mapping', () => {
-    const { environment, ...rest } = parsePluginYaml('{}')
-    assert.deepEqual(environment, { required: [], optional: [] })
+    const { environment, injectsEnv, ...rest } = parsePluginYaml('{}')
+    assert.deepEqual([environment, injectsEnv], [{ required: [], optional: [] }, false])
     assert.ok(Object.values(rest).every(value => value === undefined))
   })
 
@@ -46,6 +47,17 @@ unknown: {deep: [1, 2]}
       assert.deepEqual([parsed.version, parsed.versionAsWritten], [version, versionAsWritten])
     })
   }
+
+  const injecting = { true: true, yes: true, On: true, false: false, no: false, 1: false, '[]': false, '"x"': false }
+  for (const [written, expected] of Object.entries(injecting)) {
+    it(`reads envconfiguration.inject: ${written} as ${expected}`, () =>
+      assert.equal(parsePluginYaml(`envconfiguration: {inject: ${written}}\n`).injectsEnv, expected))
+  }
+
+  it('injects nothing where envconfiguration is of another type', () => {
+    for (const written of ['true', '[inject]', 'null', '{}', '{__proto__: {inject: true}}'])
+      assert.equal(parsePluginYaml(`envconfiguration: ${written}\n`).injectsEnv, false)
+  })
 
   it('reads aliases and any one-line name of a variable', () => {
     const text = 'name: &n one\nentry_point: *n\nenvironment: {required: ["A=B", my-key], optional: [{a: &x é}, *x]}\n'

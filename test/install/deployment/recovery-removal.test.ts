@@ -44,7 +44,7 @@ describe('recover, after a removal', () => {
 
   it('verifies the removed part after the rollback', async t => {
     const scene = await makeScene(t)
-    const place = { shelf: 'plugins', id: 'greeter' } as const
+    const place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' } as const
     const tree = await recordTreeAt(scene.layout, installPath(scene.layout, place), treeOf({ 'main.py': 'old' }))
     await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
     writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '{"modified":false,"states":[]}')

@@ -16,7 +16,7 @@ import { collectLog } from '../collected-log.ts'
 import { removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
-const PLACE: Place = { shelf: 'plugins', id: 'greeter' }
+const PLACE: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
 const MARKETPLACE: Origin = { contract: 'marketplace', slug: 'greeter' }
 
 function previousOf(more: Partial<PreviousInstall>): PreviousInstall {

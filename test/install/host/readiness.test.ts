@@ -79,16 +79,16 @@ describe('prepareHost', () => {
 describe('checkHost', () => {
   it('accepts a host with and without the shelf', async t => {
     const layout = await prepareTemporaryHost(t)
-    checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' })
+    checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
     mkdirSync(join(layout.root, 'plugins'))
-    checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' })
+    checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
   })
 
   it('refuses a shelf that is a file', async t => {
     const layout = await prepareTemporaryHost(t)
     writeFileSync(join(layout.root, 'plugins'), '')
     assert.throws(
-      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' }),
+      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }),
       refusedWith('host_not_writable'),
     )
   })
@@ -101,7 +101,7 @@ describe('checkHost', () => {
     }
     symlinkSync('/dev/shm', join(layout.root, 'plugins'))
     assert.throws(
-      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' }),
+      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }),
       refusedWith('host_not_writable'),
     )
   })
@@ -146,7 +146,7 @@ describe('a file in the place of the snapshots of a plugin', () => {
     const path = join(layout.snapshots, 'plugins/greeter')
     writeTree(layout.snapshots, { 'plugins/greeter': '' })
     const refused = (error: unknown) => error instanceof DeploymentError && error.message.includes(`${path} must be`)
-    assert.throws(() => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter' }), refused)
+    assert.throws(() => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }), refused)
   })
 })
 

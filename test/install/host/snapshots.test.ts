@@ -6,7 +6,7 @@ import { type Place, snapshotsPath } from '../../../src/install/host/layout.ts'
 import { chooseRetained, existingSnapshots, nextSnapshotName } from '../../../src/install/host/snapshots.ts'
 import { prepareTemporaryHost, snapshotOf } from '../prepared-host.ts'
 
-const PLACE: Place = { shelf: 'plugins', id: 'x' }
+const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 
 describe('nextSnapshotName', () => {
   const cases = [

@@ -37,9 +37,12 @@ interface Scene {
 async function idle(t: TestContext, { intact, order, hasSettings = true, redeploy = false }: Scene): Promise<string> {
   const layout = await prepareTemporaryHost(t)
   makeOpenDirectorySync(`${layout.root}/plugins`)
-  if (hasSettings) writeFileSync(settingsPath(layout, { shelf: 'plugins', id: 'b' }), '')
+  if (hasSettings) writeFileSync(settingsPath(layout, { shelf: 'plugins', id: 'b', directory: 'plugins' }), '')
   const parts = ['a', 'b'].map((id): Part => {
-    const { staged, tree, ...facts } = partOf(layout, { id, previous: previousOf({ shelf: 'plugins', id }) })
+    const { staged, tree, ...facts } = partOf(layout, {
+      id,
+      previous: previousOf({ shelf: 'plugins', id, directory: 'plugins' }),
+    })
     const kept: IntactPart = { ...facts, intact: { tree_digest: null } }
     return intact.includes(id) ? kept : { ...facts, staged, tree }
   })
@@ -49,7 +52,7 @@ async function idle(t: TestContext, { intact, order, hasSettings = true, redeplo
 }
 
 describe('the steps that follow a change', () => {
-  const removal = { shelf: 'plugins' as const, id: 'c', installed: rowOf({ id: 'c' }) }
+  const removal = { shelf: 'plugins' as const, id: 'c', directory: 'plugins', installed: rowOf({ id: 'c' }) }
   const cases: Record<string, [Scene, string]> = {
     'are idle when every part is intact': [{ intact: ['a', 'b'] }, 'stop-a db-b up-a on-b all tell other'],
     'of a part that changes are not, nor those about all parts, or about none that is installed': [

@@ -13,7 +13,7 @@ import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deploym
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
-const PLACE: Place = { shelf: 'plugins', id: 'x' }
+const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 
 /** What differs from an installation of `plugins/x` over version 1.0.0 that keeps `.env` and `data`. */
 interface Setting {

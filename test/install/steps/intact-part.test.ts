@@ -13,7 +13,7 @@ import { contextOf, deploymentOf, partOf, previousOf } from '../prepared-deploym
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
-const PLACE: Place = { shelf: 'plugins', id: 'x' }
+const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 const FILES = { main: 'same', 'lib/a': '1' }
 const TREE = treeOf(FILES)
 const OTHER_ARTIFACT = { artifact_sha256: 'cd'.repeat(32) }

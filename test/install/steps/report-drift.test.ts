@@ -22,6 +22,8 @@ async function makeDeployment(t: TestContext, signal = new AbortController().sig
   return { log, root, tree_record, deployment: deploymentOf(layout, { tools: { log, signal } }) }
 }
 
+const NAME = { shelf: GREETER.shelf, id: GREETER.id }
+
 describe('recordDrift', () => {
   it('names a part once, whoever asks again', async t => {
     const { log, root, deployment } = await makeDeployment(t)
@@ -30,7 +32,7 @@ describe('recordDrift', () => {
     await recordDrift(deployment, [GREETER])
     assert.deepEqual(log.lines, [])
     const none = { removed: [], changed: [] }
-    assert.deepEqual(deployment.record.facts.drift, [{ ...GREETER, version: '2.0.0', added: ['by-hand'], ...none }])
+    assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', added: ['by-hand'], ...none }])
   })
 
   it('adds at most 500 paths to the report, and how many more there are', async t => {
@@ -56,7 +58,7 @@ describe('recordDrift', () => {
       put(root)
       await recordDrift(deployment, [GREETER])
       const none = { added: [], removed: [], changed: [] }
-      assert.deepEqual(deployment.record.facts.drift, [{ ...GREETER, version: '2.0.0', ...none, instead: found }])
+      assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', ...none, instead: found }])
       warnOfDrift(deployment)
       assert.deepEqual(log.lines, [
         `warning Files on this host are not as they were installed: plugins/greeter (${words}).`,
@@ -92,7 +94,7 @@ describe('recordDrift', () => {
     rmSync(treeRecordPath(deployment.layout, tree_record))
     await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
     const none = { added: [], removed: [], changed: [] }
-    assert.deepEqual(deployment.record.facts.drift, [{ ...GREETER, version: '2.0.0', ...none, compared: false }])
+    assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', ...none, compared: false }])
   })
 
   it('says nothing of parts as they were installed', async t => {

@@ -14,7 +14,7 @@ import { writeTree } from '../temporary-directory.ts'
 const COMMON = { dependsOn: [], snapshot: false, file: 'install.yaml', line: 1, column: 1 }
 const STEPS: PlanStep[] = ['one', 'two', 'three'].map(id => ({ ...COMMON, id, action: 'prepare' }))
 const NOTIFY: PlanStep = { ...COMMON, id: 'two', action: 'notify', event: 'deployed' }
-const GONE: Place = { shelf: 'extensions', id: 'gone' }
+const GONE: Place = { shelf: 'extensions', id: 'gone', directory: 'extensions' }
 
 async function contextWith(t: TestContext, order: Partial<InstallOrder> = {}, signal?: AbortSignal) {
   const layout = await prepareTemporaryHost(t)

@@ -181,6 +181,11 @@ describe('changeSchema', () => {
     { type: 'move', from: SNAPSHOT, to: `${STAGING}/restored/plugins/x`, ino },
     { type: 'move', from: `${STAGING}/replaced/plugins/x/etc/a b`, to: `${SNAPSHOT}/etc/a b`, ino },
     { type: 'create_file', staged: `${STAGING}/x.env`, path: 'plugins/x.env' },
+    { type: 'create_file', staged: `${STAGING}/injected/x.env`, path: 'plugins/x/.env' },
+    { type: 'make_directory', path: 'app/of/plugins' },
+    { type: 'move', from: 'app/of/plugins/x', to: SNAPSHOT, ino },
+    { type: 'move', from: `${STAGING}/tree`, to: 'app/of/plugins/x', ino },
+    { type: 'move', from: 'plugins/x.env', to: 'app/of/plugins/x.env', ino },
   ]
   for (const change of allowed) {
     it(`accepts ${describeChange(change)}`, () => assert.deepEqual(changeSchema.parse(change), change))
@@ -202,7 +207,7 @@ describe('changeSchema', () => {
   const elsewhere = [
     'a',
     'plugins',
-    'plugins/x/y',
+    'extensions/x/y',
     '.hub-deploy',
     '.hub-deploy/snapshots',
     '.hub-deploy/installed.json',
@@ -211,7 +216,7 @@ describe('changeSchema', () => {
   for (const path of [...outside, ...elsewhere, ...escaping]) {
     it(`refuses ${JSON.stringify(path)} in every path`, () => {
       const changes = [
-        { type: 'make_directory', path: path === 'plugins' ? '' : path },
+        { type: 'make_directory', path: ['a', 'plugins'].includes(path) ? '' : path },
         { type: 'move', from: path, to: SNAPSHOT, ino },
         { type: 'move', from: path, to: 'plugins/x', ino },
         { type: 'move', from: `${STAGING}/tree`, to: path, ino },
@@ -224,6 +229,12 @@ describe('changeSchema', () => {
 
   const moves: [string, string][] = [
     ['plugins/x', 'plugins/y'],
+    ['plugins/x', 'app/x'],
+    ['plugins/x.env', 'plugins/y.env'],
+    ['plugins/x.env', 'app/y.env'],
+    ['plugins/x.env', 'extensions/x.env'],
+    ['extensions/x.env', 'app/x.env'],
+    ['app/x/y', SNAPSHOT],
     ['plugins/other', SNAPSHOT],
     [SNAPSHOT, 'plugins/x'],
     [`${SNAPSHOT}/data`, `${STAGING}/tree/other`],
@@ -261,10 +272,13 @@ describe('placesIn', () => {
       },
       { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'plugins/x' },
       { type: 'create_file', staged: '.hub-deploy/staging/1/x.env', path: 'plugins/x.env' },
+      { type: 'move', ino: '7', from: '.hub-deploy/staging/1/x', to: 'app/of/x' },
+      { type: 'move', ino: '7', from: 'plugins/x.env', to: 'app/of/x.env' },
     ]
     assert.deepEqual(placesIn(changes), [
-      { shelf: 'extensions', id: 'gone' },
-      { shelf: 'plugins', id: 'x' },
+      { shelf: 'extensions', id: 'gone', directory: 'extensions' },
+      { shelf: 'plugins', id: 'x', directory: 'plugins' },
+      { shelf: 'plugins', id: 'x', directory: 'app/of' },
     ])
   })
 })

@@ -239,7 +239,7 @@ describe('rollBack', () => {
     const { layout } = await makeRestored(t)
     await begin(layout)
     mkdirSync(join(layout.root, 'extensions/other'), { recursive: true })
-    const places = [PLACE, { shelf: 'extensions', id: 'other' } as const]
+    const places = [PLACE, { shelf: 'extensions', id: 'other', directory: 'extensions' } as const]
     const request = {
       layout,
       log: collectLog(),

@@ -9,7 +9,7 @@ import { rowOf, snapshotOf } from '../../install/prepared-host.ts'
 const HOST = { name: 'app-1', root: '/srv/app' }
 
 function partOf(id: string, drift?: PartDrift): InspectedPart {
-  return { shelf: 'plugins', id, row: rowOf({ id }), drift }
+  return { shelf: 'plugins', id, directory: 'plugins', row: rowOf({ id }), drift }
 }
 
 function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
@@ -56,7 +56,13 @@ describe('buildStatusSummary', () => {
           partOf('greeter', { kind: 'differs', paths, count: 3 }),
           partOf('gone', { kind: 'no directory', instead: 'nothing' }),
         ],
-        snapshots: snapshots.map(row => ({ shelf: 'plugins', id: 'greeter', row, path: row.name })),
+        snapshots: snapshots.map(row => ({
+          shelf: 'plugins',
+          id: 'greeter',
+          directory: 'plugins',
+          row,
+          path: row.name,
+        })),
         unrestored: 1,
       }),
       `### ⚠️ 2 of 3 parts are not as installed on app-1

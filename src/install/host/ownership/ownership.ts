@@ -1,11 +1,14 @@
 import { join } from 'node:path'
+import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../../core/plugins-directory.ts'
 import { toHostError } from '../../files/system-errors.ts'
+import { placeOf, readInstalled } from '../installed.ts'
 import type { Layout } from '../layout.ts'
 import { requireOwnFolder } from './own-folder.ts'
 import { type Visited, walkPath } from './path-walk.ts'
 import { nameUser, otherWriters, quote } from './permissions.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
+const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY]
 /** In such a directory, other users can rename and remove only what is theirs. */
 const STICKY = 0o1000
 
@@ -20,26 +23,65 @@ export interface HostAccess {
 /**
  * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
  * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
- * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes only.
+ * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes, and
+ * from `installed.json`, once that is known to be ours, which directories have plugins.
  * Returns what others could write although the operator accepts it, one sentence each.
  * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
  */
 export function requireSafeHost(access: HostAccess): string[] {
-  const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access
+  return checking(access, us => {
+    const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES })
+    requireOwnFolder({ layout: access.layout, us })
+    const recorded = requireTrusted(access, { us, directories: recordedDirectories(access.layout) })
+    return [...new Set([...usual, ...recorded])]
+  })
+}
+
+/**
+ * The same for one more directory of plugins, relative to the root, and for all that leads there. Returns what is not
+ * said of the root and its usual directories. Throws UntouchableHostError.
+ */
+export function requireSafeDirectory(access: HostAccess, directory: string): string[] {
+  return checking(access, us => {
+    const found = requireTrusted(access, { us, directories: [directory] })
+    const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }))
+    return found.filter(sentence => !usual.has(sentence))
+  })
+}
+
+function checking(access: HostAccess, check: (us: number) => string[]): string[] {
   const us = process.getuid?.()
   if (us === undefined) return []
   try {
-    const exposures = findExposures(layout.root, us)
-    const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
-    if (refused.length > 0) throw sharedRoot(refused, { us, sharedRootOption })
-    requireOwnFolder({ layout, us })
-    return exposures.map(
-      exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`,
-    )
+    return check(us)
   } catch (error) {
     if (error instanceof UntouchableHostError) throw error
-    const { code, message } = toHostError(error, `checking who can write to ${layout.root}`)
+    const { code, message } = toHostError(error, `checking who can write to ${access.layout.root}`)
     throw new UntouchableHostError(code, message, { cause: error })
+  }
+}
+
+/** Directories below the root, and the uid that they must belong to. */
+interface Trusted {
+  readonly us: number
+  readonly directories: readonly string[]
+}
+
+function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
+  const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access
+  const exposures = findExposures(layout.root, trusted)
+  const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
+  if (refused.length > 0) throw sharedRoot(refused, { us: trusted.us, sharedRootOption })
+  return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`)
+}
+
+/** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
+function recordedDirectories(layout: Layout): string[] {
+  try {
+    const directories = readInstalled(layout).map(row => placeOf(row).directory)
+    return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory))
+  } catch {
+    return []
   }
 }
 
@@ -53,9 +95,10 @@ interface Exposure {
 }
 
 /** Each path once, outermost first. */
-function findExposures(root: string, us: number): Exposure[] {
+function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
-  for (const start of [root, join(root, 'plugins'), join(root, 'extensions')]) {
+  if (directories.length === 0) return []
+  for (const start of [root, ...directories.map(directory => join(root, directory))]) {
     for (const visited of decidersOf(start)) {
       const exposure = exposureOf(visited, us)
       if (exposure === undefined || found.has(exposure.path)) continue

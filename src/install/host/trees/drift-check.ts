@@ -1,4 +1,4 @@
-import { type Place, placeName } from '../layout.ts'
+import { type PartName, placeName } from '../layout.ts'
 import { findDrift, type RecordFolder } from './drift.ts'
 import type { TreeDifference } from './tree-comparison.ts'
 
@@ -24,7 +24,7 @@ export class DriftCheck {
   }
 
   /** As `findDrift` has found it last; compares only what was not compared. */
-  async of({ shelf, id }: Place): Promise<TreeDifference | undefined> {
+  async of({ shelf, id }: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     const { signal } = this.#setting
     const name = placeName({ shelf, id })
@@ -35,7 +35,7 @@ export class DriftCheck {
   }
 
   /** As it is now; what could not be compared is not compared again. */
-  async again({ shelf, id }: Place): Promise<TreeDifference | undefined> {
+  async again({ shelf, id }: PartName): Promise<TreeDifference | undefined> {
     const { signal } = this.#setting
     const name = placeName({ shelf, id })
     if (this.#isDisregarded) return undefined

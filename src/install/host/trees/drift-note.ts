@@ -4,7 +4,7 @@ import { z } from 'zod/mini'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { describeItemSync, type FoundItem, type TreeItem } from '../../files/tree-scan.ts'
 import { pathExistsSync } from '../../files/tree-walk.ts'
-import type { Place } from '../layout.ts'
+import type { PartName } from '../layout.ts'
 import { readStateFileSync } from '../state-file.ts'
 import { isModified } from './drift-check.ts'
 import type { TreeDifference } from './tree-comparison.ts'
@@ -24,11 +24,11 @@ export interface DriftNote {
   readonly states: ReadonlyMap<string, string>
 }
 
-/** A place, with the absolute path of what is in it. */
-type PlacedTree = Place & { readonly root: string }
+/** A part, with the absolute path of its tree. */
+type PlacedTree = PartName & { readonly root: string }
 
 /** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
-export function driftNotePath(stagingFolder: string, { shelf, id }: Place): string {
+export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): string {
   return join(stagingFolder, `drift-${shelf}-${id}.json`)
 }
 
@@ -47,9 +47,9 @@ export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: 
 }
 
 /** The note; undefined when there is none, or a power cut has left none. */
-export function readDriftNote(stagingFolder: string, place: Place): DriftNote | undefined {
+export function readDriftNote(stagingFolder: string, part: PartName): DriftNote | undefined {
   try {
-    const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, place)) ?? ''))
+    const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''))
     return { ...note, states: new Map(note.states) }
   } catch {
     return undefined

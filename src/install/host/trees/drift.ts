@@ -1,8 +1,8 @@
 import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
-import { findInstalled, readInstalled } from '../installed.ts'
+import { findInstalled, type InstalledRow, placeOf, readInstalled } from '../installed.ts'
 import type { HostTree } from '../keep-paths.ts'
-import { installPath, type Layout, type Place, placeName } from '../layout.ts'
+import { installPath, type Layout, type PartName, placeName, placePath } from '../layout.ts'
 import { compareTree, type TreeDifference } from './tree-comparison.ts'
 import {
   type FindRecorded,
@@ -21,7 +21,7 @@ export interface RecordFolder {
 }
 
 /** An installed tree. */
-export interface InstalledTree extends Place {
+export interface InstalledTree extends PartName {
   readonly keepPaths: readonly string[]
 }
 
@@ -54,21 +54,22 @@ export async function compareInstalled(
   { signal, byContent = false }: Comparison,
 ): Promise<TreeDifference | undefined> {
   const { layout, log } = folder
-  let identity: TreeIdentity | undefined
+  let row: InstalledRow | undefined
   try {
-    identity = findInstalled(readInstalled(layout), tree)
-    if (identity === undefined) return undefined
-    const hostTree = { root: installPath(layout, tree), keepPaths: tree.keepPaths, identity }
+    row = findInstalled(readInstalled(layout), tree)
+    if (row === undefined) return undefined
+    const hostTree = { root: installPath(layout, placeOf(row)), keepPaths: tree.keepPaths, identity: row }
     return await compareRecorded(layout, hostTree, { signal, byContent })
   } catch (error) {
     signal?.throwIfAborted()
-    log.warning(`${placeName(tree)} is not compared with what was installed. ${reasonOf(error, layout, identity)}`)
+    const name = row === undefined ? placeName(tree) : placePath(placeOf(row))
+    log.warning(`${name} is not compared with what was installed. ${reasonOf(error, layout, row)}`)
     return undefined
   }
 }
 
 /** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
-export function findRecordedIn(layout: Layout, tree: Place): FindRecorded {
+export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
   let find: FindRecorded | undefined
   return path => {
     const identity = find ? undefined : findInstalled(readInstalled(layout), tree)

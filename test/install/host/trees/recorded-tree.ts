@@ -49,7 +49,7 @@ export async function installRecorded(
   return { ...tree, root }
 }
 
-export const GREETER: Place = { shelf: 'plugins', id: 'greeter' }
+export const GREETER: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
 
 /** The text of the record that earlier versions of the action wrote of such a tree. */
 export function earlierRecordOf({ files, symlinks }: PartTree): string {

@@ -1,0 +1,97 @@
+import { type Document, isScalar, type Scalar, visit } from 'yaml'
+import { cleanForeignText } from '../foreign-text.ts'
+import type { YamlLimits } from '../limits.ts'
+import { runToEnd } from '../pausing-work.ts'
+import { type ComposedYaml, composeYaml } from './compose-yaml.ts'
+import { ambiguousCharacter, unreadableCharacter } from './unreadable-character.ts'
+
+/** Enough for honest use of anchors, too little for a bomb. */
+const MAX_ALIAS_COUNT = 100
+
+/** Why a foreign text is not read; the message continues a sentence that begins with the name of its file. */
+export class StrictYamlProblem extends Error {
+  /** It could be read in more than one way, or costs too much; otherwise it is no YAML at all. */
+  readonly isAmbiguous: boolean
+
+  constructor(message: string, { isAmbiguous }: { readonly isAmbiguous: boolean }) {
+    super(message)
+    this.isAmbiguous = isAmbiguous
+  }
+}
+
+/** A document with its plain value. */
+export interface StrictYaml {
+  readonly document: Document.Parsed
+  readonly value: unknown
+}
+
+/**
+ * Reads a foreign YAML text that a program of another kind reads too, perhaps by YAML 1.1: only what both read alike.
+ * Throws StrictYamlProblem when it exceeds the limits or could be read in another way.
+ */
+export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
+  refuseAmbiguousText(text, limits)
+  const document = readDocument(runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })))
+  refuseAmbiguousNodes(document)
+  return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) }
+}
+
+function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
+  if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, found more`)
+  const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
+  if (stranger !== undefined)
+    throw ambiguous(`must not contain what readers of YAML do not agree on, found ${stranger}`)
+}
+
+function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
+  const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
+  if (excess !== undefined) throw ambiguous(`must be simple enough to read, found ${excess.message}`)
+  const mistake = complaints.find(({ isWarning }) => !isWarning)
+  if (mistake !== undefined || document === undefined)
+    throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`)
+  return document
+}
+
+/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+function refuseAmbiguousNodes(document: Document.Parsed): void {
+  let aliases = 0
+  visit(document, {
+    Alias: () => {
+      aliases++
+      if (aliases > MAX_ALIAS_COUNT)
+        throw ambiguous(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`)
+    },
+    Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+  })
+}
+
+function refuseAmbiguousKeys(keys: readonly unknown[]): void {
+  const seen = new Set<string>()
+  for (const key of keys) {
+    if (!isScalar(key)) throw ambiguous('must have plain keys, found a list, a map or an alias as a key')
+    if (isMergeKey(key)) throw ambiguous('must not use merge keys (<<): write the keys out')
+    const name = String(key.value)
+    if (seen.has(name)) throw ambiguous(`must have each key once, found "${cleanForeignText(name, 60)}" twice`)
+    seen.add(name)
+  }
+}
+
+function isMergeKey({ value, type, tag }: Scalar): boolean {
+  return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge'
+}
+
+function toPlainValue(read: () => unknown): unknown {
+  try {
+    return read()
+  } catch (error) {
+    throw malformed(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`)
+  }
+}
+
+function ambiguous(message: string): StrictYamlProblem {
+  return new StrictYamlProblem(message, { isAmbiguous: true })
+}
+
+function malformed(message: string): StrictYamlProblem {
+  return new StrictYamlProblem(message, { isAmbiguous: false })
+}

@@ -1,0 +1,36 @@
+import { z } from 'zod/mini'
+
+/** Below the project root, where nobody says otherwise. */
+export const DEFAULT_PLUGINS_DIRECTORY = 'plugins'
+/** Always of this name (contract 2.1). */
+export const EXTENSIONS_DIRECTORY = 'extensions'
+
+const MAX_CHARS = 255
+const PART = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9_.-]+'
+const NOT_RESERVED = '(?!(?:extensions|\\.hub-deploy)(?:/|$))'
+
+/** Patterns without anchors: a directory of plugins, relative to the project root, and any directory of parts. */
+const PLUGINS_DIRECTORY_PATTERN = `${NOT_RESERVED}${PART}(?:/${PART})*`
+export const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_PATTERN})`
+
+/** A directory of plugins: a path inside the project root that is neither in `extensions` nor in `.hub-deploy`. */
+export const pluginsDirectorySchema = z.string().check(
+  z.refine(isPluginsDirectory, {
+    error:
+      'must be a relative path inside project-root, of letters, digits, "_", "." and "-", and neither extensions nor .hub-deploy nor below them',
+  }),
+)
+
+/** The same as people write it, with a leading `./` or a final `/`. */
+export const writtenPluginsDirectorySchema = z.pipe(
+  z.pipe(
+    z.string(),
+    z.transform(text => text.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, '')),
+  ),
+  pluginsDirectorySchema,
+)
+
+/** Some file systems do not distinguish case. */
+function isPluginsDirectory(text: string): boolean {
+  return text.length <= MAX_CHARS && new RegExp(`^${PLUGINS_DIRECTORY_PATTERN}$`, 'i').test(text)
+}

@@ -1,0 +1,77 @@
+import { constants } from 'node:fs'
+import { join } from 'node:path'
+import { parseIntegrationYaml } from '../../core/content/integration-yaml.ts'
+import { errnoOf } from '../../core/errors.ts'
+import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
+import type { Log } from '../../core/log.ts'
+import { DEFAULT_PLUGINS_DIRECTORY } from '../../core/plugins-directory.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+import type { Layout } from './layout.ts'
+
+const INTEGRATION = 'integration.yaml'
+
+/** Which directory a host's plugins belong in, and whether the operator says so for this run. */
+export interface PluginsDirectory {
+  readonly directory: string
+  /** Otherwise the host's own file, which other programs may write, or a default. */
+  readonly isOperators: boolean
+}
+
+/** What is known before the host is asked. */
+export interface KnownDirectories {
+  /** The operator's input. */
+  readonly input: string | undefined
+  /** Where the plugin is by our own record; stays where the host's file cannot be read. */
+  readonly recorded: string | undefined
+}
+
+/**
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a file that
+ * cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ */
+export function findPluginsDirectory(
+  layout: Layout,
+  { input, recorded }: KnownDirectories,
+  log: Log,
+): PluginsDirectory {
+  if (input !== undefined) return { directory: input, isOperators: true }
+  const { directory, problem } = readHostsDirectory(layout)
+  if (problem === undefined) return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false }
+  const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY
+  log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`)
+  return { directory: used, isOperators: false }
+}
+
+/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
+export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log): void {
+  const { directory: asked, problem } = readHostsDirectory(layout)
+  if (problem !== undefined) log.warning(`${problem} The project's plugins are installed in ${directory}.`)
+  if (asked === undefined || asked === directory) return
+  log.warning(
+    `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`,
+  )
+}
+
+/** What the host's file says; nothing of both where there is none, or it does not say. */
+interface HostsDirectory {
+  readonly directory?: string | undefined
+  /** One sentence. */
+  readonly problem?: string
+}
+
+/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
+export function readHostsDirectory({ root }: Layout): HostsDirectory {
+  const path = join(root, INTEGRATION)
+  try {
+    const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
+    if (text === undefined)
+      return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` }
+    return { directory: parseIntegrationYaml(text) }
+  } catch (error) {
+    const errno = errnoOf(error)
+    if (errno === 'ENOENT' || errno === 'ENOTDIR') return {}
+    if (errno === 'ELOOP') return { problem: `${path} is a symlink, which is not followed.` }
+    const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`
+    return { problem: `${path} ${reason}.` }
+  }
+}

@@ -1,0 +1,105 @@
+import { realpathSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { DeploymentError } from '../../core/errors.ts'
+import {
+  DEFAULT_PLUGINS_DIRECTORY,
+  EXTENSIONS_DIRECTORY,
+  pluginsDirectorySchema,
+} from '../../core/plugins-directory.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
+import { placeOf, readInstalled } from './installed.ts'
+import { installPath, isSamePlace, type Layout, type Place, placeName, placePath, settingsPath } from './layout.ts'
+import type { PreviousInstall } from './previous-install.ts'
+import { nearestDirectory } from './switchable.ts'
+
+/** Where a part is going to be. */
+export interface Destination {
+  readonly target: Place
+  readonly previous: PreviousInstall
+  /** Whether the operator names its directory: what another program or a publisher has chosen must not surprise. */
+  readonly isOperators: boolean
+  readonly allowTakeover: boolean
+}
+
+/**
+ * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
+ * other part and contains none, and that nothing is there which the part would replace without having been installed
+ * there. Throws DeploymentError `unsafe_host` or `place_taken`.
+ */
+export function verifyDestination(layout: Layout, destination: Destination): void {
+  const { target, previous } = destination
+  if (target.directory === EXTENSIONS_DIRECTORY) return
+  requireInside(layout, destination)
+  refuseNesting(layout, target)
+  refuseOccupied(layout, destination)
+  if (!isSamePlace(target, previous.place)) requireMovableSettings(layout, destination)
+}
+
+/** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
+function requireInside(layout: Layout, { target: { directory }, isOperators }: Destination): void {
+  if (directory === DEFAULT_PLUGINS_DIRECTORY) return
+  const real = realDirectory(layout, directory)
+  const inside = relative(realpathSync(layout.root), real)
+  if (pluginsDirectorySchema.safeParse(inside).success) return
+  if (isOperators && inside.startsWith('../')) return
+  throw new DeploymentError(
+    'unsafe_host',
+    `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`,
+  )
+}
+
+/** A part that is in another one, or contains it, would be moved away with it. */
+function refuseNesting(layout: Layout, target: Place): void {
+  const path = realPath(layout, target)
+  for (const row of readInstalled(layout)) {
+    const place = placeOf(row)
+    if (placeName(place) === placeName(target) && isSamePlace(place, target)) continue
+    const other = realPath(layout, place)
+    if (path !== other && !isBelow(path, other) && !isBelow(other, path)) continue
+    throw new DeploymentError(
+      'place_taken',
+      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'there' : isBelow(path, other) ? 'around it' : 'in it'}: nothing was changed. Choose another plugins directory.`,
+    )
+  }
+}
+
+function refuseOccupied(layout: Layout, { target, previous, isOperators, allowTakeover }: Destination): void {
+  const path = installPath(layout, target)
+  const isMoving = !isSamePlace(target, previous.place)
+  const isChosen = isOperators || target.directory === DEFAULT_PLUGINS_DIRECTORY
+  const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover)
+  if (isExpected || !pathExistsSync(path)) return
+  const why = isMoving
+    ? `${placePath(previous.place)} is to be moved there. Move ${path} away, or keep the plugins directory`
+    : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`
+  throw new DeploymentError(
+    'place_taken',
+    `${placePath(target)} is taken: something that this action has no record of is there, and ${why}. Nothing was changed.`,
+  )
+}
+
+/** A symlink's target may be relative to its directory. */
+function requireMovableSettings(layout: Layout, { target, previous }: Destination): void {
+  const [from, to] = [settingsPath(layout, previous.place), settingsPath(layout, target)]
+  const isFile = lstatIfPresentSync(from)?.isFile() ?? true
+  if (isFile || pathExistsSync(to)) return
+  throw new DeploymentError(
+    'unsafe_host',
+    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Make ${to} yourself, or keep the plugins directory.`,
+  )
+}
+
+function isBelow(path: string, other: string): boolean {
+  return path.startsWith(`${other}/`)
+}
+
+function realPath(layout: Layout, { directory, id }: Place): string {
+  return join(realDirectory(layout, directory), id)
+}
+
+/** Where a directory leads, even if the end of it is still to be made. */
+function realDirectory({ root }: Layout, directory: string): string {
+  const path = join(root, directory)
+  const nearest = nearestDirectory(path)
+  return join(realpathSync(nearest), relative(nearest, path))
+}

@@ -1,0 +1,83 @@
+import { join, relative } from 'node:path'
+import { verifySettings } from '../../core/plan/env-template.ts'
+import { makePrivateDirectories, writeNewFile } from '../files/durable-files.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { installPath, type Layout, type Place } from '../host/layout.ts'
+import { isCovered, needsPluginSig } from '../host/plugin-sig.ts'
+import { readPluginYaml } from '../host/read-plugin-yaml.ts'
+import { isBelow } from '../host/trees/tree-record.ts'
+import type { Deployment } from '../transaction/context.ts'
+import type { Part } from './part.ts'
+import { readSettings } from './settings-file.ts'
+import type { StepContext } from './step-context.ts'
+
+/** In the plugin's own directory; the host's own, so a kept path. */
+const INJECTED = '.env'
+
+/** A part that has settings. */
+export type SettingsOwner = Place & Pick<Part, 'environment'>
+
+/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
+export function injectedEnvPath(layout: Layout, part: Place): string {
+  return join(installPath(layout, part), INJECTED)
+}
+
+/** Whether a `write_env` step is going to create those of an installed plugin. */
+export function lacksInjectedEnv({ layout, keepPaths }: Deployment, part: SettingsOwner): boolean {
+  return isSeedable(keepPaths, part) && !pathExistsSync(injectedEnvPath(layout, part)) && !isSigned(layout, part)
+}
+
+/**
+ * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
+ * this text, where it injects any and there are none. Never changes an existing file, but reads it. Warns where it cannot
+ * create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
+ * `step_failed` when existing settings are not a regular file, or lack a required key.
+ */
+export async function seedInjectedEnv(
+  { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,
+  part: SettingsOwner,
+  text: string,
+): Promise<'done' | 'unchanged'> {
+  const { layout, keepPaths, tools } = deployment
+  const target = injectedEnvPath(layout, part)
+  const { injectsEnv, required } = part.environment
+  if (!injectsEnv) return 'unchanged'
+  if (pathExistsSync(target)) {
+    verifySettings({ path: target, text: readSettings(target) }, required)
+    return 'unchanged'
+  }
+  if (!lacksInjectedEnv(deployment, part)) {
+    const why = isSeedable(keepPaths, part)
+      ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
+      : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`
+    tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`)
+    return 'unchanged'
+  }
+  const folder = join(stagingFolder, 'injected')
+  await makePrivateDirectories(folder)
+  const staged = join(folder, `${part.id}.env`)
+  await writeNewFile(staged, text)
+  await transaction.apply({
+    type: 'create_file',
+    staged: relative(layout.root, staged),
+    path: relative(layout.root, target),
+  })
+  tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`)
+  return 'done'
+}
+
+function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner): boolean {
+  return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED)
+}
+
+function isSigned(layout: Layout, part: SettingsOwner): boolean {
+  const path = installPath(layout, part)
+  if (!pathExistsSync(join(path, 'plugin.sig'))) return false
+  try {
+    const pluginYaml = readPluginYaml(path)
+    return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml)
+  } catch {
+    // Something on this host has damaged it.
+    return true
+  }
+}

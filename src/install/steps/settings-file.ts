@@ -1,0 +1,24 @@
+import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
+import { readSmallFileSync } from '../files/read-small-file.ts'
+
+export const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
+
+/**
+ * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` where they are no regular file, too large or not readable.
+ */
+export function readSettings(path: string): string {
+  try {
+    const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
+    if (text !== undefined) return text
+  } catch (error) {
+    const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`
+    throw unusableSettings(path, found)
+  }
+  throw unusableSettings(path, NOT_A_SMALL_FILE)
+}
+
+function unusableSettings(path: string, found: string): DeploymentError {
+  return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`)
+}
