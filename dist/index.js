@@ -28228,8 +28228,14 @@ async function verifyPlace(place, request) {
 }
 /** Not so of the directory that a version was going to move to. */
 function isInstalledIn(layout, place) {
-    const row = findInstalled(readInstalled(layout), place);
-    return row === undefined || isSamePlace(placeOf(row), place);
+    try {
+        const row = findInstalled(readInstalled(layout), place);
+        return row === undefined || isSamePlace(placeOf(row), place);
+    }
+    catch {
+        // The comparison says what is wrong with that record.
+        return true;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
@@ -29226,11 +29232,14 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 
 
+
+
 const MAX_RECOVERIES = 5;
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
  * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
- * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts.
+ * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
+ * UntouchableHostError when another user could write a directory in which it has worked.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -29242,6 +29251,9 @@ async function recover(host) {
         await cleanStaging(layout, log);
         return undefined;
     }
+    // Where it has installed something, perhaps for the first time.
+    for (const directory of directoriesIn(records))
+        requireSafeDirectory(host, directory);
     log.group('Recovering an interrupted deployment');
     const journal = openJournal(layout.journal, host.redact);
     try {
@@ -29253,6 +29265,10 @@ async function recover(host) {
     finally {
         journal.close();
     }
+}
+function directoriesIn(records) {
+    const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []));
+    return new Set(placesIn(changes).map(({ directory }) => directory));
 }
 async function recoverRun(host, run) {
     const { begin, records, journal, record } = run;
@@ -41422,13 +41438,13 @@ function findUnrecorded({ root }, rows) {
         usualDirectory('extensions'),
         ...places.map(part => part.directory),
     ]);
-    const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []);
+    const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? inspect_directoriesIn(root, directory) : []);
     return found.filter(path => !recorded.some(part => part === path || part.startsWith(`${path}/`))).toSorted();
 }
 function hasTreeRecords({ trees }) {
     return pathExistsSync(trees) && (0,external_node_fs_namespaceObject.readdirSync)(trees).length > 0;
 }
-function directoriesIn(root, directory) {
+function inspect_directoriesIn(root, directory) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }

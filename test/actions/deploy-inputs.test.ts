@@ -58,6 +58,7 @@ describe('readDeployInputs', () => {
       apiKey: 'the-api-key',
       pluginSecretKey: undefined,
       slug: 'greeter',
+      pluginsDirectory: undefined,
       kind: 'plugin',
       version: 'latest',
       projectRoot: '/srv/app',

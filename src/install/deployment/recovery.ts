@@ -3,14 +3,16 @@ import { reportStatusOf } from '../../core/outcome.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../host/cleanup.ts'
 import type { Layout } from '../host/layout.ts'
+import { requireSafeDirectory } from '../host/ownership/ownership.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { LocalReport } from '../reports/local-report.ts'
 import { describeRecovered } from '../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
+import { placesIn } from '../transaction/change.ts'
 import type { DeploymentEnd, RollbackFacts } from '../transaction/end.ts'
 import { flowOf } from '../transaction/facts.ts'
-import { type BeginRecord, findCommit, openJournal } from '../transaction/journal.ts'
+import { type BeginRecord, findCommit, type JournalRecord, openJournal } from '../transaction/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
 import { countAttempts, type DeadRun, findAccepted, findEnd, lastState, readRecords } from './dead-run.ts'
 import { endJournal } from './leftovers.ts'
@@ -21,7 +23,8 @@ const MAX_RECOVERIES = 5
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
  * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
- * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts.
+ * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
+ * UntouchableHostError when another user could write a directory in which it has worked.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -33,6 +36,8 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     await cleanStaging(layout, log)
     return undefined
   }
+  // Where it has installed something, perhaps for the first time.
+  for (const directory of directoriesIn(records)) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment')
   const journal = openJournal(layout.journal, host.redact)
   try {
@@ -43,6 +48,11 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   } finally {
     journal.close()
   }
+}
+
+function directoriesIn(records: readonly JournalRecord[]): Set<string> {
+  const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
+  return new Set(placesIn(changes).map(({ directory }) => directory))
 }
 
 async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {

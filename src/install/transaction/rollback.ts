@@ -176,6 +176,11 @@ async function verifyPlace(place: Place, request: RollbackRequest): Promise<Veri
 
 /** Not so of the directory that a version was going to move to. */
 function isInstalledIn(layout: Layout, place: Place): boolean {
-  const row = findInstalled(readInstalled(layout), place)
-  return row === undefined || isSamePlace(placeOf(row), place)
+  try {
+    const row = findInstalled(readInstalled(layout), place)
+    return row === undefined || isSamePlace(placeOf(row), place)
+  } catch {
+    // The comparison says what is wrong with that record.
+    return true
+  }
 }
