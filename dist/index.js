@@ -36970,11 +36970,16 @@ const descriptorAnswerSchema = schemas_lazy(() => object({
 }));
 /** The answer of `POST /v1/deployments/authorize`. */
 const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
-const bodies_errorSchema = schemas_lazy(() => object({ error: unknown() }));
-/** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
+const reasonSchema = optional(unknown());
+const bodies_errorSchema = schemas_lazy(() => object({ error: reasonSchema, detail: reasonSchema, message: reasonSchema }));
+/**
+ * The reason in a refusal's JSON body: `error`, else `detail`, else `message`; what is not text as JSON. Undefined where
+ * there is none.
+ */
 function bodies_parseErrorText(body) {
-    const error = bodies_errorSchema.safeParse(body).data?.error ?? undefined;
-    return error === undefined || typeof error === 'string' ? error : JSON.stringify(error);
+    const { data } = bodies_errorSchema.safeParse(body);
+    const reason = data?.error ?? data?.detail ?? data?.message ?? undefined;
+    return reason === undefined || typeof reason === 'string' ? reason : JSON.stringify(reason);
 }
 
 ;// CONCATENATED MODULE: ./build/project/answers.js

@@ -115,6 +115,11 @@ function answerHealth(c: Context, store: Store): Response {
 
 function answerError(c: Context, error: Error, log: AppOptions['log']): Response {
   if (error instanceof HubError && error.status !== 500) return c.json(errorBody(error.message), error.status)
-  log(`${c.req.method} ${c.req.path} failed: ${error.message}`)
+  log(`${c.req.method} ${withoutTicket(c.req.path)} failed: ${error.message}`)
   return c.json(errorBody('The hub has an internal error: see its log for the cause.'), 500)
+}
+
+/** A download URL is a credential while it is valid. */
+function withoutTicket(path: string): string {
+  return path.replace(/\/downloads\/.*/, '/downloads/...')
 }

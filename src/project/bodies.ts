@@ -58,10 +58,15 @@ export interface ReportBody {
   plugins: { id: string; version: string }[]
 }
 
-const errorSchema = z.lazy(() => z.object({ error: z.unknown() }))
+const reasonSchema = z.optional(z.unknown())
+const errorSchema = z.lazy(() => z.object({ error: reasonSchema, detail: reasonSchema, message: reasonSchema }))
 
-/** The `error` field of a refusal's JSON body: its text, or what is not text as JSON; undefined where there is none. */
+/**
+ * The reason in a refusal's JSON body: `error`, else `detail`, else `message`; what is not text as JSON. Undefined where
+ * there is none.
+ */
 export function parseErrorText(body: unknown): string | undefined {
-  const error = errorSchema.safeParse(body).data?.error ?? undefined
-  return error === undefined || typeof error === 'string' ? error : JSON.stringify(error)
+  const { data } = errorSchema.safeParse(body)
+  const reason = data?.error ?? data?.detail ?? data?.message ?? undefined
+  return reason === undefined || typeof reason === 'string' ? reason : JSON.stringify(reason)
 }

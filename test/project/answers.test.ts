@@ -50,8 +50,11 @@ describe('refusalOf', () => {
     'nothing without a body': [undefined, /answered 500\./],
     'nothing from HTML': ['<h1>no</h1>', /answered 500\./],
     'nothing from a list': [[{ error: 'x' }], /answered 500\./],
-    'nothing from detail and message': [{ detail: 'x', message: 'x' }, /answered 500\./],
     'nothing when error is null': [{ error: null }, /answered 500\./],
+    'detail where there is no error': [{ error: null, detail: 'why', message: 'other' }, /answered 500 \(why\)/],
+    'a detail that is a list as JSON': [{ detail: [{ msg: 'x' }] }, /answered 500 \(\[\{"msg":"x"\}\]\)/],
+    'message where there is neither': [{ message: 'why' }, /answered 500 \(why\)/],
+    'error before detail and message': [{ message: 'm', detail: 'd', error: 'why' }, /answered 500 \(why\)/],
     'an error that is not text as JSON': [{ error: { code: 7 } }, /answered 500 \(\{"code":7\}\)/],
   }
   for (const [name, [body, said]] of Object.entries(bodies)) {

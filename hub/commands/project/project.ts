@@ -2,7 +2,7 @@ import type { CommandGroup } from '../command-group.ts'
 import { create } from './create.ts'
 import { credential, devkey } from './issue.ts'
 import { keygen } from './keygen.ts'
-import { keys, versions } from './lists.ts'
+import { keys, list, versions } from './lists.ts'
 import { publish } from './publish.ts'
 import { revoke } from './revoke.ts'
 import { seal } from './seal.ts'
@@ -10,5 +10,5 @@ import { seal } from './seal.ts'
 export const project: CommandGroup = {
   name: 'npm run hub -- project',
   summary: 'seals, publishes and revokes projects, which have many plugins',
-  commands: { create, keygen, seal, publish, versions, devkey, credential, keys, revoke },
+  commands: { create, list, keygen, seal, publish, versions, devkey, credential, keys, revoke },
 }

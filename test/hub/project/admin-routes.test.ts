@@ -20,6 +20,30 @@ describe('the administration of projects', () => {
     })
   }
 
+  it('creates a project with an id that every client accepts', async t => {
+    const hub = await runHub(t)
+    const response = await hub.call('/v1/projects', { bearer: ADMIN_TOKEN, json: { name: 'The shop' } })
+    assert.equal(response.status, 201)
+    const { project_id, name } = (await response.json()) as Record<string, unknown>
+    assert.match(String(project_id), /^prj_[A-Za-z0-9]{10,40}$/)
+    assert.equal(name, 'The shop')
+  })
+
+  it('creates a dev key that can publish only when asked to', async t => {
+    const hub = await runHub(t)
+    for (const [can_publish, purpose] of [
+      [undefined, 'devkey'],
+      [false, 'devkey'],
+      [true, 'publisher'],
+    ] as const) {
+      const json = { name: 'ci', can_publish }
+      const response = await hub.call(`${SHOP}/devkeys`, { bearer: ADMIN_TOKEN, json })
+      assert.equal(((await response.json()) as { purpose: string }).purpose, purpose)
+    }
+    const json = { name: 'ci', can_publish: 'yes' }
+    assert.equal((await hub.call(`${SHOP}/devkeys`, { bearer: ADMIN_TOKEN, json })).status, 400)
+  })
+
   it('creates working keys and revokes them one at a time', async t => {
     const shop = await runShopHub(t)
     const devkey = await issue(shop.hub, 'devkeys')

@@ -51,6 +51,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     const id = created.stdout.trim()
     assert.match(created.stdout, /^prj_[A-Za-z0-9]{20}\n$/)
     assert.ok((await (await running.call('/')).text()).includes('The shop'))
+    assert.match((await hub('project', 'list', ...data)).stdout, new RegExp(`^${id} +The shop +none +0$`, 'm'))
     const named = ['--project-id', id]
     const devkey = await hub('project', 'devkey', ...named, '--name', 'ci', '--publish', ...data)
     process.env['HUB_TEST_DEVKEY'] = devkey.stdout.trim()
@@ -63,6 +64,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     const published = await hub(...publish, ...remote)
     assert.equal(published.code, 0, published.stderr)
     assert.match((await hub('project', 'versions', ...data)).stdout, new RegExp(`^${id} +1\\.0\\.0 +served `, 'm'))
+    assert.match((await hub('project', 'list', ...data)).stdout, new RegExp(`^${id} +The shop +1\\.0\\.0 +1$`, 'm'))
     const again = await hub(...publish, ...remote)
     assert.equal(again.code, 1)
     assert.match(again.stderr, /409 \(.*already published/)
@@ -203,7 +205,18 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     })
   }
 
-  for (const command of ['create', 'keygen', 'seal', 'publish', 'versions', 'devkey', 'credential', 'keys', 'revoke']) {
+  for (const command of [
+    'create',
+    'list',
+    'keygen',
+    'seal',
+    'publish',
+    'versions',
+    'devkey',
+    'credential',
+    'keys',
+    'revoke',
+  ]) {
     it(`explains "project ${command}"`, async () => {
       const ended = await hub('project', command, '--help')
       assert.equal(ended.code, 0)

@@ -160,6 +160,8 @@ describe('the download_url', () => {
     const [file = ''] = readdirSync(join(shop.hub.dataDir, 'artifacts'))
     writeFileSync(join(shop.hub.dataDir, 'artifacts', file), 'cut')
     assert.equal((await shop.hub.call(path)).status, 500)
+    assert.equal(shop.hub.log.length, 1)
+    assert.equal(shop.hub.log.join().includes(path), false, 'a valid download_url is in the log')
   })
 })
 
