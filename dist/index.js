@@ -17999,6 +17999,8 @@ const installedVersionSchema = object({
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
     run_url: nullable(lineSchema),
+    /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
+    source: exactOptional(object({ from: lineSchema, id: lineSchema })),
 });
 /** A keep-path of any length. */
 const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
@@ -27318,8 +27320,10 @@ function keepPathsOf({ keepPaths }, part) {
     return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
 }
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
-function isInstalledAlready({ order }, { intact, artifactSha256, previous: { installed } }) {
-    return intact !== undefined && installed?.artifact_sha256 === artifactSha256 && isFrom(installed, order.origin);
+function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
+    if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
+        return false;
+    return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
 }
 /** What was removed always stays as a snapshot: nothing newer replaced it. */
 function buildRemovedRow(context, part) {
@@ -27389,6 +27393,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
+        ...sourceOf(installed),
         ...(installed && !isFrom(installed, order.origin)
             ? { origin: { contract: installed.contract, slug: installed.slug } }
             : {}),
@@ -27412,7 +27417,11 @@ function newVersion({ deployment, order, results }, part) {
         installed_at: tools.now().toISOString(),
         deployment_id: record.facts.deployment_id,
         run_url: tools.runner.workflow.url,
+        ...sourceOf(part),
     };
+}
+function sourceOf(from) {
+    return from?.source === undefined ? {} : { source: from.source };
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
@@ -38079,13 +38088,14 @@ function foldersAbove(path) {
 
 
 
+
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder, each verified by its source's rules and
  * by its `sha256` in the signed manifest. By their names; without those that are installed and intact, and whose source
  * cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
  */
 async function fetchParts(deployment, project, parts) {
-    const wanted = parts.filter(isSourced).filter(part => !project.installed?.has(placeName(part)));
+    const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined);
     const supplied = new Map();
     if (wanted.length === 0)
         return supplied;
@@ -38097,16 +38107,24 @@ async function fetchParts(deployment, project, parts) {
     }
     return supplied;
 }
+/** What stays of a part from elsewhere: it came with these bytes and is intact, and its source cannot have changed. */
+function findUnchanged({ intact }, part) {
+    return isFixed(part.source) ? intact?.get(placeName(part)) : undefined;
+}
 async function fetchPart({ supplier, layout, request, tools }, { content, tree }, { part, folder }) {
     const origin = { contract: 'project', slug: request.projectId };
-    const installed = stateFor(readPreviousInstall(layout, part), origin);
-    const fetched = await supplier.fetch({ part, folder, installed });
+    const previous = readPreviousInstall(layout, part);
+    const history = versionsFrom(previous, origin).flatMap(row => {
+        const { version, source } = row;
+        return source === undefined ? [] : [{ version, source, isInstalled: row === previous.installed }];
+    });
+    const fetched = await supplier.fetch({ part, folder, installed: stateFor(previous, origin), history });
     const digest = verifyTree(part, fetched);
     const stub = { staged: (0,external_node_path_namespaceObject.join)(content, part.folder), tree: treeBelow(tree, part.folder) };
     const placed = await layOverStub(fetched, stub, new TimeSlice(tools.signal));
     const version = fetched.version ?? fetch_parts_versionOf(part, placed);
     tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`);
-    return { ...placed, version };
+    return { ...placed, version, source: fetched.source };
 }
 /** The digest of what was fetched, before the stub; returns it. */
 function verifyTree(part, { tree }) {
@@ -38133,14 +38151,15 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
 
 
 
+
 /** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
     const { shelf, id, directory, environment } = part;
     const previous = readPreviousInstall(layout, part);
     const version = part_versionOf(source, part, previous);
-    const facts = { shelf, id, directory, version, artifactSha256: source.artifactSha256, previous };
-    const installed = source.installed?.get(placeName(part));
+    const facts = { shelf, id, directory, ...version, artifactSha256: source.artifactSha256, previous };
+    const installed = isSourced(part) ? findUnchanged(source, part) : source.installed?.get(placeName(part));
     if (installed !== undefined) {
         return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity };
     }
@@ -38151,10 +38170,12 @@ async function stagePart(deployment, source, part) {
     return await keepIfIntact(deployment, newPart, origin);
 }
 /** A source says itself which version it supplied, and what stays is what it was. */
-function part_versionOf({ supplied, installed }, part, previous) {
-    const name = placeName(part);
-    const stays = isSourced(part) && installed?.has(name) ? previous.installed?.version : undefined;
-    return supplied.get(name)?.version ?? stays ?? part.version;
+function part_versionOf(source, part, { installed: row }) {
+    const fetched = source.supplied.get(placeName(part));
+    if (fetched !== undefined)
+        return { version: fetched.version, source: fetched.source };
+    const stays = isSourced(part) && findUnchanged(source, part) !== undefined;
+    return stays ? { version: row?.version ?? part.version, source: row?.source } : { version: part.version };
 }
 async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, folder, previous, leftBehind }) {
     const placed = supplied.get(placeName({ shelf, id }));
@@ -39252,13 +39273,13 @@ async function extractSealed(deployment, opened, folder) {
         const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN });
         if (isAllInstalled(content, installed)) {
             deployment.tools.log.info('The parts came from these bytes, and no file is missing or changed: only manifest and plan are extracted.');
-            return { content, tree, installed };
+            return { content, tree, installed, intact: installed };
         }
     }
     const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
     const tree = await extractInto(deployment, opened, { target: content });
     deployment.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
-    return { content, tree };
+    return { content, tree, intact: installed };
 }
 async function extractInto({ request, tools }, { artifact }, what) {
     makeOpenDirectorySync(what.target);
@@ -39878,7 +39899,30 @@ function noDirectory({ url, ref, subdirectory = '' }) {
     return new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`);
 }
 
+;// CONCATENATED MODULE: ./build/sources/source-history.js
+
+
+
+/**
+ * Refuses a version that this host knows from the same source with other bytes: ArtifactError `version_reused`. A
+ * published version must never change.
+ */
+function refuseReused({ version, source }, history) {
+    const known = history.filter(had => had.source.from === source.from && isSameVersion(had.version ?? '', version));
+    const [first] = known;
+    if (first === undefined || known.some(had => had.source.id === source.id))
+        return;
+    throw new ArtifactError('version_reused', `${source.from} now has version ${version} with other bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`);
+}
+/** Refuses a `latest` whose bytes this host has had from the same source and replaced: `downgrade_refused`. */
+function refuseReplaced({ version, source }, history) {
+    const same = history.filter(had => had.source.from === source.from && had.source.id === source.id);
+    if (same.length > 0 && same.every(had => !had.isInstalled))
+        throw replacedBytes(version, source.id);
+}
+
 ;// CONCATENATED MODULE: ./build/sources/marketplace-source.js
+
 
 
 
@@ -39895,7 +39939,7 @@ function noDirectory({ url, ref, subdirectory = '' }) {
  * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
  * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
  */
-async function fetchFromMarketplace({ request, tools }, source, { folder, installed }) {
+async function fetchFromMarketplace({ request, tools }, source, { folder, installed, history, isPinned }) {
     const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace;
     const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl };
     const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug });
@@ -39914,9 +39958,14 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, instal
         const decided = decideVersion(found, pluginYaml);
         const { version } = decided;
         noticeOtherVersion(tools.log, found, decided);
-        if (source.version === 'latest' && !request.allowDowngrade)
+        const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } };
+        if (!isPinned)
+            refuseReused(offered, history);
+        if (source.version === 'latest' && !request.allowDowngrade) {
             refuseDowngrade(version, installed);
-        return { ...part, version };
+            refuseReplaced(offered, history);
+        }
+        return { ...part, ...offered };
     }
     finally {
         file.close();
@@ -39965,16 +40014,17 @@ class SourceSupplier {
             return;
         throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, for which ${missing.join(', ')} must be given: nothing was installed. Add to the step's "with:".`);
     }
-    async fetch({ part, folder, installed }) {
+    async fetch(wanted) {
+        const { part, folder } = wanted;
         const { source } = part;
         const name = `${part.shelf}/${part.id}`;
         this.#tools.log.info(`${name}: fetching ${supplier_describe(source)}.`);
         const context = { request: this.#request, tools: this.#tools };
         if (source.from === 'marketplace')
-            return await fetchFromMarketplace(context, source, { folder, installed });
+            return await fetchFromMarketplace(context, source, { ...wanted, isPinned: part.sha256 !== null });
         const { staged, tree, commit } = await fetchGitTree(context, source, folder);
         this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`);
-        return { staged, tree, version: undefined };
+        return { staged, tree, version: undefined, source: { from: source.url, id: commit } };
     }
 }
 function supplier_describe(source) {

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { isFixed } from '../core/content/external-source.ts'
 import { isSourced, type ManifestPart, type SourcedPart } from '../core/content/manifest.ts'
 import { digestedFiles } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
@@ -7,9 +8,11 @@ import { versionSchema } from '../core/identifiers.ts'
 import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { treeBelow } from '../install/files/tree-below.ts'
+import type { SourceRecord } from '../install/host/installed.ts'
 import { placeName } from '../install/host/layout.ts'
-import { readPreviousInstall, stateFor } from '../install/host/previous-install.ts'
+import { readPreviousInstall, stateFor, versionsFrom } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import type { IntactTree } from '../install/steps/intact-part.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { layOverStub, type PlacedTree } from './overlay.ts'
 import type { FetchedPart } from './part-supplier.ts'
@@ -18,6 +21,7 @@ import type { VerifiedProject } from './verify.ts'
 /** A part from elsewhere, laid over its stub, under the version that it really is. */
 export interface SuppliedPart extends PlacedTree {
   readonly version: string
+  readonly source: SourceRecord
 }
 
 /**
@@ -30,7 +34,7 @@ export async function fetchParts(
   project: VerifiedProject,
   parts: readonly ManifestPart[],
 ): Promise<ReadonlyMap<string, SuppliedPart>> {
-  const wanted = parts.filter(isSourced).filter(part => !project.installed?.has(placeName(part)))
+  const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined)
   const supplied = new Map<string, SuppliedPart>()
   if (wanted.length === 0) return supplied
   deployment.supplier.requireInputs(wanted)
@@ -42,20 +46,29 @@ export async function fetchParts(
   return supplied
 }
 
+/** What stays of a part from elsewhere: it came with these bytes and is intact, and its source cannot have changed. */
+export function findUnchanged({ intact }: VerifiedProject, part: SourcedPart): IntactTree | undefined {
+  return isFixed(part.source) ? intact?.get(placeName(part)) : undefined
+}
+
 async function fetchPart(
   { supplier, layout, request, tools }: ProjectDeployment,
   { content, tree }: VerifiedProject,
   { part, folder }: { part: SourcedPart; folder: string },
 ): Promise<SuppliedPart> {
   const origin = { contract: 'project' as const, slug: request.projectId }
-  const installed = stateFor(readPreviousInstall(layout, part), origin)
-  const fetched = await supplier.fetch({ part, folder, installed })
+  const previous = readPreviousInstall(layout, part)
+  const history = versionsFrom(previous, origin).flatMap(row => {
+    const { version, source } = row
+    return source === undefined ? [] : [{ version, source, isInstalled: row === previous.installed }]
+  })
+  const fetched = await supplier.fetch({ part, folder, installed: stateFor(previous, origin), history })
   const digest = verifyTree(part, fetched)
   const stub = { staged: join(content, part.folder), tree: treeBelow(tree, part.folder) }
   const placed = await layOverStub(fetched, stub, new TimeSlice(tools.signal))
   const version = fetched.version ?? versionOf(part, placed)
   tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`)
-  return { ...placed, version }
+  return { ...placed, version, source: fetched.source }
 }
 
 /** The digest of what was fetched, before the stub; returns it. */

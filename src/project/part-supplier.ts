@@ -1,5 +1,6 @@
 import type { SourcedPart } from '../core/content/manifest.ts'
 import type { InstalledState } from '../core/trust/version-rules.ts'
+import type { SourceRecord } from '../install/host/installed.ts'
 import type { PartTree } from '../install/steps/part.ts'
 
 /** A part to fetch. */
@@ -9,6 +10,16 @@ export interface WantedPart {
   readonly folder: string
   /** What is in the part's place now. */
   readonly installed: InstalledState
+  /** What this project has had there from any source, as far as it is installed or retained. */
+  readonly history: readonly SuppliedVersion[]
+}
+
+/** What a source once supplied. */
+export interface SuppliedVersion {
+  readonly version: string | null
+  readonly source: SourceRecord
+  /** Whether it is in its place now. */
+  readonly isInstalled: boolean
 }
 
 /** A part's tree as its source supplied it, verified by that source's own rules. */
@@ -18,6 +29,8 @@ export interface FetchedPart {
   readonly tree: PartTree
   /** The version that the source says it is; undefined where only its plugin.yaml or the manifest may know. */
   readonly version: string | undefined
+  /** What the host's record says of it. */
+  readonly source: SourceRecord
 }
 
 /**

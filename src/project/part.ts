@@ -9,7 +9,7 @@ import { signForHost } from '../install/host/sign-for-host.ts'
 import { keepIfIntact } from '../install/steps/intact-part.ts'
 import { environmentOf, type NewPart, type Part, type PartEnvironment, type PartTree } from '../install/steps/part.ts'
 import type { ProjectDeployment } from './deployment.ts'
-import type { SuppliedPart } from './fetch-parts.ts'
+import { findUnchanged, type SuppliedPart } from './fetch-parts.ts'
 import type { VerifiedProject } from './verify.ts'
 
 /** Where the parts of a project come from. */
@@ -25,8 +25,8 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
   const { shelf, id, directory, environment } = part
   const previous = readPreviousInstall(layout, part)
   const version = versionOf(source, part, previous)
-  const facts = { shelf, id, directory, version, artifactSha256: source.artifactSha256, previous }
-  const installed = source.installed?.get(placeName(part))
+  const facts = { shelf, id, directory, ...version, artifactSha256: source.artifactSha256, previous }
+  const installed = isSourced(part) ? findUnchanged(source, part) : source.installed?.get(placeName(part))
   if (installed !== undefined) {
     return { ...facts, environment: both(environment, installed.pluginYaml), intact: installed.identity }
   }
@@ -38,10 +38,15 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
 }
 
 /** A source says itself which version it supplied, and what stays is what it was. */
-function versionOf({ supplied, installed }: PartSource, part: ManifestPart, previous: PreviousInstall): string {
-  const name = placeName(part)
-  const stays = isSourced(part) && installed?.has(name) ? previous.installed?.version : undefined
-  return supplied.get(name)?.version ?? stays ?? part.version
+function versionOf(
+  source: PartSource,
+  part: ManifestPart,
+  { installed: row }: PreviousInstall,
+): Pick<Part, 'version' | 'source'> {
+  const fetched = source.supplied.get(placeName(part))
+  if (fetched !== undefined) return { version: fetched.version, source: fetched.source }
+  const stays = isSourced(part) && findUnchanged(source, part) !== undefined
+  return stays ? { version: row?.version ?? part.version, source: row?.source } : { version: part.version }
 }
 
 async function signPart(

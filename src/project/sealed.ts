@@ -36,6 +36,8 @@ export interface ExtractedProject {
    * contains only its manifest and plan.
    */
   readonly installed?: ReadonlyMap<string, IntactTree> | undefined
+  /** Its parts by name that are installed from this artifact and intact, whether they are all or not. */
+  readonly intact?: ReadonlyMap<string, IntactTree> | undefined
 }
 
 /** The decrypted artifact of a project. */
@@ -122,13 +124,13 @@ export async function extractSealed(
       deployment.tools.log.info(
         'The parts came from these bytes, and no file is missing or changed: only manifest and plan are extracted.',
       )
-      return { content, tree, installed }
+      return { content, tree, installed, intact: installed }
     }
   }
   const content = join(folder, 'content')
   const tree = await extractInto(deployment, opened, { target: content })
   deployment.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
-  return { content, tree }
+  return { content, tree, intact: installed }
 }
 
 async function extractInto(

@@ -11,11 +11,15 @@ import { createMarketplaceClient } from '../marketplace/api/client.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
 import { fetchRequested, noticeOtherVersion } from '../marketplace/fetch.ts'
 import { decideVersion } from '../marketplace/version.ts'
+import { type OfferedVersion, refuseReplaced, refuseReused, type SuppliedVersion } from './source-history.ts'
 import type { SourceRequest, SourceTools } from './source-request.ts'
 
 interface Destination {
   readonly folder: string
   readonly installed: InstalledState
+  readonly history: readonly SuppliedVersion[]
+  /** Whether the signed manifest has the digest of the tree. */
+  readonly isPinned: boolean
 }
 
 interface Fetching {
@@ -31,8 +35,8 @@ interface Fetching {
 export async function fetchFromMarketplace(
   { request, tools }: Fetching,
   source: MarketplaceSource,
-  { folder, installed }: Destination,
-): Promise<{ staged: string; tree: Pick<ExtractedTree, 'files' | 'symlinks'>; version: string }> {
+  { folder, installed, history, isPinned }: Destination,
+): Promise<OfferedVersion & { staged: string; tree: Pick<ExtractedTree, 'files' | 'symlinks'> }> {
   const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
   const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
   const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug })
@@ -51,8 +55,13 @@ export async function fetchFromMarketplace(
     const decided = decideVersion(found, pluginYaml)
     const { version } = decided
     noticeOtherVersion(tools.log, found, decided)
-    if (source.version === 'latest' && !request.allowDowngrade) refuseDowngrade(version, installed)
-    return { ...part, version }
+    const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } }
+    if (!isPinned) refuseReused(offered, history)
+    if (source.version === 'latest' && !request.allowDowngrade) {
+      refuseDowngrade(version, installed)
+      refuseReplaced(offered, history)
+    }
+    return { ...part, ...offered }
   } finally {
     file.close()
   }

@@ -2,21 +2,30 @@ import type { ExternalSource, GitSource, MarketplaceSource } from '../core/conte
 import { ConfigError } from '../core/errors.ts'
 import type { InstalledState } from '../core/trust/version-rules.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import type { SourceRecord } from '../install/host/installed.ts'
 import { fetchGitTree } from './git/git-source.ts'
 import { fetchFromMarketplace } from './marketplace-source.ts'
+import type { SuppliedVersion } from './source-history.ts'
 import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
 
 /** A part of a project, and where to put its tree. */
 export interface Wanted {
-  readonly part: { readonly shelf: string; readonly id: string; readonly source: ExternalSource }
+  readonly part: {
+    readonly shelf: string
+    readonly id: string
+    readonly source: ExternalSource
+    readonly sha256: string | null
+  }
   readonly folder: string
   readonly installed: InstalledState
+  readonly history: readonly SuppliedVersion[]
 }
 
 export interface Supplied {
   readonly staged: string
   readonly tree: Pick<ExtractedTree, 'files' | 'symlinks'>
   readonly version: string | undefined
+  readonly source: SourceRecord
 }
 
 const MARKETPLACE_INPUTS = {
@@ -51,15 +60,17 @@ export class SourceSupplier {
     )
   }
 
-  async fetch({ part, folder, installed }: Wanted): Promise<Supplied> {
+  async fetch(wanted: Wanted): Promise<Supplied> {
+    const { part, folder } = wanted
     const { source } = part
     const name = `${part.shelf}/${part.id}`
     this.#tools.log.info(`${name}: fetching ${describe(source)}.`)
     const context = { request: this.#request, tools: this.#tools }
-    if (source.from === 'marketplace') return await fetchFromMarketplace(context, source, { folder, installed })
+    if (source.from === 'marketplace')
+      return await fetchFromMarketplace(context, source, { ...wanted, isPinned: part.sha256 !== null })
     const { staged, tree, commit } = await fetchGitTree(context, source, folder)
     this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`)
-    return { staged, tree, version: undefined }
+    return { staged, tree, version: undefined, source: { from: source.url, id: commit } }
   }
 }
 

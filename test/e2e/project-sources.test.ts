@@ -4,15 +4,24 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { zipFolder } from '../../hub/folder-archive.ts'
 import { publishArchive } from '../../hub/marketplace/publish.ts'
+import { publishProject } from '../../hub/project/publish.ts'
 import type { ActionResult } from '../../local/runner.ts'
 import { type GitServer, startGitServer, whyNoGitServer } from '../sources/git/git-server.ts'
 import { Repository } from '../sources/git/repository.ts'
 import { listHost } from './harness/evidence.ts'
-import { acceptedProjectReports, assertKeptSecret } from './harness/project-evidence.ts'
+import { acceptedProjectReports, assertKeptSecret, installedRows } from './harness/project-evidence.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage } from './harness/project-stage.ts'
+import { OFFERED_VERSION, projectTar, type SealedOffer, sealTar } from './harness/sealed-offer.ts'
 import { SIGNING_SECRET, writeFiles } from './harness/stage.ts'
 
 const TOKEN = 'a-token-for-the-git-server'
+
+const CART_PLAN = `format_version: "1"
+project_id: ${PROJECT_ID}
+version: "1"
+steps:
+  - {id: cart, action: install_plugin, plugin: cart}
+`
 
 /** A plan of one embedded plugin, one from the marketplace, and one extension from git. */
 function planWith(git: { url: string; ref: string }): string {
@@ -31,6 +40,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
   let stage: ProjectStage
   let git: GitServer
   let repository: Repository
+  let commit: string
 
   before(async () => {
     stage = await openProjectStage()
@@ -79,13 +89,13 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
 
   it('gets them, reports them to its own hub only, and changes nothing the next night', async () => {
     await publishPlugin('3.1.0')
-    const ref = repository.commit({ 'ext/run.sh': '+x echo 1\n', 'other/x': 'x' })
+    commit = repository.commit({ 'ext/run.sh': '+x echo 1\n', 'other/x': 'x' })
     await stage.publish('1.0.0', {
       'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.0.0"\n',
       'plugins/pay/plugin.yaml': 'name: stub\nversion: "0"\n',
       'plugins/pay/.env.template': 'CURRENCY=EUR\n',
       'plugins/pay/left-out.py': 'a copy of the developer\n',
-      'deployment/install.yaml': planWith({ url: `${git.url}/mailer`, ref }),
+      'deployment/install.yaml': planWith({ url: `${git.url}/mailer`, ref: commit }),
     })
     const first = await deploy()
     assert.equal(first.exitCode, 0, first.log)
@@ -115,4 +125,49 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     assert.deepEqual([second.exitCode, second.outputs['changed']], [0, 'false'], second.log)
     assert.deepEqual(listHost(stage.root), before)
   })
+
+  it('moves with the marketplace, without asking for the commit again, and keeps what both hubs say', async () => {
+    await publishPlugin('3.2.0')
+    git.requests.length = 0
+    const result = await deploy()
+    assert.deepEqual([result.exitCode, result.outputs['changed']], [0, 'true'], result.log)
+    assert.match(readFileSync(join(stage.root, 'plugins/pay/plugin.yaml'), 'utf8'), /3\.2\.0/)
+    assert.deepEqual(git.requests, [])
+    const rows = installedRows(stage)
+    assert.partialDeepStrictEqual(rows['plugin pay'], {
+      version: '3.2.0',
+      project_version: '1.0.0',
+      artifact_sha256: result.outputs['artifact-sha256'],
+      source: { from: `${stage.hub.url} plugin payments` },
+    })
+    assert.deepEqual(rows['service mailer']?.source, { from: `${git.url}/mailer`, id: commit })
+    assert.equal(rows['plugin cart']?.source, undefined)
+  })
+
+  it('is refused before anything changes: without an input, with older bytes, or with another tree', async () => {
+    const before = listHost(stage.root)
+    const refused = async (code: string, inputs: Record<string, string> = {}): Promise<void> => {
+      const { exitCode, outputs, log } = await deploy(inputs)
+      assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', code], log)
+      assert.deepEqual(listHost(stage.root), before)
+    }
+    await refused('missing_input', { 'sources-api-key': '' })
+    await refused('signature_mismatch', { 'sources-signing-secret': 'another secret' })
+    stage.store.db.prepare("DELETE FROM versions WHERE version = '3.2.0'").run()
+    await refused('downgrade_refused')
+    await refused('invalid_input', { 'sources-git-tokens': 'no token at all' })
+    const source = { marketplace_slug: 'payments', marketplace_version: '3.1.0' }
+    const manifest = { plugins: [{ id: 'cart', version: OFFERED_VERSION, source, sha256: 'a1'.repeat(32) }] }
+    await publishProject(
+      stage.store,
+      releaseOf(sealTar(projectTar({ manifest, files: { 'deployment/install.yaml': CART_PLAN } }), stage.signingKey)),
+    )
+    await refused('content_mismatch')
+  })
+
+  function releaseOf({ bytes, signature, dek }: SealedOffer) {
+    const version = OFFERED_VERSION
+    const key = { signer_public_key: stage.signerPublicKey, dek: dek.toString('base64') }
+    return { bytes, release: { project_id: PROJECT_ID, version, signature, ...key } }
+  }
 })

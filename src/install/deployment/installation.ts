@@ -13,6 +13,7 @@ import {
   readInstalled,
   removedRowSchema,
   type SnapshotRow,
+  type SourceRecord,
 } from '../host/installed.ts'
 import { presentPaths } from '../host/keep-paths.ts'
 import { type PartName, placeName, snapshotsPath } from '../host/layout.ts'
@@ -94,9 +95,10 @@ function keepPathsOf({ keepPaths }: Deployment, part: Part): string[] {
 /** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
 function isInstalledAlready(
   { order }: StepContext,
-  { intact, artifactSha256, previous: { installed } }: Part,
+  { intact, artifactSha256, source, returning, previous: { installed } }: Part,
 ): boolean {
-  return intact !== undefined && installed?.artifact_sha256 === artifactSha256 && isFrom(installed, order.origin)
+  if (intact === undefined || installed?.artifact_sha256 !== artifactSha256) return false
+  return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id
 }
 
 /** What was removed always stays as a snapshot: nothing newer replaced it. */
@@ -195,6 +197,7 @@ function findReplaced(
     installed_at: installed?.installed_at ?? null,
     deployment_id: installed?.deployment_id ?? null,
     run_url: installed?.run_url ?? null,
+    ...sourceOf(installed),
     ...(installed && !isFrom(installed, order.origin)
       ? { origin: { contract: installed.contract, slug: installed.slug } }
       : {}),
@@ -220,5 +223,10 @@ function newVersion({ deployment, order, results }: StepContext, part: Part): In
     installed_at: tools.now().toISOString(),
     deployment_id: record.facts.deployment_id,
     run_url: tools.runner.workflow.url,
+    ...sourceOf(part),
   }
+}
+
+function sourceOf(from: { readonly source?: SourceRecord | undefined } | undefined): { source?: SourceRecord } {
+  return from?.source === undefined ? {} : { source: from.source }
 }

@@ -27,7 +27,10 @@ const installedVersionSchema = z.object({
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
   run_url: z.nullable(lineSchema),
+  /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
+  source: z.exactOptional(z.object({ from: lineSchema, id: lineSchema })),
 })
+export type SourceRecord = NonNullable<z.infer<typeof installedVersionSchema>['source']>
 export type InstalledVersion = z.infer<typeof installedVersionSchema>
 
 /** A keep-path of any length. */

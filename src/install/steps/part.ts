@@ -1,6 +1,6 @@
 import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
-import type { InstalledRow, InstalledVersion, SnapshotRow } from '../host/installed.ts'
+import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/installed.ts'
 import type { Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import type { TreeIdentity } from '../host/trees/tree-record.ts'
@@ -28,6 +28,8 @@ interface AnyPart extends Place {
   /** Null where none is known. */
   readonly artifactSha256: string | null
   readonly environment: PartEnvironment
+  /** Where its files come from, if the artifact only names them. */
+  readonly source?: SourceRecord | undefined
   /** What is known of it, and where it is installed now, which may be in another directory. */
   readonly previous: PreviousInstall
   /** For a part that was removed and comes back: the snapshot that contains the host's own files; absolute. */

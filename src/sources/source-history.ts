@@ -1,0 +1,38 @@
+import { ArtifactError } from '../core/errors.ts'
+import { replacedBytes } from '../core/trust/version-rules.ts'
+import { isSameVersion } from '../core/trust/versions.ts'
+import type { SourceRecord } from '../install/host/installed.ts'
+
+/** What a source once supplied for a part of this project, installed or retained on this host. */
+export interface SuppliedVersion {
+  readonly version: string | null
+  readonly source: SourceRecord
+  readonly isInstalled: boolean
+}
+
+/** A version of a marketplace, as a hub serves it now. */
+export interface OfferedVersion {
+  readonly version: string
+  /** Which plugin or service of which marketplace, and the digest of its artifact. */
+  readonly source: SourceRecord
+}
+
+/**
+ * Refuses a version that this host knows from the same source with other bytes: ArtifactError `version_reused`. A
+ * published version must never change.
+ */
+export function refuseReused({ version, source }: OfferedVersion, history: readonly SuppliedVersion[]): void {
+  const known = history.filter(had => had.source.from === source.from && isSameVersion(had.version ?? '', version))
+  const [first] = known
+  if (first === undefined || known.some(had => had.source.id === source.id)) return
+  throw new ArtifactError(
+    'version_reused',
+    `${source.from} now has version ${version} with other bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`,
+  )
+}
+
+/** Refuses a `latest` whose bytes this host has had from the same source and replaced: `downgrade_refused`. */
+export function refuseReplaced({ version, source }: OfferedVersion, history: readonly SuppliedVersion[]): void {
+  const same = history.filter(had => had.source.from === source.from && had.source.id === source.id)
+  if (same.length > 0 && same.every(had => !had.isInstalled)) throw replacedBytes(version, source.id)
+}
