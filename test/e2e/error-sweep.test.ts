@@ -16,7 +16,7 @@ import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = byExtent({ sample: 29, ci: 3, full: 1 })
+const SAMPLED = byExtent({ sample: 29, ci: 5, full: 1 })
 
 const update: Act = (host, run) => host.update(run)
 

@@ -10,7 +10,7 @@ import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
 /** One call in so many. */
-const SAMPLED = byExtent({ sample: 31, ci: 4, full: 1 })
+const SAMPLED = byExtent({ sample: 31, ci: 6, full: 1 })
 
 interface Sweep {
   what: string

@@ -17,7 +17,7 @@ import { tamper } from './harness/tampering.ts'
 const MANY_FILES_VERSION = '3.0.0'
 const NIGHTS = byExtent({ sample: 2, ci: 6 })
 /** One fault in so many. */
-const SAMPLED = byExtent({ sample: 4, ci: 1 })
+const SAMPLED = byExtent({ sample: 5, ci: 1 })
 
 /** What has gone wrong on a host, and stays so for some nights. */
 interface Fault {

@@ -21,7 +21,7 @@ import { writeFiles } from './harness/stage.ts'
 import { killBefore, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-const SAMPLED = byExtent({ sample: 23, ci: 2, full: 1 })
+const SAMPLED = byExtent({ sample: 23, ci: 4, full: 1 })
 const WITHOUT_MAILER: Parts = { included: ['cart', 'till'] }
 const SETTINGS: Parts = {
   steps: ['action: write_env, plugin: cart, from: plugins/cart/.env.template'],
@@ -48,7 +48,7 @@ const UPDATES: Record<string, Update> = {
   'that removes a part': {
     history: [{}],
     to: { ...SETTINGS, ...WITHOUT_MAILER },
-    oneIn: byExtent({ sample: 7, ci: 1 }),
+    oneIn: byExtent({ sample: 7, ci: 3, full: 1 }),
   },
   'that restores a part': { history: [{}, WITHOUT_MAILER], to: SETTINGS, oneIn: SAMPLED },
 }

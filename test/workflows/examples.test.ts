@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { appendFileSync, chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { createProjectKey } from '../../hub/project/project-keys.ts'
 import { openProjectStage } from '../e2e/harness/project-stage.ts'
 import { pluginFiles, writeFiles } from '../e2e/harness/stage.ts'
 import { whyLeftToCi } from '../extent.ts'
@@ -25,7 +26,9 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.match(result.log, /success, 1\.0\.0 \(previously not installed\)/)
   })
 
-  it('deploy-fleet.yml deploys one artifact to each host, and none with another digest', async t => {
+  it('deploy-fleet.yml deploys one artifact to each host, and none with another digest', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const fleet = await openFleet(t)
     const refused = await execute(fleet, 'deploy-fleet.yml', { version: '1.0.0', sha256: 'a'.repeat(64) })
     assert.deepEqual(outline(refused), ['deploy (app-1): failure', 'deploy (app-2): failure'], refused.log)
@@ -58,17 +61,22 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
   it('deploy-project.yml deploys every part of a project', async t => {
     const stage = await openProjectStage()
     t.after(() => stage.close())
-    await stage.publish('1.0.0', filesIn(join(EXAMPLES, 'project')))
+    const projectId = 'prj_ShopExample01'
+    await stage.publish('1.0.0', filesIn(join(EXAMPLES, 'project')), { projectId })
     const workflow = readExample('workflows/deploy-project.yml')
     const pinned = workflow.replace(/signer-public-key: .*/, `signer-public-key: ${stage.signerPublicKey}`)
-    const secrets = { HUB_DEVKEY: stage.devkey, SHOP_DEPLOYMENT_CREDENTIAL: stage.credential }
+    const newKey = (purpose: 'devkey' | 'credential') =>
+      createProjectKey(stage.store, { project_id: projectId, purpose, name: 'test' }).value
+    const secrets = { HUB_DEVKEY: newKey('devkey'), SHOP_DEPLOYMENT_CREDENTIAL: newKey('credential') }
     const result = await runOn(stage, pinned, { secrets, payload: { inputs: { version: 'latest' } } })
     assert.deepEqual(outline(result), ['deploy: success'], result.log)
     assert.ok(existsSync(join(stage.folder, 'hosts/app-1/plugins/cart/plugin.yaml')))
     assertNoneIn(result, Object.values(secrets))
   })
 
-  it('emergency-rollback.yml restores the previous version on every host, without a hub to ask', async t => {
+  it('emergency-rollback.yml restores the previous version on every host, without a hub to ask', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const fleet = await openFleet(t)
     for (const version of ['1.0.0', '2.0.0']) {
       if (version !== '1.0.0') await fleet.release(version)
@@ -104,7 +112,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual([fleet.files('app-1'), fleet.files('app-2')], before)
   })
 
-  it('nightly-latest.yml brings every host to the artifact that its gate found', async t => {
+  it('nightly-latest.yml brings every host to the artifact that its gate found', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     await fleet.release('2.0.0')
@@ -134,7 +142,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.equal(outputsOf(bad)['error-code'], 'invalid_plan')
   })
 
-  it('release-gate.yml deploys what the gate verified', async t => {
+  it('release-gate.yml deploys what the gate verified', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openFleet(t)
     const result = await execute(fleet, 'release-gate.yml', { version: 'latest' })
     const expected = ['gate: success', 'deploy (app-1): success', 'deploy (app-2): success']
