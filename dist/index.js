@@ -18310,7 +18310,14 @@ function findName(file, id) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/sentence.js
+/** The text as a sentence that another one can follow: with a full stop, unless it ends with a mark of its own. */
+function asSentence(text) {
+    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/ownership/untouchable-host.js
+
 
 /**
  * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
@@ -18319,7 +18326,7 @@ function findName(file, id) {
 class UntouchableHostError extends DeploymentError {
     name = 'UntouchableHostError';
     constructor(code, message, options = {}) {
-        super(code, `${message} Nothing below project-root was touched.`, options);
+        super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
     }
 }
 
@@ -21232,6 +21239,7 @@ const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequir
 ;// CONCATENATED MODULE: ./build/core/document/source-problem.js
 
 
+
 /** Enough to fix a file with; a hostile file must not make us write millions. */
 const MAX_REPORTED_PROBLEMS = 100;
 /** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
@@ -21277,8 +21285,8 @@ function summaryOf(document, problems) {
         return `${document} is refused.`;
     const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
     if (problems.length === 1)
-        return `${document} is refused at ${place}: ${first.message}`;
-    return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`;
+        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
+    return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
@@ -25836,22 +25844,73 @@ function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, 
     };
 }
 
+;// CONCATENATED MODULE: ./build/net/error-reason.js
+const MAX_REASON_CHARS = 4000;
+/** `error`, `detail` and `message` of a JSON object; nothing of what else a server may answer with. */
+function readReasonFields(body) {
+    if (typeof body !== 'object' || body === null || Array.isArray(body))
+        return [undefined, undefined, undefined];
+    const { error, detail, message } = body;
+    return [error, detail, message];
+}
+/** A reason as text, not cleaned; what is not text, as some frameworks answer, as JSON. Undefined for an empty one. */
+function reasonText(field) {
+    if (field === undefined || field === null || field === '')
+        return undefined;
+    return (typeof field === 'string' ? field : JSON.stringify(field)).slice(0, MAX_REASON_CHARS);
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/api/bodies.js
+
 
 /** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
-const errorSchema = schemas_lazy(() => object({
-    error: schemas_catch(optional(schemas_string()), undefined),
-    detail: schemas_catch(optional(schemas_string()), undefined),
-    message: schemas_catch(optional(schemas_string()), undefined),
-}));
-/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. */
+/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body; text before what is not. */
 function parseErrorText(body) {
-    const parsed = errorSchema.safeParse(body);
-    return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined;
+    const fields = readReasonFields(body);
+    return reasonText(fields.find(field => typeof field === 'string' && field !== '') ?? fields.find(reasonText));
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/api/refusal.js
+
+
+
+
+/**
+ * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
+ * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
+ */
+function refusal_refusal(answer, { kind, slug }, wanted) {
+    const { status } = answer;
+    const message = `Fetching ${wanted.name} of ${kind} ${slug}: ${saidBy(answer)}. ${remedyFor(answer, wanted)}`;
+    if (status === 401 || status === 403)
+        return new AuthenticationError('authentication_failed', message);
+    return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message);
+}
+/** `the hub answered 403 (its reason)`; another server's reason is not shown to the hub, which gets this message. */
+function saidBy({ status, body, foreign }) {
+    const reason = foreign ? undefined : parseErrorText(body);
+    return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
+}
+function remedyFor({ status, foreign }, { isSigned }) {
+    switch (status) {
+        case 400:
+            return isSigned && !foreign
+                ? "The hub may have no signing key of this api-key's owner, with which it would sign: create one there, and set signing-secret to its secret. Otherwise ask the hub's operator."
+                : "Ask the hub's operator.";
+        case 401:
+            return 'Check api-key: it may be wrong, revoked or expired.';
+        case 403:
+            return 'A key may be bound to one kind and slug: a matrix over slugs needs a key for each.';
+        case 404:
+            return 'Check slug, kind, version and hub-url.';
+        default:
+            return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/client.js
+
 
 
 
@@ -25879,7 +25938,7 @@ function createMarketplaceClient(wire, subject) {
             if (status === 200)
                 return { version: parseLatestVersion(answer, subject) };
             if (status < 400 || isTransientStatus(status))
-                throw client_refusal(answer, subject, 'the version');
+                throw refusal_refusal(answer, subject, { name: 'the version', isSigned: false });
             return { status };
         },
         async fetchArtifact(request) {
@@ -25893,7 +25952,7 @@ function createMarketplaceClient(wire, subject) {
                 onProgress: request.onProgress,
             });
             if (!answer.ok)
-                throw client_refusal(answer, subject, client_nameOf(request.version));
+                throw refusal_refusal(answer, subject, { name: client_nameOf(request.version), isSigned: true });
             return {
                 artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
                 hmac: answer.hmacSha256,
@@ -25930,22 +25989,6 @@ function parseLatestVersion({ body, foreign }, { kind, slug }) {
     }
     return latest;
 }
-/** The error for an answer that is not 200: `wanted` says what was asked for. */
-function client_refusal(answer, { kind, slug }, wanted) {
-    // The hub gets this message, and must not read what another server answered through it.
-    const reason = answer.foreign ? undefined : parseErrorText(answer.body);
-    const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
-    switch (answer.status) {
-        case 401:
-            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`);
-        case 403:
-            return new AuthenticationError('authentication_failed', `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`);
-        case 404:
-            return new ArtifactError('not_found', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`);
-        default:
-            return new ArtifactError('artifact_unavailable', `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`);
-    }
-}
 function client_nameOf(version) {
     return version === 'latest' ? 'the latest version' : `version ${version}`;
 }
@@ -25958,8 +26001,171 @@ function parseRepo(header) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/marketplace/api/hub-report.js
+;// CONCATENATED MODULE: ./build/install/reports/outbox.js
 
+
+
+
+
+
+
+
+
+
+
+
+const MAX_WAITING = 200;
+/** In all, where only runs work that are refused before they could send anything. */
+const MAX_UNSENT = 400;
+const MAX_WAITING_DAYS = 30;
+const DAY_MS = 86_400_000;
+const OUTBOX_TIMEOUT_MS = 10_000;
+const MAX_UNANSWERED = 2;
+/** A hub may lock out who sends it more with credentials that it does not take. */
+const MAX_DENIED = 5;
+/** In one warning. */
+const MAX_NAMED = 5;
+const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+/**
+ * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
+ * credentials after a 401 or 403, otherwise never.
+ */
+function refused(status, { attempts, error }) {
+    const denied = status === 401 || status === 403;
+    return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
+}
+/**
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
+ * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ */
+async function keepInOutbox({ layout, log, redact }, address, report) {
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
+    await replaceFile(entryPath(layout, report), `${text}\n`);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+        return;
+    const silent = { layout, log: { ...log, warning: () => { } } };
+    dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at));
+}
+/** A report of this deployment that waits is not sent again. Never throws. */
+function removeFromOutbox(layout, report) {
+    tryUnlinkSync(entryPath(layout, report));
+}
+/**
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
+ * report that is accepted or finally refused leaves the outbox; the local report notes the first. What is refused with
+ * 401 or 403 waits for other credentials: after the first of these the newest come next, and after the fifth none. Gives
+ * up for this run after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then
+ * are reports dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the
+ * disk refuses is a warning.
+ */
+async function sendOutbox(outbox, signal, now = new Date()) {
+    try {
+        const waiting = readOutbox(outbox);
+        const own = waiting.filter(({ address }) => address === outbox.sender.address);
+        const denial = await sendWaiting(outbox, own, signal);
+        if (denial !== undefined)
+            warnOfDenial(outbox, own, denial);
+        dropOld(outbox, waiting, now);
+    }
+    catch (error) {
+        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
+        outbox.log.warning(`Later runs try again: ${message}`);
+    }
+}
+/** Returns what the hub says about the credentials, if it refuses them. */
+async function sendWaiting(outbox, waiting, signal) {
+    const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
+    const queue = [...waiting];
+    const denials = [];
+    let unanswered = 0;
+    while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
+        const next = denials.length === 0 ? queue.shift() : queue.pop();
+        const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
+        if (next === undefined || signal.aborted || timeoutMs < 1)
+            break;
+        if (wasAccepted(outbox, next))
+            continue;
+        const delivery = await outbox.sender.send(next.report, { retry: false, timeoutMs, signal });
+        if (signal.aborted && !delivery.accepted)
+            break;
+        if (isDenied(delivery))
+            denials.push(delivery.error);
+        else
+            await settle(outbox, next, delivery);
+        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
+        if (isAskedToWait(delivery))
+            break;
+    }
+    return denials[0];
+}
+/** The hub has it already: then it only leaves the outbox. */
+function wasAccepted({ layout }, { path, report }) {
+    if (findAccepted(layout, report) === undefined)
+        return false;
+    tryUnlinkSync(path);
+    return true;
+}
+function isDenied(delivery) {
+    return !delivery.accepted && delivery.denied === true;
+}
+function warnOfDenial({ layout, log }, own, denial) {
+    const left = own.filter(({ path }) => pathExistsSync(path)).length;
+    log.warning(`The hub does not take waiting reports with the credentials of this run: ${asSentence(denial)} ${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`);
+}
+async function settle(outbox, { path, report }, delivery) {
+    logDelivery(outbox.log, report, delivery);
+    if (delivery.accepted)
+        await noteAccepted(outbox, report, delivery.attempts);
+    if (!delivery.accepted && !delivery.final)
+        return;
+    if (!tryUnlinkSync(path))
+        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
+}
+function isUnanswered(delivery) {
+    return !delivery.accepted && delivery.status === null;
+}
+function isAskedToWait(delivery) {
+    return !delivery.accepted && delivery.status === 429;
+}
+function logDelivery(log, { started_at }, delivery) {
+    if (delivery.accepted)
+        log.info(`The hub has now accepted the report of ${started_at}.`);
+    else
+        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
+}
+/** Oldest first. What is not a report of ours stays where it is. */
+function readOutbox({ layout, log }) {
+    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).filter(name => name.endsWith('.json'));
+    const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
+    const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
+    if (foreign.length > 0)
+        log.warning(`Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`);
+    return entries.filter(entry => typeof entry !== 'string');
+}
+/** The path alone when it is no waiting report. */
+function readWaiting(path) {
+    try {
+        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+    }
+    catch {
+        return path;
+    }
+}
+function dropOld({ layout, log }, waiting, now) {
+    const left = waiting.filter(({ path }) => pathExistsSync(path));
+    const byAddress = Map.groupBy(left, ({ address }) => address);
+    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
+    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
+    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
+    const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
+    if (gone.length > 0)
+        log.warning(`Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`);
+}
+function entryPath(layout, { started_at, deployment_id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/api/hub-report.js
 
 
 
@@ -25970,12 +26176,11 @@ function createReportSender(client, subject) {
         address: reportAddress(subject),
         async send(report, limits) {
             try {
-                const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), limits);
+                const answer = await client.sendReport(buildReportBody(report, subject), limits);
+                const { status, attempts } = answer;
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
-                const reason = parseErrorText(body);
-                const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
-                return { accepted: false, attempts, status, error, final: !isTransientStatus(status) };
+                return refused(status, { attempts, error: `${saidBy(answer)}.` });
             }
             catch (error) {
                 return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
@@ -27637,6 +27842,7 @@ function spendReserve(layout) {
 
 
 
+
 /** For our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
@@ -27697,7 +27903,7 @@ function checkShelf(layout, shelf) {
 function unusableRoot(error) {
     if (error.code !== 'step_failed')
         return error;
-    return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+    return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
         cause: error,
     });
 }
@@ -27828,134 +28034,6 @@ function readTail(fd) {
     return tail.toString('utf8', 0, (0,external_node_fs_namespaceObject.readSync)(fd, tail, 0, tail.length, size - tail.length));
 }
 
-;// CONCATENATED MODULE: ./build/install/reports/outbox.js
-
-
-
-
-
-
-
-
-
-
-const MAX_WAITING = 200;
-/** In all, where only runs work that are refused before they could send anything. */
-const MAX_UNSENT = 400;
-const MAX_WAITING_DAYS = 30;
-const DAY_MS = 86_400_000;
-const OUTBOX_TIMEOUT_MS = 10_000;
-const MAX_UNANSWERED = 2;
-/** In one warning. */
-const MAX_NAMED = 5;
-const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
- * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
- */
-async function keepInOutbox({ layout, log, redact }, address, report) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
-    await replaceFile(entryPath(layout, report), `${text}\n`);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
-        return;
-    const silent = { layout, log: { ...log, warning: () => { } } };
-    dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at));
-}
-/** A report of this deployment that waits is not sent again. Never throws. */
-function removeFromOutbox(layout, report) {
-    tryUnlinkSync(entryPath(layout, report));
-}
-/**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
- * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
- * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
- * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the disk refuses
- * is a warning.
- */
-async function sendOutbox(outbox, signal, now = new Date()) {
-    try {
-        const waiting = readOutbox(outbox);
-        await sendWaiting(outbox, waiting.filter(({ address }) => address === outbox.sender.address), signal);
-        dropOld(outbox, waiting, now);
-    }
-    catch (error) {
-        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
-        outbox.log.warning(`Later runs try again: ${message}`);
-    }
-}
-async function sendWaiting(outbox, waiting, signal) {
-    const deadline = external_node_perf_hooks_namespaceObject.performance.now() + OUTBOX_TIMEOUT_MS;
-    let unanswered = 0;
-    for (const { path, report } of waiting) {
-        if (findAccepted(outbox.layout, report) !== undefined) {
-            tryUnlinkSync(path);
-            continue;
-        }
-        const timeoutMs = deadline - external_node_perf_hooks_namespaceObject.performance.now();
-        if (signal.aborted || timeoutMs < 1)
-            return;
-        const delivery = await outbox.sender.send(report, { retry: false, timeoutMs, signal });
-        if (signal.aborted && !delivery.accepted)
-            return;
-        await settle(outbox, { path, report }, delivery);
-        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
-        if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery))
-            return;
-    }
-}
-async function settle(outbox, { path, report }, delivery) {
-    logDelivery(outbox.log, report, delivery);
-    if (delivery.accepted)
-        await noteAccepted(outbox, report, delivery.attempts);
-    if (!delivery.accepted && !delivery.final)
-        return;
-    if (!tryUnlinkSync(path))
-        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
-}
-function isUnanswered(delivery) {
-    return !delivery.accepted && delivery.status === null;
-}
-function isAskedToWait(delivery) {
-    return !delivery.accepted && delivery.status === 429;
-}
-function logDelivery(log, { started_at }, delivery) {
-    if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${started_at}.`);
-    else
-        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
-}
-/** Oldest first. What is not a report of ours stays where it is. */
-function readOutbox({ layout, log }) {
-    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).filter(name => name.endsWith('.json'));
-    const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
-    const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
-    if (foreign.length > 0)
-        log.warning(`Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`);
-    return entries.filter(entry => typeof entry !== 'string');
-}
-/** The path alone when it is no waiting report. */
-function readWaiting(path) {
-    try {
-        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
-    }
-    catch {
-        return path;
-    }
-}
-function dropOld({ layout, log }, waiting, now) {
-    const left = waiting.filter(({ path }) => pathExistsSync(path));
-    const byAddress = Map.groupBy(left, ({ address }) => address);
-    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
-    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
-    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
-    const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
-    if (gone.length > 0)
-        log.warning(`Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`);
-}
-function entryPath(layout, { started_at, deployment_id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
-}
-
 ;// CONCATENATED MODULE: ./build/install/reports/prune-reports.js
 
 
@@ -28084,7 +28162,7 @@ async function send({ sender, log, redact, grace }, address, report) {
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`);
+    log.warning(`The hub did not accept the report of this deployment, and nothing on the host changes: ${delivery.error}`);
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
 }
 async function sendNow(sender, report, signal) {
@@ -30385,7 +30463,7 @@ function verifyHmacSignature(artifact, computedHmac, header) {
     const expected = parseSignatureHeader(header);
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
         throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this signing-secret: ` +
-            'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed in transit.');
+            'nothing was installed. It must be the current secret with which the hub signs what it serves to this api-key: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.');
     }
     return artifact;
 }
@@ -30972,7 +31050,7 @@ class SymlinkResolver {
     #resolve(symlink, depth) {
         const known = this.#resolved.get(symlink);
         if (known === 'on the way')
-            throw refused(symlink, 'that leads in a circle');
+            throw symlink_policy_refused(symlink, 'that leads in a circle');
         if (known !== undefined)
             return known;
         this.#resolved.set(symlink, 'on the way');
@@ -30984,15 +31062,15 @@ class SymlinkResolver {
         const target = this.#targets.get(symlink) ?? '';
         const problem = targetTextProblem(target);
         if (problem !== undefined)
-            throw refused(symlink, problem);
+            throw symlink_policy_refused(symlink, problem);
         const parent = symlink.parent ?? this.#root;
         const way = { at: parent, reach: parent, hops: depth, isDangling: false };
         for (const step of target.split('/')) {
             const stepProblem = this.#stepProblem(way, step);
             if (stepProblem !== undefined)
-                throw refused(symlink, stepProblem);
+                throw symlink_policy_refused(symlink, stepProblem);
             if (way.hops > MAX_HOPS)
-                throw refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`);
+                throw symlink_policy_refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`);
         }
         return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
     }
@@ -31031,7 +31109,7 @@ class SymlinkResolver {
     }
     #passThrough(way, symlink) {
         if (way.hops >= MAX_HOPS)
-            throw refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`);
+            throw symlink_policy_refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`);
         const { end, reach, hops } = this.#resolve(symlink, way.hops + 1);
         way.hops += hops;
         way.reach = commonDirectory(way.reach, reach);
@@ -31069,7 +31147,7 @@ function commonDirectory(a, b) {
     }
     return one;
 }
-function refused(symlink, problem) {
+function symlink_policy_refused(symlink, problem) {
     return unsafeEntry(symlink.path, `is a symlink ${problem}`);
 }
 
@@ -32320,6 +32398,7 @@ class MarketplaceFlow {
 
 
 
+
 /**
  * Ends a deployment that was refused before it began: with a local report when the project root exists, and a report to
  * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
@@ -32355,7 +32434,7 @@ async function tryToPrepare(host) {
 function withReason(end, { message }) {
     return end.error === null
         ? end
-        : { ...end, error: { ...end.error, message: `${end.error.message} Also: ${message}` } };
+        : { ...end, error: { ...end.error, message: `${asSentence(end.error.message)} Also: ${message}` } };
 }
 function isDirectorySync(path) {
     try {
@@ -36369,6 +36448,7 @@ function isAhead(report, newest, now) {
 ;// CONCATENATED MODULE: ./build/marketplace/api/hosts.js
 
 
+
 const HOSTS_TIMEOUT_MS = 60_000;
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
 /**
@@ -36389,7 +36469,7 @@ async function readHosts(wire, access, reading) {
         maxBytes: MAX_HOSTS_BYTES,
     });
     if (answer.status !== 200)
-        throw client_refusal(answer, access, 'the hosts');
+        throw refusal_refusal(answer, access, { name: 'the hosts', isSigned: false });
     return parseHostReports(answer.body, access, reading);
 }
 
@@ -36955,6 +37035,7 @@ async function verifySealedSignature(artifact, signer, check) {
 ;// CONCATENATED MODULE: ./build/project/bodies.js
 
 
+
 const MAX_TEXT_CHARS = 8192;
 const bodies_textSchema = schemas_string()
     .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
@@ -36979,16 +37060,9 @@ const descriptorAnswerSchema = schemas_lazy(() => object({
 }));
 /** The answer of `POST /v1/deployments/authorize`. */
 const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
-const reasonSchema = optional(unknown());
-const bodies_errorSchema = schemas_lazy(() => object({ error: reasonSchema, detail: reasonSchema, message: reasonSchema }));
-/**
- * The reason in a refusal's JSON body: `error`, else `detail`, else `message`; what is not text as JSON. Undefined where
- * there is none.
- */
+/** The reason in a refusal's JSON body: its `error` (contract 7), else `detail`, else `message`. */
 function bodies_parseErrorText(body) {
-    const { data } = bodies_errorSchema.safeParse(body);
-    const reason = data?.error ?? data?.detail ?? data?.message ?? undefined;
-    return reason === undefined || typeof reason === 'string' ? reason : JSON.stringify(reason);
+    return reasonText(readReasonFields(body).find(reasonText));
 }
 
 ;// CONCATENATED MODULE: ./build/project/answers.js
@@ -37321,10 +37395,12 @@ function hub_report_createReportSender(client, { hubUrl, projectId }) {
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
                 const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message;
-                return { accepted: false, attempts, status, error, final: !isTransientStatus(status) };
+                return refused(status, { attempts, error });
             }
             catch (error) {
-                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
+                const { message } = toDeployError(error);
+                const denied = error instanceof AuthenticationError;
+                return { accepted: false, attempts: 1, status: null, error: message, final: false, denied };
             }
         },
     };

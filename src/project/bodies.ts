@@ -1,5 +1,6 @@
 import { z } from 'zod/mini'
 import { versionSchema } from '../core/identifiers.ts'
+import { readReasonFields, reasonText } from '../net/error-reason.ts'
 
 const MAX_TEXT_CHARS = 8192
 const textSchema = z
@@ -58,15 +59,7 @@ export interface ReportBody {
   plugins: { id: string; version: string }[]
 }
 
-const reasonSchema = z.optional(z.unknown())
-const errorSchema = z.lazy(() => z.object({ error: reasonSchema, detail: reasonSchema, message: reasonSchema }))
-
-/**
- * The reason in a refusal's JSON body: `error`, else `detail`, else `message`; what is not text as JSON. Undefined where
- * there is none.
- */
+/** The reason in a refusal's JSON body: its `error` (contract 7), else `detail`, else `message`. */
 export function parseErrorText(body: unknown): string | undefined {
-  const { data } = errorSchema.safeParse(body)
-  const reason = data?.error ?? data?.detail ?? data?.message ?? undefined
-  return reason === undefined || typeof reason === 'string' ? reason : JSON.stringify(reason)
+  return reasonText(readReasonFields(body).find(reasonText))
 }

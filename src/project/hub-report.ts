@@ -1,7 +1,6 @@
-import { toDeployError } from '../core/errors.ts'
+import { AuthenticationError, toDeployError } from '../core/errors.ts'
 import type { LocalReport } from '../install/reports/local-report.ts'
-import type { Delivery, ReportSender } from '../install/reports/outbox.ts'
-import { isTransientStatus } from '../net/retries.ts'
+import { type Delivery, type ReportSender, refused } from '../install/reports/outbox.ts'
 import { refusalOf } from './answers.ts'
 import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
@@ -20,9 +19,11 @@ export function createReportSender(
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         const error = refusalOf({ call: 'report', subject: `project ${projectId}` }, answer).message
-        return { accepted: false, attempts, status, error, final: !isTransientStatus(status) }
+        return refused(status, { attempts, error })
       } catch (error) {
-        return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
+        const { message } = toDeployError(error)
+        const denied = error instanceof AuthenticationError
+        return { accepted: false, attempts: 1, status: null, error: message, final: false, denied }
       }
     },
   }

@@ -11,7 +11,14 @@ import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertRefuses } from './harness/refusal.ts'
 import { WRONG_PLUGINS, WRONGLY_SIGNED } from './harness/refused.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
-import { answerJson, redirectTo, serveArtifact, serveUntrustedHub, VERSION } from './harness/untrusted-hub.ts'
+import {
+  answerJson,
+  pluginZip,
+  redirectTo,
+  serveArtifact,
+  serveUntrustedHub,
+  VERSION,
+} from './harness/untrusted-hub.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -159,12 +166,17 @@ describe('a version that is not the intended one', () => {
     })
   }
 
-  it('is refused before it is fetched when it is older than the installed one', async t => {
-    const hub = await serveUntrustedHub(t, { detail: answerJson(200, { latest_version: '0.9.0' }) })
-    const refusal = { code: 'downgrade_refused', during: 'fetching' } as const
-    await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
-    assert.equal(hub.requestsFor('artifact').length, 0)
-  })
+  const older: Record<string, ['verifying_signature' | 'extracting', Record<string, string>]> = {
+    'by its header': ['verifying_signature', { 'x-plugin': 'greeter@0.9.0' }],
+    'by its plugin.yaml': ['extracting', {}],
+  }
+  for (const [name, [during, headers]] of Object.entries(older)) {
+    it(`is refused when what arrives is older than the installed one ${name}, whatever the hub lists`, async t => {
+      const hub = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip('0.9.0'), headers) })
+      const refusal = { code: 'downgrade_refused', during } as const
+      await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
+    })
+  }
 
   it('is refused when it is the installed version with other bytes', async () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0', { more: 'bytes' }), { replace: true })

@@ -53,6 +53,7 @@ describe('refusalOf', () => {
     'nothing when error is null': [{ error: null }, /answered 500\./],
     'detail where there is no error': [{ error: null, detail: 'why', message: 'other' }, /answered 500 \(why\)/],
     'a detail that is a list as JSON': [{ detail: [{ msg: 'x' }] }, /answered 500 \(\[\{"msg":"x"\}\]\)/],
+    'message where the others are empty': [{ error: '', detail: null, message: 'why' }, /answered 500 \(why\)/],
     'message where there is neither': [{ message: 'why' }, /answered 500 \(why\)/],
     'error before detail and message': [{ message: 'm', detail: 'd', error: 'why' }, /answered 500 \(why\)/],
     'an error that is not text as JSON': [{ error: { code: 7 } }, /answered 500 \(\{"code":7\}\)/],

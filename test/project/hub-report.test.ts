@@ -19,8 +19,8 @@ describe('createReportSender', () => {
     [204, { accepted: true }],
     [302, { accepted: false, final: true }],
     [400, { accepted: false, final: true }],
-    [401, { accepted: false, final: true }],
-    [403, { accepted: false, final: true }],
+    [401, { accepted: false, final: false }],
+    [403, { accepted: false, final: false }],
     [408, { accepted: false, final: false }],
     [429, { accepted: false, final: false }],
     [500, { accepted: false, final: false }],
@@ -37,7 +37,7 @@ describe('createReportSender', () => {
   it('lets a report wait when the hub refuses the devkey', async t => {
     const { server, calls } = await serveHub(t, { 'POST /v1/auth': [403, { error: 'revoked' }] })
     const delivery = await senderTo(server.url).send(reportOf(), ONCE)
-    assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
+    assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false, denied: true })
     assert.equal(calls.length, 1)
   })
 

@@ -1,5 +1,6 @@
 import { ConfigError, type ErrorCode } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
+import { asSentence } from '../sentence.ts'
 
 /** Enough to fix a file with; a hostile file must not make us write millions. */
 export const MAX_REPORTED_PROBLEMS = 100
@@ -65,6 +66,6 @@ function summaryOf(document: string, problems: readonly SourceProblem[]): string
   const first = problems[0]
   if (first === undefined) return `${document} is refused.`
   const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`
-  if (problems.length === 1) return `${document} is refused at ${place}: ${first.message}`
-  return `${document} has ${problems.length} problems; the first is at ${place}: ${first.message}`
+  if (problems.length === 1) return `${document} is refused at ${place}: ${asSentence(first.message)}`
+  return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`
 }

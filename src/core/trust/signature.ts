@@ -59,7 +59,7 @@ export function verifyHmacSignature(
     throw new SignatureError(
       'signature_mismatch',
       `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this signing-secret: ` +
-        'nothing was installed. Check that signing-secret is the publisher’s current one; if it is, the bytes were changed in transit.',
+        'nothing was installed. It must be the current secret with which the hub signs what it serves to this api-key: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.',
     )
   }
   return artifact as VerifiedArtifact

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
+import { asSentence } from '../../core/sentence.ts'
 import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
 import { prepareHost } from '../host/readiness.ts'
 import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
@@ -64,7 +65,7 @@ async function tryToPrepare(host: Host): Promise<UntouchableHostError | undefine
 function withReason(end: DeploymentEnd, { message }: DeployError): DeploymentEnd {
   return end.error === null
     ? end
-    : { ...end, error: { ...end.error, message: `${end.error.message} Also: ${message}` } }
+    : { ...end, error: { ...end.error, message: `${asSentence(end.error.message)} Also: ${message}` } }
 }
 
 function isDirectorySync(path: string): boolean {

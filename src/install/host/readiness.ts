@@ -2,6 +2,7 @@ import { accessSync, constants, type Stats, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
+import { asSentence } from '../../core/sentence.ts'
 import { makeOpenDirectorySync, makePrivateDirectories } from '../files/durable-files.ts'
 import { OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
@@ -74,7 +75,7 @@ export type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
 /** When our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error: DeployError): DeployError {
   if (error.code !== 'step_failed') return error
-  return new DeploymentError('host_not_writable', `${error.message} Is project-root the right directory?`, {
+  return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
     cause: error,
   })
 }

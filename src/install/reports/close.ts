@@ -132,7 +132,9 @@ async function send({ sender, log, redact, grace }: Host, address: string, repor
   const delivery = await sendNow(sender, report, grace.reporting)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
-  log.warning(`The hub did not accept the report of this deployment. Nothing on the host changes. ${delivery.error}`)
+  log.warning(
+    `The hub did not accept the report of this deployment, and nothing on the host changes: ${delivery.error}`,
+  )
   return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
 }
 

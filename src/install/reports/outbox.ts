@@ -3,6 +3,8 @@ import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
+import { asSentence } from '../../core/sentence.ts'
+import { isTransientStatus } from '../../net/retries.ts'
 import { replaceFile } from '../files/durable-files.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
@@ -18,6 +20,8 @@ const MAX_WAITING_DAYS = 30
 const DAY_MS = 86_400_000
 const OUTBOX_TIMEOUT_MS = 10_000
 const MAX_UNANSWERED = 2
+/** A hub may lock out who sends it more with credentials that it does not take. */
+const MAX_DENIED = 5
 /** In one warning. */
 const MAX_NAMED = 5
 
@@ -25,17 +29,29 @@ const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string()
 
 /**
  * What became of a report that was sent. `status` is the hub's answer, null where there was none; `final` means that
- * sending it again would not help.
+ * sending it again would not help, `denied` that it takes other credentials.
  */
 export type Delivery =
   | { accepted: true; attempts: number }
-  | { accepted: false; attempts: number; status: number | null; error: string; final: boolean }
+  | { accepted: false; attempts: number; status: number | null; error: string; final: boolean; denied?: boolean }
+
+/**
+ * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
+ * credentials after a 401 or 403, otherwise never.
+ */
+export function refused(status: number, { attempts, error }: { attempts: number; error: string }): Delivery {
+  const denied = status === 401 || status === 403
+  return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied }
+}
 
 /**
  * How reports reach the hub, one for each contract. Never throws: reporting changes no outcome (contract 4.3, rule 8).
  */
 export interface ReportSender {
-  /** Names the hub and the subject of the credentials: a waiting report goes only where it was meant to go. */
+  /**
+   * Names the hub and the plugin, service or project, and not the credentials: a waiting report goes only where it was
+   * meant to go, by any run that may report there.
+   */
   readonly address: string
   send(report: LocalReport, limits: ReportLimits): Promise<Delivery>
 }
@@ -85,19 +101,18 @@ interface Waiting {
 
 /**
  * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
- * report that is accepted or finally refused leaves the outbox; the local report notes the first. Gives up for this run
- * after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then are reports
- * dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the disk refuses
- * is a warning.
+ * report that is accepted or finally refused leaves the outbox; the local report notes the first. What is refused with
+ * 401 or 403 waits for other credentials: after the first of these the newest come next, and after the fifth none. Gives
+ * up for this run after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then
+ * are reports dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the
+ * disk refuses is a warning.
  */
 export async function sendOutbox(outbox: Outbox, signal: AbortSignal, now = new Date()): Promise<void> {
   try {
     const waiting = readOutbox(outbox)
-    await sendWaiting(
-      outbox,
-      waiting.filter(({ address }) => address === outbox.sender.address),
-      signal,
-    )
+    const own = waiting.filter(({ address }) => address === outbox.sender.address)
+    const denial = await sendWaiting(outbox, own, signal)
+    if (denial !== undefined) warnOfDenial(outbox, own, denial)
     dropOld(outbox, waiting, now)
   } catch (error) {
     const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`)
@@ -105,22 +120,47 @@ export async function sendOutbox(outbox: Outbox, signal: AbortSignal, now = new 
   }
 }
 
-async function sendWaiting(outbox: Outbox, waiting: readonly Waiting[], signal: AbortSignal): Promise<void> {
+/** Returns what the hub says about the credentials, if it refuses them. */
+async function sendWaiting(
+  outbox: Outbox,
+  waiting: readonly Waiting[],
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const deadline = performance.now() + OUTBOX_TIMEOUT_MS
+  const queue = [...waiting]
+  const denials: string[] = []
   let unanswered = 0
-  for (const { path, report } of waiting) {
-    if (findAccepted(outbox.layout, report) !== undefined) {
-      tryUnlinkSync(path)
-      continue
-    }
+  while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
+    const next = denials.length === 0 ? queue.shift() : queue.pop()
     const timeoutMs = deadline - performance.now()
-    if (signal.aborted || timeoutMs < 1) return
-    const delivery = await outbox.sender.send(report, { retry: false, timeoutMs, signal })
-    if (signal.aborted && !delivery.accepted) return
-    await settle(outbox, { path, report }, delivery)
+    if (next === undefined || signal.aborted || timeoutMs < 1) break
+    if (wasAccepted(outbox, next)) continue
+    const delivery = await outbox.sender.send(next.report, { retry: false, timeoutMs, signal })
+    if (signal.aborted && !delivery.accepted) break
+    if (isDenied(delivery)) denials.push(delivery.error)
+    else await settle(outbox, next, delivery)
     unanswered = isUnanswered(delivery) ? unanswered + 1 : 0
-    if (unanswered === MAX_UNANSWERED || isAskedToWait(delivery)) return
+    if (isAskedToWait(delivery)) break
   }
+  return denials[0]
+}
+
+/** The hub has it already: then it only leaves the outbox. */
+function wasAccepted({ layout }: Outbox, { path, report }: Waiting): boolean {
+  if (findAccepted(layout, report) === undefined) return false
+  tryUnlinkSync(path)
+  return true
+}
+
+function isDenied(delivery: Delivery): delivery is Extract<Delivery, { accepted: false }> {
+  return !delivery.accepted && delivery.denied === true
+}
+
+function warnOfDenial({ layout, log }: Outbox, own: readonly Waiting[], denial: string): void {
+  const left = own.filter(({ path }) => pathExistsSync(path)).length
+  log.warning(
+    `The hub does not take waiting reports with the credentials of this run: ${asSentence(denial)} ${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`,
+  )
 }
 
 async function settle(outbox: Outbox, { path, report }: Omit<Waiting, 'address'>, delivery: Delivery): Promise<void> {

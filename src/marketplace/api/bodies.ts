@@ -1,4 +1,5 @@
 import { z } from 'zod/mini'
+import { readReasonFields, reasonText } from '../../net/error-reason.ts'
 
 /** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 export const detailSchema = z.object({ latest_version: z.nullish(z.string()) })
@@ -16,16 +17,8 @@ export interface ReportBody {
   error_message: string | null
 }
 
-const errorSchema = z.lazy(() =>
-  z.object({
-    error: z.catch(z.optional(z.string()), undefined),
-    detail: z.catch(z.optional(z.string()), undefined),
-    message: z.catch(z.optional(z.string()), undefined),
-  }),
-)
-
-/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. */
+/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body; text before what is not. */
 export function parseErrorText(body: unknown): string | undefined {
-  const parsed = errorSchema.safeParse(body)
-  return parsed.success ? (parsed.data.error ?? parsed.data.detail ?? parsed.data.message) : undefined
+  const fields = readReasonFields(body)
+  return reasonText(fields.find(field => typeof field === 'string' && field !== '') ?? fields.find(reasonText))
 }

@@ -1,11 +1,14 @@
-import { ArtifactError, AuthenticationError, type DeployError } from '../../core/errors.ts'
+import { ArtifactError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
-import { type Kind, versionSchema } from '../../core/identifiers.ts'
+import { versionSchema } from '../../core/identifiers.ts'
 import type { FetchedArtifact } from '../../core/trust/signature.ts'
 import type { ReportLimits } from '../../install/reports/outbox.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer, Wire } from '../../net/wire.ts'
-import { detailSchema, parseErrorText, type ReportBody } from './bodies.ts'
+import { detailSchema, type ReportBody } from './bodies.ts'
+import { type MarketplaceSubject, refusal } from './refusal.ts'
+
+export type { MarketplaceSubject } from './refusal.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
 
@@ -14,11 +17,6 @@ export interface HubBases {
   hub: string
   services: string
   deployments: string
-}
-
-export interface MarketplaceSubject {
-  kind: Kind
-  slug: string
 }
 
 /** What a client needs to know of a plugin or service and its hub. */
@@ -80,7 +78,8 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
       })
       const { status } = answer
       if (status === 200) return { version: parseLatestVersion(answer, subject) }
-      if (status < 400 || isTransientStatus(status)) throw refusal(answer, subject, 'the version')
+      if (status < 400 || isTransientStatus(status))
+        throw refusal(answer, subject, { name: 'the version', isSigned: false })
       return { status }
     },
     async fetchArtifact(request) {
@@ -93,7 +92,7 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         hmacSecret: request.signingSecret,
         onProgress: request.onProgress,
       })
-      if (!answer.ok) throw refusal(answer, subject, nameOf(request.version))
+      if (!answer.ok) throw refusal(answer, subject, { name: nameOf(request.version), isSigned: true })
       return {
         artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
         hmac: answer.hmacSha256 as Buffer,
@@ -144,39 +143,6 @@ function parseLatestVersion(
     )
   }
   return latest
-}
-
-/** The error for an answer that is not 200: `wanted` says what was asked for. */
-export function refusal(
-  answer: Pick<JsonAnswer, 'status' | 'body' | 'foreign'>,
-  { kind, slug }: MarketplaceSubject,
-  wanted: string,
-): DeployError {
-  // The hub gets this message, and must not read what another server answered through it.
-  const reason = answer.foreign ? undefined : parseErrorText(answer.body)
-  const said = `the hub answered ${answer.status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
-  switch (answer.status) {
-    case 401:
-      return new AuthenticationError(
-        'authentication_failed',
-        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check api-key: it may be wrong, revoked or expired.`,
-      )
-    case 403:
-      return new AuthenticationError(
-        'authentication_failed',
-        `Fetching ${wanted} of ${kind} ${slug}: ${said}. A key may be bound to one kind and slug: a matrix over slugs needs a key for each.`,
-      )
-    case 404:
-      return new ArtifactError(
-        'not_found',
-        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Check slug, kind, version and hub-url.`,
-      )
-    default:
-      return new ArtifactError(
-        'artifact_unavailable',
-        `Fetching ${wanted} of ${kind} ${slug}: ${said}. Try again later, or ask the hub's operator.`,
-      )
-  }
 }
 
 function nameOf(version: string): string {

@@ -1,6 +1,7 @@
 import { type HostReports, parseHostReports, type Reading } from '../../fleet/host-report.ts'
 import type { Wire } from '../../net/wire.ts'
-import { type MarketplaceSubject, refusal, routeOf } from './client.ts'
+import { routeOf } from './client.ts'
+import { type MarketplaceSubject, refusal } from './refusal.ts'
 
 const HOSTS_TIMEOUT_MS = 60_000
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024
@@ -30,6 +31,6 @@ export async function readHosts(wire: Wire, access: HostsAccess, reading: Readin
     timeoutMs: HOSTS_TIMEOUT_MS,
     maxBytes: MAX_HOSTS_BYTES,
   })
-  if (answer.status !== 200) throw refusal(answer, access, 'the hosts')
+  if (answer.status !== 200) throw refusal(answer, access, { name: 'the hosts', isSigned: false })
   return parseHostReports(answer.body, access, reading)
 }

@@ -1,10 +1,9 @@
 import { toDeployError } from '../../core/errors.ts'
-import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
-import type { Delivery, ReportSender } from '../../install/reports/outbox.ts'
-import { isTransientStatus } from '../../net/retries.ts'
-import { parseErrorText, type ReportBody } from './bodies.ts'
-import type { MarketplaceAccess, MarketplaceClient, MarketplaceSubject } from './client.ts'
+import { type Delivery, type ReportSender, refused } from '../../install/reports/outbox.ts'
+import type { ReportBody } from './bodies.ts'
+import type { MarketplaceAccess, MarketplaceClient } from './client.ts'
+import { type MarketplaceSubject, saidBy } from './refusal.ts'
 
 const MAX_ERROR_MESSAGE_CHARS = 2000
 
@@ -17,11 +16,10 @@ export function createReportSender(
     address: reportAddress(subject),
     async send(report, limits): Promise<Delivery> {
       try {
-        const { status, body, attempts } = await client.sendReport(buildReportBody(report, subject), limits)
+        const answer = await client.sendReport(buildReportBody(report, subject), limits)
+        const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
-        const reason = parseErrorText(body)
-        const error = `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
-        return { accepted: false, attempts, status, error, final: !isTransientStatus(status) }
+        return refused(status, { attempts, error: `${saidBy(answer)}.` })
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
       }

@@ -5,7 +5,13 @@ import { describe, it } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import { closeDeployment } from '../../../src/install/reports/close.ts'
 import { writeLocalReport } from '../../../src/install/reports/local-report.ts'
-import { type Delivery, keepInOutbox, type ReportSender, sendOutbox } from '../../../src/install/reports/outbox.ts'
+import {
+  type Delivery,
+  keepInOutbox,
+  type ReportSender,
+  refused,
+  sendOutbox,
+} from '../../../src/install/reports/outbox.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { collectLog } from '../collected-log.ts'
@@ -84,7 +90,7 @@ describe('sendOutbox', () => {
     assert.equal(readdirSync(layout.outbox).length, 1)
   })
 
-  const deliveries: Record<string, { delivery: Delivery; sent: number; left: number }> = {
+  const deliveries: Record<string, { delivery: Delivery; sent: number; left: number; warnings?: number }> = {
     'skips what the hub cannot take': {
       delivery: { accepted: false, attempts: 1, status: 500, error: 'broken', final: false },
       sent: 3,
@@ -100,13 +106,19 @@ describe('sendOutbox', () => {
       sent: 1,
       left: 3,
     },
+    'keeps what the hub refuses to these credentials': {
+      delivery: refused(401, { attempts: 1, error: 'the hub answered 401.' }),
+      sent: 3,
+      left: 3,
+      warnings: 1,
+    },
     'drops what the hub finally refuses': {
-      delivery: { accepted: false, attempts: 1, status: 400, error: 'no', final: true },
+      delivery: refused(400, { attempts: 1, error: 'no' }),
       sent: 3,
       left: 0,
     },
   }
-  for (const [name, { delivery, sent, left }] of Object.entries(deliveries)) {
+  for (const [name, { delivery, sent, left, warnings = sent }] of Object.entries(deliveries)) {
     it(name, async t => {
       const layout = await prepareTemporaryHost(t)
       const sender = senderThat(delivery)
@@ -114,9 +126,32 @@ describe('sendOutbox', () => {
       for (const day of ['01', '02', '03']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
       await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
       assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [sent, left])
-      assert.equal(log.lines.filter(line => line.startsWith('warning')).length, sent)
+      assert.equal(log.lines.filter(line => line.startsWith('warning')).length, warnings)
     })
   }
+
+  it('does not let reports that wait for other credentials stop newer ones, and asks for few of them', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const log = collectLog()
+    const days = Array.from({ length: 20 }, (_, index) => String(index + 1).padStart(2, '0'))
+    for (const day of days) await keep(layout, `2025-12-${day}T00:00:00.000Z`)
+    const sent: string[] = []
+    const sender: ReportSender = {
+      address: HERE,
+      send: async ({ started_at }) => {
+        sent.push(started_at.slice(8, 10))
+        if (started_at < '2025-12-18')
+          return refused(403, { attempts: 1, error: 'the hub answered 403 (not this one)' })
+        return { accepted: true, attempts: 1 }
+      },
+    }
+    await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, new Date('2025-12-21T00:00:00.000Z'))
+    assert.deepEqual(sent, ['01', '20', '19', '18', '17', '16', '15', '14'])
+    assert.equal(readdirSync(layout.outbox).length, 17)
+    const warnings = log.lines.filter(line => line.startsWith('warning'))
+    assert.equal(warnings.length, 1)
+    assert.match(warnings.join(), /403 \(not this one\)\. 17 reports wait/)
+  })
 
   it('leaves foreign files alone, and continues', async t => {
     const layout = await prepareTemporaryHost(t)

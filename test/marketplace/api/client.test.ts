@@ -168,6 +168,8 @@ describe('a refusal', () => {
     'detail before message': ['{"message":"c","detail":"bbb"}', /\(bbb\)/],
     message: ['{"message":"ccc"}', /\(ccc\)/],
     'detail when error is not text': ['{"error":{"code":1},"detail":"bbb"}', /\(bbb\)/],
+    'a detail that is a list, as JSON': ['{"detail":[{"msg":"field required"}]}', /\(\[\{"msg":"field required"\}\]\)/],
+    'message when error is empty': ['{"error":"","message":"ccc"}', /\(ccc\)/],
     'nothing from a list': ['[{"error":"x"}]', /answered 403\./],
     'nothing from HTML': ['<h1>no</h1>', /answered 403\./],
   } as const
@@ -175,6 +177,22 @@ describe('a refusal', () => {
     it(`quotes ${name}`, async t => {
       const { client } = await withHub(t, answering(403, body))
       assert.match((await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))).message, said)
+    })
+  }
+
+  const remedies: [number, RegExp, RegExp][] = [
+    [400, /signing key.*create one/, /again later/],
+    [403, /a matrix over slugs needs a key for each/, /again later/],
+    [410, /Ask the hub's operator/, /again later/],
+    [503, /Try again later/, /signing/],
+  ]
+  for (const [status, advice, never] of remedies) {
+    it(`with ${status} says what to do`, async t => {
+      const { client } = await withHub(t, answering(status, '{"error":"for a reason"}'))
+      const { message } = await refusalOf(() => client.fetchArtifact(artifactRequest(t, '1')))
+      assert.match(message, new RegExp(`${status} \\(for a reason\\)\\. `))
+      assert.match(message, advice)
+      assert.doesNotMatch(message, never)
     })
   }
 

@@ -1,4 +1,5 @@
 import { DeploymentError, type ErrorCode, type ErrorOptions } from '../../../core/errors.ts'
+import { asSentence } from '../../../core/sentence.ts'
 
 /**
  * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
@@ -8,6 +9,6 @@ export class UntouchableHostError extends DeploymentError {
   override readonly name: string = 'UntouchableHostError'
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
-    super(code, `${message} Nothing below project-root was touched.`, options)
+    super(code, `${asSentence(message)} Nothing below project-root was touched.`, options)
   }
 }

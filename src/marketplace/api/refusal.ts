@@ -1,0 +1,53 @@
+import { ArtifactError, AuthenticationError, type DeployError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import type { Kind } from '../../core/identifiers.ts'
+import { isTransientStatus } from '../../net/retries.ts'
+import type { JsonAnswer } from '../../net/wire.ts'
+import { parseErrorText } from './bodies.ts'
+
+export interface MarketplaceSubject {
+  kind: Kind
+  slug: string
+}
+
+/** What was asked for, and whether the hub signs it. */
+export interface Wanted {
+  readonly name: string
+  readonly isSigned: boolean
+}
+
+type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
+
+/**
+ * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
+ * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
+ */
+export function refusal(answer: Refused, { kind, slug }: MarketplaceSubject, wanted: Wanted): DeployError {
+  const { status } = answer
+  const message = `Fetching ${wanted.name} of ${kind} ${slug}: ${saidBy(answer)}. ${remedyFor(answer, wanted)}`
+  if (status === 401 || status === 403) return new AuthenticationError('authentication_failed', message)
+  return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message)
+}
+
+/** `the hub answered 403 (its reason)`; another server's reason is not shown to the hub, which gets this message. */
+export function saidBy({ status, body, foreign }: Refused): string {
+  const reason = foreign ? undefined : parseErrorText(body)
+  return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
+}
+
+function remedyFor({ status, foreign }: Refused, { isSigned }: Wanted): string {
+  switch (status) {
+    case 400:
+      return isSigned && !foreign
+        ? "The hub may have no signing key of this api-key's owner, with which it would sign: create one there, and set signing-secret to its secret. Otherwise ask the hub's operator."
+        : "Ask the hub's operator."
+    case 401:
+      return 'Check api-key: it may be wrong, revoked or expired.'
+    case 403:
+      return 'A key may be bound to one kind and slug: a matrix over slugs needs a key for each.'
+    case 404:
+      return 'Check slug, kind, version and hub-url.'
+    default:
+      return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
+  }
+}
