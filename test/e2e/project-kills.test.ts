@@ -39,6 +39,8 @@ interface Update {
   /** What was installed before; the host got its own data after the first. */
   history: readonly Parts[]
   to: Parts
+  /** The directory of plugins that the manifest of the last version names. */
+  pluginsDirname?: string
   /** One switch in so many is tested. */
   oneIn: number
 }
@@ -50,6 +52,12 @@ const UPDATES: Record<string, Update> = {
     to: { ...SETTINGS, ...WITHOUT_MAILER },
     oneIn: byExtent({ sample: 7, ci: 3, full: 1 }),
   },
+  'that moves its plugins to another directory': {
+    history: [{}],
+    to: SETTINGS,
+    pluginsDirname: 'addons',
+    oneIn: byExtent({ sample: 11, ci: 2, full: 1 }),
+  },
   'that restores a part': { history: [{}, WITHOUT_MAILER], to: SETTINGS, oneIn: SAMPLED },
 }
 
@@ -59,7 +67,13 @@ for (const [name, swept] of Object.entries(UPDATES)) {
   )
 }
 
-function sweepKills({ history, to, oneIn }: Update): void {
+function inDirectory(files: Record<string, string>, directory = 'plugins'): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(files).map(([path, text]) => [path.replace(/^plugins\//, `${directory}/`), text]),
+  )
+}
+
+function sweepKills({ history, to, pluginsDirname, oneIn }: Update): void {
   const version = `${history.length + 1}.0.0`
   let stage: ProjectStage
   let traces: Traces<HostCopy>
@@ -73,7 +87,7 @@ function sweepKills({ history, to, oneIn }: Update): void {
     traces = openTraces()
     repository = copyBuild(stage)
     for (const [index, parts] of history.entries()) await install(`${index + 1}.0.0`, parts)
-    await stage.publish(version, filesWith(version, to))
+    await stage.publish(version, inDirectory(filesWith(version, to), pluginsDirname), { pluginsDirname })
     old = listLive(stage.root)
     const host = copy('reference')
     calls = (await traces.run(host, update)).calls.filter(isSwitch)
@@ -161,5 +175,5 @@ function isSwitch({ name }: TracedCall): boolean {
 }
 
 function liveIn(listing: Listing): Listing {
-  return Object.fromEntries(Object.entries(listing).filter(([path]) => /^(plugins|extensions)(\/|$)/.test(path)))
+  return Object.fromEntries(Object.entries(listing).filter(([path]) => /^(plugins|addons|extensions)(\/|$)/.test(path)))
 }

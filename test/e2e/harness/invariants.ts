@@ -11,9 +11,9 @@ import { listTree } from '../../install/archive/directory-listing.ts'
 /** What each path holds, by path below the listed directory: mode, bytes, symlink target. */
 export type Listing = Readonly<Record<string, string>>
 
-/** The directories that the host runs: everything below `plugins/` and `extensions/`. */
+/** The directories that the host runs: everything below `plugins/`, `addons/` and `extensions/`. */
 export function listLive(root: string): Listing {
-  return listSome(root, path => /^(plugins|extensions)(\/|$)/.test(path))
+  return listSome(root, path => /^(plugins|addons|extensions)(\/|$)/.test(path))
 }
 
 /** Everything below the project root that does not depend on when and how often deployments ran. */
