@@ -28449,6 +28449,7 @@ function rollbackFailed(pending, error) {
 
 
 
+
 /**
  * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
  * is not what this action writes.
@@ -28479,6 +28480,10 @@ function isInDoubt({ root, journal }) {
     catch {
         return true;
     }
+}
+/** The places out of which or into which a run has moved trees, or was about to. */
+function changedPlaces(records) {
+    return placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : [])));
 }
 /** How many other runs have begun to recover this one; a main step and its post step are one run. */
 function countAttempts({ runId }, records) {
@@ -29231,7 +29236,6 @@ function runs(version, still = '') {
 
 
 
-
 /** How a run that was cut off ended. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
@@ -29269,15 +29273,15 @@ async function endRestored(host, run, known) {
     const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
     if (rollback === null || known.rollback === null)
         return { end: known };
-    const ofFiles = known.rollback.problems.filter(isOfFile);
+    const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)));
     const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
     const { healthy, problems } = rollback;
     const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
     return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
 /** Whether a problem of a rollback is a file, which stays one. */
-function isOfFile(problem) {
-    return /^(?:plugins|extensions)\//.test(problem);
+function isOfFile(problem, places) {
+    return places.some(place => problem.startsWith(`${placePath(place)}/`));
 }
 function recovered_end_isLeft({ isUnfinished, unchecked }) {
     return isUnfinished === true || unchecked !== undefined;
@@ -29288,7 +29292,7 @@ function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, j
         layout,
         log,
         grace,
-        places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
+        places: changedPlaces(records),
         keepPaths: begin.keep_paths,
         stagingFolder: stagingPath(layout, begin.facts.deployment_id),
         byContent: true,
@@ -29306,7 +29310,6 @@ async function endCommitted({ layout, log }, { records }, commit) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
-
 
 
 
@@ -29339,7 +29342,8 @@ async function recover(host) {
         return undefined;
     }
     // Where it has installed something, perhaps for the first time.
-    for (const directory of directoriesIn(records))
+    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
+    for (const directory of directories)
         requireSafeDirectory(host, directory);
     log.group('Recovering an interrupted deployment');
     const journal = openJournal(layout.journal, host.redact);
@@ -29352,10 +29356,6 @@ async function recover(host) {
     finally {
         journal.close();
     }
-}
-function directoriesIn(records) {
-    const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []));
-    return new Set(placesIn(changes).map(({ directory }) => directory));
 }
 async function recoverRun(host, run) {
     const { begin, records, journal, record } = run;
@@ -41358,7 +41358,6 @@ async function rollback_refuse(inputs, tools) {
 
 
 
-
 /** Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a strange lock. */
 async function readActivity(layout, signal) {
     if (!pathExistsSync(layout.journal))
@@ -41382,17 +41381,13 @@ function interruptedRun(layout, records) {
         const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
         return { kind: 'interrupted', commit, inDoubt: new Set(), sentence };
     }
-    const inDoubt = isInDoubt(layout) ? changedPlaces(records) : new Set();
+    const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
     const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
     return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` };
 }
 function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
     return Object.assign({}, ...facts);
-}
-function changedPlaces(records) {
-    const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []));
-    return new Set(placesIn(changes).map((place) => placeName(place)));
 }
 function stampOf(path) {
     try {
@@ -41569,13 +41564,13 @@ function findUnrecorded({ root }, rows) {
         usualDirectory('extensions'),
         ...places.map(part => part.directory),
     ]);
-    const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? inspect_directoriesIn(root, directory) : []);
+    const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []);
     return found.filter(path => !recorded.some(part => part === path || part.startsWith(`${path}/`))).toSorted();
 }
 function hasTreeRecords({ trees }) {
     return pathExistsSync(trees) && (0,external_node_fs_namespaceObject.readdirSync)(trees).length > 0;
 }
-function inspect_directoriesIn(root, directory) {
+function directoriesIn(root, directory) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }
@@ -42284,6 +42279,7 @@ function contentRows({ kind, pinned }, facts) {
 
 
 
+
 /** The private folder of a main step, for the post step of one that was killed. */
 const FOLDER_STATE = 'folder';
 /** What a run that is killed has said. */
@@ -42308,6 +42304,8 @@ async function verifyPost() {
 function readVerifyInputs(workspace) {
     const read = new InputReader(workspace, { foreign: true });
     const mode = verify_modeOf(read);
+    // A gate reaches no host, but refuses what each of them would refuse.
+    read.optional('plugins-directory', writtenPluginsDirectorySchema);
     const files = readFiles(read, mode);
     const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files });
     return {

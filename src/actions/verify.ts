@@ -7,6 +7,7 @@ import {
   DEFAULT_MAX_EXTRACTED_BYTES,
   OPERATOR_YAML_LIMITS,
 } from '../core/limits.ts'
+import { writtenPluginsDirectorySchema } from '../core/plugins-directory.ts'
 import { removePrivateFolder } from '../install/files/private-folder.ts'
 import { toHostError } from '../install/files/system-errors.ts'
 import {
@@ -63,6 +64,8 @@ export async function verifyPost(): Promise<void> {
 export function readVerifyInputs(workspace: string): VerifyInputs {
   const read = new InputReader(workspace, { foreign: true })
   const mode = modeOf(read)
+  // A gate reaches no host, but refuses what each of them would refuse.
+  read.optional('plugins-directory', writtenPluginsDirectorySchema)
   const files = readFiles(read, mode)
   const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files })
   return {

@@ -108,6 +108,7 @@ describe('readVerifyInputs', () => {
       'artifact-sha256': 'abc',
       'ca-file': 'no-such.pem',
       'host-config': 'no-such.yaml',
+      'plugins-directory': '../plugins',
       'hub-url': 'https://user@hub.example',
       'install-plan': 'no-such.yaml',
       'keep-paths': '../outside',

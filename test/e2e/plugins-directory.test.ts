@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env, depends_on: [files]}\n`
+
+const NEEDS_ROOT = process.getuid?.() !== 0 && 'needs root'
 
 let stage: Stage
 beforeEach(async () => {
@@ -151,15 +153,21 @@ describe('the plugins directory', () => {
     }
   })
 
-  it('is not one that another user can write', { skip: process.getuid?.() !== 0 && 'needs root' }, async () => {
+  it('is not one that another user can write', { skip: NEEDS_ROOT }, async () => {
     integrate('app/plugins')
     mkdirSync(join(stage.root, 'app'), { recursive: true, mode: 0o777 })
-    const { chmodSync } = await import('node:fs')
     chmodSync(join(stage.root, 'app'), 0o777)
     const result = await deploy('1.0.0')
     assertOutcome(result, { outcome: 'failed', 'error-code': 'unsafe_host' })
     assert.match(result.log, /chmod go-w .*\/app/)
     writeFileSync(join(stage.root, 'integration.yaml'), '')
     assertOutcome(await stage.deploy(), installed('1.0.0', 'plugins'))
+  })
+
+  it('is checked too where it is only known from what is installed there', { skip: NEEDS_ROOT }, async () => {
+    assertOutcome(await deploy('1.0.0', { 'plugins-directory': 'app' }), installed('1.0.0', 'app'))
+    chmodSync(join(stage.root, 'app'), 0o777)
+    for (const result of [await act('status'), await act('rollback', { id: 'greeter' }), await stage.deploy()])
+      assert.equal(result.outputs['error-code'], 'unsafe_host', result.log)
   })
 })

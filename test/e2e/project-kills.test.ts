@@ -33,6 +33,7 @@ const HOSTS_OWN = {
   'plugins/neighbour/plugin.yaml': 'name: neighbour\n',
   'extensions/mailer/data/queue': '17 letters\n',
   'extensions/mailer.env': 'A=1\n',
+  'plugins/till.env': 'B=1\n',
 }
 
 interface Update {

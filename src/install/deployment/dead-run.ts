@@ -1,8 +1,9 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { toHostError } from '../files/system-errors.ts'
-import type { Layout } from '../host/layout.ts'
+import type { Layout, Place } from '../host/layout.ts'
 import type { Host } from '../reports/host.ts'
+import { placesIn } from '../transaction/change.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
 import {
   type BeginRecord,
@@ -58,6 +59,11 @@ export function isInDoubt({ root, journal }: Layout): boolean {
   } catch {
     return true
   }
+}
+
+/** The places out of which or into which a run has moved trees, or was about to. */
+export function changedPlaces(records: readonly JournalRecord[]): Place[] {
+  return placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : [])))
 }
 
 /** How many other runs have begun to recover this one; a main step and its post step are one run. */

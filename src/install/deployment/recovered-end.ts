@@ -1,13 +1,12 @@
 import type { DeployError } from '../../core/errors.ts'
 import { finishCommitted } from '../host/cleanup.ts'
-import { stagingPath } from '../host/layout.ts'
+import { type Place, placePath, stagingPath } from '../host/layout.ts'
 import type { Host } from '../reports/host.ts'
-import { placesIn } from '../transaction/change.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { type CommitRecord, findCommit, pendingChanges } from '../transaction/journal.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
 import { undoChanges } from '../transaction/transaction.ts'
-import { type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
+import { changedPlaces, type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
 
 /** How a run that was cut off ended. */
 const ROLLED_BACK = {
@@ -56,7 +55,7 @@ async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
 async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
   const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] })
   if (rollback === null || known.rollback === null) return { end: known }
-  const ofFiles = known.rollback.problems.filter(isOfFile)
+  const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)))
   const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
   const { healthy, problems } = rollback
   const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] }
@@ -64,8 +63,8 @@ async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Prom
 }
 
 /** Whether a problem of a rollback is a file, which stays one. */
-function isOfFile(problem: string): boolean {
-  return /^(?:plugins|extensions)\//.test(problem)
+function isOfFile(problem: string, places: readonly Place[]): boolean {
+  return places.some(place => problem.startsWith(`${placePath(place)}/`))
 }
 
 function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
@@ -81,7 +80,7 @@ function rollbackOf(
     layout,
     log,
     grace,
-    places: placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))),
+    places: changedPlaces(records),
     keepPaths: begin.keep_paths,
     stagingFolder: stagingPath(layout, begin.facts.deployment_id),
     byContent: true,

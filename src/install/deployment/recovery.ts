@@ -9,12 +9,19 @@ import type { Host } from '../reports/host.ts'
 import type { LocalReport } from '../reports/local-report.ts'
 import { describeRecovered } from '../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
-import { placesIn } from '../transaction/change.ts'
 import type { DeploymentEnd, RollbackFacts } from '../transaction/end.ts'
 import { flowOf } from '../transaction/facts.ts'
-import { type BeginRecord, findCommit, type JournalRecord, openJournal } from '../transaction/journal.ts'
+import { type BeginRecord, findCommit, openJournal } from '../transaction/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
-import { countAttempts, type DeadRun, findAccepted, findEnd, lastState, readRecords } from './dead-run.ts'
+import {
+  changedPlaces,
+  countAttempts,
+  type DeadRun,
+  findAccepted,
+  findEnd,
+  lastState,
+  readRecords,
+} from './dead-run.ts'
 import { endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
 
@@ -37,7 +44,8 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     return undefined
   }
   // Where it has installed something, perhaps for the first time.
-  for (const directory of directoriesIn(records)) requireSafeDirectory(host, directory)
+  const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
+  for (const directory of directories) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment')
   const journal = openJournal(layout.journal, host.redact)
   try {
@@ -48,11 +56,6 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   } finally {
     journal.close()
   }
-}
-
-function directoriesIn(records: readonly JournalRecord[]): Set<string> {
-  const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
-  return new Set(placesIn(changes).map(({ directory }) => directory))
 }
 
 async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {

@@ -1,9 +1,8 @@
 import { lstatSync } from 'node:fs'
-import { isInDoubt, readRecords } from '../deployment/dead-run.ts'
+import { changedPlaces, isInDoubt, readRecords } from '../deployment/dead-run.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
-import { type Layout, type Place, placeName } from '../host/layout.ts'
+import { type Layout, placeName } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/locks/lock.ts'
-import { placesIn } from '../transaction/change.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal.ts'
 
@@ -48,7 +47,7 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
     const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
     return { kind: 'interrupted', commit, inDoubt: new Set(), sentence }
   }
-  const inDoubt = isInDoubt(layout) ? changedPlaces(records) : new Set<string>()
+  const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
   const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new'
   return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` }
 }
@@ -56,11 +55,6 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
 function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {
   const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []))
   return Object.assign({}, ...facts)
-}
-
-function changedPlaces(records: readonly JournalRecord[]): Set<string> {
-  const changes = records.flatMap(entry => (entry.record === 'change' ? [entry.change] : []))
-  return new Set(placesIn(changes).map((place: Place) => placeName(place)))
 }
 
 function stampOf(path: string): string {
