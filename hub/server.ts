@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { isIPv6 } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import { ensureAdminToken, setAdminToken } from './admin-token.ts'
-import { buildApp } from './app.ts'
 import { errorBody } from './errors.ts'
-import { isLoopbackHost } from './loopback.ts'
+import { buildApp } from './http/app.ts'
+import { isLoopbackHost } from './http/loopback.ts'
 import { openStore, type Store } from './store.ts'
 
 const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024

@@ -1,6 +1,6 @@
 import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
-import { isLoopbackHost } from '../loopback.ts'
+import { isLoopbackHost } from '../http/loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
 import { type Command, DATA_OPTION, parseCommandLine, withStore } from './command.ts'
 

@@ -1,8 +1,8 @@
 import { type Context, Hono } from 'hono'
 import { z } from 'zod'
-import { requireAdmin } from '../access.ts'
 import { HubError } from '../errors.ts'
-import { readJsonBody } from '../json-body.ts'
+import { requireAdmin } from '../http/access.ts'
+import { readJsonBody } from '../http/json-body.ts'
 import type { Store } from '../store.ts'
 import { createProject, revokeProjectVersion } from './catalogue.ts'
 import {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { request } from 'node:http'
 import { describe, it } from 'node:test'
-import { isLoopbackAuthority } from '../../hub/loopback.ts'
+import { isLoopbackAuthority } from '../../hub/http/loopback.ts'
 import { recordReport } from '../../hub/marketplace/reports.ts'
 import { ADMIN_TOKEN, runHub } from './running-hub.ts'
 

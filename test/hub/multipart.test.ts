@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { boundaryOf, readParts } from '../../hub/multipart.ts'
+import { boundaryOf, readParts } from '../../hub/http/multipart.ts'
 
 const HEAD = 'Content-Disposition: form-data; name='
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, watch } from 'node:fs'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -151,6 +151,23 @@ describe('a form that is', () => {
       assert.ok(await errorOf(response))
     })
   }
+
+  it('aborted by its sender leaves nothing behind', async t => {
+    const ended = Promise.withResolvers<void>()
+    const hub = await runHub(t, { log: () => ended.resolve() })
+    const headers = { ...ADMIN, 'Content-Type': 'multipart/form-data; boundary=x', 'Content-Length': '1000000' }
+    const sent = request(hub.url + PUBLISH, { method: 'POST', headers, agent: false })
+    sent.on('error', () => {})
+    const head = '--x\r\nContent-Disposition: form-data; name="artifact"; filename="a"\r\n\r\n'
+    const begun = Promise.withResolvers<void>()
+    const watcher = watch(tmpdir(), (_, name) => name?.startsWith('hub-upload-') && begun.resolve())
+    t.after(() => watcher.close())
+    sent.write(head + 'x'.repeat(300_000))
+    await begun.promise
+    sent.destroy()
+    await ended.promise
+    assertNothingKept(hub)
+  })
 
   it('cut off leaves nothing behind', async t => {
     const hub = await runHub(t)

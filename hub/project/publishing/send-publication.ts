@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { HubError } from '../errors.ts'
-import { isLoopbackHost } from '../loopback.ts'
-import type { SealedRelease } from './publish.ts'
+import { HubError } from '../../errors.ts'
+import { isLoopbackHost } from '../../http/loopback.ts'
+import type { SealedRelease } from '../publish.ts'
 
 /** A running hub, and a dev key that can publish there. */
 export interface HubAccess {

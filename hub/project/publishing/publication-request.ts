@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Context } from 'hono'
 import { z } from 'zod'
-import { HubError } from '../errors.ts'
-import { boundaryOf, readParts } from '../multipart.ts'
-import { labelSchema, parseInput } from '../names.ts'
-import type { SealedRelease } from './publish.ts'
+import { HubError } from '../../errors.ts'
+import { boundaryOf, readParts } from '../../http/multipart.ts'
+import { labelSchema, parseInput } from '../../names.ts'
+import type { SealedRelease } from '../publish.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
 /** What a form may have beyond its file. */

@@ -1,11 +1,11 @@
 import { type Context, Hono } from 'hono'
-import { requireAdmin } from '../access.ts'
-import { HubError } from '../errors.ts'
-import type { Store } from '../store.ts'
-import { refuseOtherProject } from './access-tokens.ts'
-import { useProjectKey } from './project-keys.ts'
+import { HubError } from '../../errors.ts'
+import { requireAdmin } from '../../http/access.ts'
+import type { Store } from '../../store.ts'
+import { refuseOtherProject } from '../access-tokens.ts'
+import { useProjectKey } from '../project-keys.ts'
+import { publishProject } from '../publish.ts'
 import { receivePublication } from './publication-request.ts'
-import { publishProject } from './publish.ts'
 
 export const PUBLISH_PATH = '/v1/projects/:projectId/publish'
 

@@ -1,7 +1,7 @@
 import type { Context } from 'hono'
 import type { z } from 'zod'
-import { HubError } from './errors.ts'
-import { parseInput } from './names.ts'
+import { HubError } from '../errors.ts'
+import { parseInput } from '../names.ts'
 
 /** Reads the JSON body. Throws HubError 415 for another content type, 400 for malformed JSON or a wrong field. */
 export async function readJsonBody<T>(c: Context, schema: z.ZodType<T>): Promise<T> {

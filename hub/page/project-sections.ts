@@ -1,7 +1,7 @@
 import { html } from 'hono/html'
-import { type Html, timeElement } from '../time-element.ts'
-import type { Project } from './catalogue.ts'
-import type { StoredProjectReport } from './reports.ts'
+import type { Project } from '../project/catalogue.ts'
+import type { StoredProjectReport } from '../project/reports.ts'
+import { type Html, timeElement } from './time-element.ts'
 
 /** The part of the fleet page about projects; empty if there are none. Their reports name no host (contract 2.2). */
 export function projectSections(

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { html, raw } from 'hono/html'
-import { type Listing, latestVersion, stateOf } from './marketplace/catalogue.ts'
-import type { StoredReport } from './marketplace/reports.ts'
-import type { Project } from './project/catalogue.ts'
-import { projectSections } from './project/fleet-sections.ts'
-import type { StoredProjectReport } from './project/reports.ts'
+import { type Listing, latestVersion, stateOf } from '../marketplace/catalogue.ts'
+import type { StoredReport } from '../marketplace/reports.ts'
+import type { Project } from '../project/catalogue.ts'
+import type { StoredProjectReport } from '../project/reports.ts'
+import { projectSections } from './project-sections.ts'
 import { type Html, timeElement } from './time-element.ts'
 
 const STYLE = `

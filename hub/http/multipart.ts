@@ -1,4 +1,4 @@
-import { HubError } from './errors.ts'
+import { HubError } from '../errors.ts'
 
 const MAX_PARTS = 20
 const MAX_HEADER_BYTES = 8 * 1024

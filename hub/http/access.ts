@@ -1,9 +1,9 @@
 import type { Context } from 'hono'
-import { isAdminToken } from './admin-token.ts'
-import { HubError } from './errors.ts'
-import { type ApiKey, useKey } from './keys.ts'
-import type { ListingId } from './marketplace/catalogue.ts'
-import type { Store } from './store.ts'
+import { isAdminToken } from '../admin-token.ts'
+import { HubError } from '../errors.ts'
+import { type ApiKey, useKey } from '../keys.ts'
+import type { ListingId } from '../marketplace/catalogue.ts'
+import type { Store } from '../store.ts'
 
 /** The key sent in `X-API-Key` (contract 5.1). Throws HubError 401 when it is missing, unknown or revoked. */
 export function requireKey(c: Context, store: Store): ApiKey {
