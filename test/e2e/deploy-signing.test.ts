@@ -4,9 +4,12 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { commandsIn } from './harness/evidence.ts'
 import { assertNoSecret } from './harness/refusal.ts'
 import { openStage, type Stage, writeFiles } from './harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const SECRET = 'secret of the host'
 
@@ -54,7 +57,9 @@ describe('a plugin that its host wants signed', () => {
     assert.match(commandsIn(second.log, 'warning').join(), /plugin\.sig .* data of keep-paths/)
     assert.equal(installed('data/db'), 'mine')
   })
-  it('is installed again when a file was added that the signature covers, because its host rejects it', async () => {
+  it('is installed again when a file was added that the signature covers, because its host rejects it', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const files = {
       'plugin.yaml': 'name: greeter\nversion: "1.0.0"\nexecution_mode: trusted\n',
       'src/main.py': 'pass\n',

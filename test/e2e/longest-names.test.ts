@@ -2,10 +2,13 @@ import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { onceInLog, signal } from './harness/processes.ts'
 import { openProjectStage } from './harness/project-stage.ts'
 import { runRecover } from './harness/recover-program.ts'
 import { openStage, pluginFiles } from './harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const MAX_CHARS = 128
 /** A name of our own is longer: it also has a time, an id or a process in it. */
@@ -62,7 +65,7 @@ steps:
     await liveThrough(stage.root, async (version, run) => await stage.deploy({ slug: ID, version }, run))
   })
 
-  it('of a part of a project fit too', async t => {
+  it('of a part of a project fit too', { skip: ONLY_IN_CI }, async t => {
     const stage = await openProjectStage()
     t.after(() => stage.close())
     const plan = `format_version: "1"

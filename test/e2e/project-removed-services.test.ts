@@ -9,7 +9,7 @@ import { filesWith, type Parts } from './harness/changing-parts.ts'
 import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
 import { assertNothingStrays, assertReported, readReports } from './harness/invariants.ts'
 import { runningParts } from './harness/project-evidence.ts'
-import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
+import { openShop, type ProjectStage } from './harness/project-stage.ts'
 import { whyNoStrace } from './harness/strace.ts'
 import { tamper } from './harness/tampering.ts'
 
@@ -26,13 +26,10 @@ const RECORD = '.hub-deploy/installed.json'
 let stage: ProjectStage
 let standIns: StandIns
 beforeEach(async () => {
-  stage = await openProjectStage()
+  stage = await openShop({ '1.0.0': filesWith('1.0.0') })
   standIns = makeStandIns(join(stage.root, 'extensions/mailer/run.sh'))
   for (const unit of ['mailer.service', 'cart.service']) standIns.setState(unit, 'active')
   standIns.add('make-db', 'exit 4')
-  await stage.publish('1.0.0', filesWith('1.0.0'))
-  const { exitCode, log } = await stage.deploy()
-  assert.equal(exitCode, 0, log)
 })
 afterEach(async () => {
   standIns.close()

@@ -17,7 +17,7 @@ import { sampled, whyLeftToCi } from '../extent.ts'
 import { waitUntil } from '../install/wait-until.ts'
 import { commandsIn, listOwn } from './harness/evidence.ts'
 import { bindMount, run, whyNoMounting } from './harness/mounts.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
+import { openInstalled, openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 import { stampsOf } from './harness/tree-stamps.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
@@ -109,8 +109,8 @@ describe('the status of a host that nobody has changed', () => {
 
 describe('the status of a host whose files were changed', () => {
   beforeEach(async () => {
-    stage = await openStage()
-    await deployed('1.0.0', { 'a.txt': 'a', 'b.txt': 'b', 'c.txt': 'c', 'd.txt': 'd' })
+    const files = { 'src/old.py': 'old', 'a.txt': 'a', 'b.txt': 'b', 'c.txt': 'c', 'd.txt': 'd' }
+    stage = await openInstalled(pluginFiles('1.0.0', files))
   })
   afterEach(() => stage.close())
 
@@ -233,8 +233,7 @@ describe('the status of a host whose files were changed', () => {
 
 describe('the status of a host with a deployment', () => {
   beforeEach(async () => {
-    stage = await openStage()
-    await deployed('1.0.0')
+    stage = await openInstalled(pluginFiles('1.0.0', { 'src/old.py': 'old' }))
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
   })
   afterEach(() => stage.close())

@@ -4,9 +4,12 @@ import { once } from 'node:events'
 import net from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
+import { whyLeftToCi } from '../extent.ts'
 import { startConnectProxy } from './connect-proxy.ts'
 import { serve, serveSocket } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 const WIRE = new URL('../../src/net/wire.ts', import.meta.url).href
 const ANSWER = 'HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}'
@@ -122,7 +125,7 @@ describe('the process', () => {
     assert.deepEqual(ended, { code: 0, output: 'timeout\n' })
   })
 
-  it('needs the same memory for a large download as for a small one', async t => {
+  it('needs the same memory for a large download as for a small one', { skip: ONLY_IN_CI }, async t => {
     const block = Buffer.alloc(1024 * 1024)
     const server = await serve(t, (_, response) => {
       Readable.from(Array.from({ length: 384 }, () => block)).pipe(response)

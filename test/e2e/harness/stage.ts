@@ -4,6 +4,7 @@ import { zipFolder } from '../../../hub/folder-archive.ts'
 import { publishArchive } from '../../../hub/marketplace/publish.ts'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
 import { type LocalStage, openLocalStage, type StageOrigin } from '../../../local/stage.ts'
+import { preparedOnce } from './prepared-once.ts'
 
 export const SIGNING_SECRET = 'the developer signs with this'
 
@@ -96,6 +97,18 @@ export async function openStage(origin?: StageOrigin): Promise<Stage> {
     verify: (inputs = {}, run = {}) =>
       runAction({ action: 'verify', workspace, ...run, inputs: { ...hubInputs, ...inputs } }),
   }
+}
+
+/** The same where 1.0.0 is installed, with these files. */
+export async function openInstalled(files: Record<string, string>): Promise<Stage> {
+  const origin = await preparedOnce(JSON.stringify(files), async () => {
+    const stage = await openStage()
+    await stage.publish('1.0.0', files)
+    const { exitCode, log } = await stage.deploy()
+    if (exitCode !== 0) throw new Error(log)
+    return stage
+  })
+  return await openStage(origin)
 }
 
 export function writeFiles(root: string, files: Record<string, string>): void {
