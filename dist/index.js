@@ -37893,6 +37893,19 @@ function project_plan_shelfOf(step) {
 function isPartOf(part, step) {
     return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
 }
+/**
+ * Refuses a plan that names a source which the manifest does not repeat, because what the archive contains of such a
+ * part may be a stub. Throws PlanError `invalid_plan`.
+ */
+function verifySources(steps, manifest) {
+    const problems = steps
+        .filter(isInstallStep)
+        .filter(step => step.source !== undefined)
+        .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
+        .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`));
+    if (problems.length > 0)
+        throw new PlanError(problems);
+}
 function project_plan_installProblems({ steps, positions }, manifest) {
     const installSteps = steps.filter(isInstallStep);
     if (installSteps.length === 0) {
@@ -37901,7 +37914,6 @@ function project_plan_installProblems({ steps, positions }, manifest) {
     }
     return [
         ...unknownPartProblems(installSteps, manifest),
-        ...unsignedSourceProblems(installSteps, manifest),
         ...repeatedIdProblems(installSteps),
         ...settingsNameProblems(installSteps),
     ];
@@ -37914,13 +37926,6 @@ function unknownPartProblems(installSteps, manifest) {
         const message = `the manifest has no "${installedId(step)}" among its ${project_plan_shelfOf(step)}${didYouMean(installedId(step), ids)}`;
         return [stepProblem(step, message)];
     });
-}
-/** What the archive contains of such a part may be a stub, which nobody wants to run. */
-function unsignedSourceProblems(installSteps, manifest) {
-    return installSteps
-        .filter(step => step.source !== undefined)
-        .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
-        .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`));
 }
 /** An id must not be in both shelves either: steps and services know parts by their id alone. */
 function repeatedIdProblems(installSteps) {
@@ -38358,6 +38363,7 @@ function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
     return orRefusePlan({ manifest, tools }, () => {
         const plan = readBundledPlan(project.content);
         const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest));
+        verifySources(ready.bound.steps, manifest);
         const hasFile = fileTestOf(manifest, project);
         const later = new Set(manifest.parts.filter(isSourced).map(placeName));
         verifyTemplates(ready.bound.steps, keepPaths, from => later.has(placeOfTemplate(from)) || hasFile(from));
@@ -40218,13 +40224,18 @@ async function project_refuse(inputs, tools) {
     try {
         if (request.hubUrl !== undefined)
             parseRequestUrl(request.hubUrl, connection);
+    }
+    catch (error) {
+        // An insecure hub gets no report either.
+        return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
+    }
+    try {
         if (sources.hubUrl !== undefined)
             parseRequestUrl(sources.hubUrl, connection);
         return undefined;
     }
     catch (error) {
-        // An insecure hub gets no report either.
-        return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
+        return await refuseProject(request, toDeployError(error), tools);
     }
 }
 

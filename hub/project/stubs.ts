@@ -16,7 +16,7 @@ export const partSourceSchema = z.union(
     }),
     z.strictObject({
       url: z.string().startsWith('https://'),
-      ref: z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/),
+      ref: z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' }),
       subdirectory,
     }),
   ],

@@ -116,10 +116,14 @@ async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<En
   if (problems.length > 0) return await refuseProject(request, inputError(problems), tools)
   try {
     if (request.hubUrl !== undefined) parseRequestUrl(request.hubUrl, connection)
-    if (sources.hubUrl !== undefined) parseRequestUrl(sources.hubUrl, connection)
-    return undefined
   } catch (error) {
     // An insecure hub gets no report either.
     return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools)
+  }
+  try {
+    if (sources.hubUrl !== undefined) parseRequestUrl(sources.hubUrl, connection)
+    return undefined
+  } catch (error) {
+    return await refuseProject(request, toDeployError(error), tools)
   }
 }

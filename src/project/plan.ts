@@ -3,7 +3,7 @@ import { ConfigError } from '../core/errors.ts'
 import type { HostConfig } from '../core/plan/host-config.ts'
 import { PlanError } from '../core/plan/plan.ts'
 import { subjectIdOf } from '../core/plan/plan-binding.ts'
-import { type BoundProject, bindPlanToProject } from '../core/plan/project-plan.ts'
+import { type BoundProject, bindPlanToProject, verifySources } from '../core/plan/project-plan.ts'
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { verifyServiceNames } from '../core/plan/service-names.ts'
 import { type PartName, placeName, placePath } from '../install/host/layout.ts'
@@ -102,6 +102,7 @@ function bindPlan(
   return orRefusePlan({ manifest, tools }, () => {
     const plan = readBundledPlan(project.content)
     const ready = readyPlan(plan, hostConfig, () => bindPlanToProject(plan, manifest))
+    verifySources(ready.bound.steps, manifest)
     const hasFile = fileTestOf(manifest, project)
     const later = new Set(manifest.parts.filter(isSourced).map(placeName))
     verifyTemplates(ready.bound.steps, keepPaths, from => later.has(placeOfTemplate(from)) || hasFile(from))

@@ -72,6 +72,19 @@ function isPartOf(part: ManifestPart, step: InstallStep): boolean {
   return part.shelf === shelfOf(step) && part.id === installedId(step)
 }
 
+/**
+ * Refuses a plan that names a source which the manifest does not repeat, because what the archive contains of such a
+ * part may be a stub. Throws PlanError `invalid_plan`.
+ */
+export function verifySources(steps: readonly PlanStep[], manifest: Manifest): void {
+  const problems = steps
+    .filter(isInstallStep)
+    .filter(step => step.source !== undefined)
+    .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
+    .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`))
+  if (problems.length > 0) throw new PlanError(problems)
+}
+
 function installProblems({ steps, positions }: Plan, manifest: Manifest): PlanProblem[] {
   const installSteps = steps.filter(isInstallStep)
   if (installSteps.length === 0) {
@@ -80,7 +93,6 @@ function installProblems({ steps, positions }: Plan, manifest: Manifest): PlanPr
   }
   return [
     ...unknownPartProblems(installSteps, manifest),
-    ...unsignedSourceProblems(installSteps, manifest),
     ...repeatedIdProblems(installSteps),
     ...settingsNameProblems(installSteps),
   ]
@@ -93,14 +105,6 @@ function unknownPartProblems(installSteps: readonly InstallStep[], manifest: Man
     const message = `the manifest has no "${installedId(step)}" among its ${shelfOf(step)}${didYouMean(installedId(step), ids)}`
     return [stepProblem(step, message)]
   })
-}
-
-/** What the archive contains of such a part may be a stub, which nobody wants to run. */
-function unsignedSourceProblems(installSteps: readonly InstallStep[], manifest: Manifest): PlanProblem[] {
-  return installSteps
-    .filter(step => step.source !== undefined)
-    .filter(step => manifest.parts.some(part => isPartOf(part, step) && part.source === null))
-    .map(step => stepProblem(step, `manifest.json does not repeat the source of "${installedId(step)}"`))
 }
 
 /** An id must not be in both shelves either: steps and services know parts by their id alone. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { type Manifest, parseManifest } from '../../../src/core/content/manifest.ts'
 import { type Plan, PlanError, parsePlan } from '../../../src/core/plan/plan.ts'
-import { bindPlanToProject } from '../../../src/core/plan/project-plan.ts'
+import { bindPlanToProject, verifySources } from '../../../src/core/plan/project-plan.ts'
 import { manifestWith } from '../content/project-manifest.ts'
 
 const FILE = 'deployment/install.yaml'
@@ -193,4 +193,23 @@ describe('bindPlanToProject', () => {
       assert.deepEqual(problemLines({ ...plan(CART), projectId }), [2])
     })
   }
+})
+
+describe('verifySources', () => {
+  const source = '{marketplace_slug: pay}'
+  const sourced = plan(`{id: pay, action: install_plugin, plugin: pay, source: ${source}}`).steps
+
+  it('refuses a source that the signed manifest does not repeat: the archive may contain a stub', () => {
+    assert.throws(() => verifySources(sourced, manifest()), PlanError)
+  })
+
+  it('accepts one that it repeats, in whatever words', () => {
+    const plugins = [{ id: 'pay', version: '2.0.0', source: { marketplace_slug: 'pay', marketplace_version: '2.0.0' } }]
+    verifySources(sourced, manifest({ plugins }))
+    verifySources(plan(PAY).steps, manifest({ plugins }))
+  })
+
+  it('is nothing to a rollback, which installs what was fetched before', () => {
+    assert.equal(bindPlanToProject({ ...plan(PAY), steps: sourced }, manifest()).parts.length, 1)
+  })
 })

@@ -58,6 +58,11 @@ describe('bindPlanToArtifact', () => {
 
   const cases: { name: string; steps: string[]; artifact?: { kind: Kind; slug: string }; lines: number[] }[] = [
     {
+      name: 'refuses a source, which only a part of a project has',
+      steps: ['{id: files, action: install_plugin, plugin: p1, source: {marketplace_slug: x}}'],
+      lines: [5],
+    },
+    {
       name: 'accepts steps before the files that do not need them',
       steps: ['{id: s, action: stop}', '{id: n, action: provision, plugin: p1}', FILES],
       lines: [],

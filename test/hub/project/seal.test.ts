@@ -46,6 +46,38 @@ describe('a sealed project', () => {
     )
   })
 
+  it('contains a stub of each part whose step names a source, and repeats the source in manifest.json', async t => {
+    const commit = 'a1'.repeat(20)
+    const plan = `project_id: shop
+steps:
+  - {id: cart, action: install_plugin, plugin: cart, source: {marketplace_slug: carts}}
+  - {id: till, action: install_plugin, plugin: till, source: {marketplace_slug: tills, marketplace_version: 2.0.0}}
+  - {id: mailer, action: install_extension, extension: mailer, source: {url: "https://git.example.org/x", ref: ${commit}}}
+  - {id: env, action: write_env, plugin: till, from: plugins/till/.env.template, depends_on: [till]}
+`
+    const sealed = await sealShop(t, {}, { 'deployment/install.yaml': plan })
+    const folder = extractTar(t, openSealed(sealed))
+    assert.deepEqual(readdirSync(join(folder, 'plugins/cart')).sort(), ['.env.template', 'plugin.yaml'])
+    assert.deepEqual(readdirSync(join(folder, 'plugins/till')), [])
+    assert.deepEqual(readdirSync(join(folder, 'extensions/mailer')), [])
+    const latest = { marketplace_slug: 'carts', marketplace_version: 'latest', marketplace_kind: 'plugin' }
+    const named = { marketplace_slug: 'tills', marketplace_version: '2.0.0', marketplace_kind: 'plugin' }
+    const { plugins, extensions } = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8'))
+    assert.partialDeepStrictEqual(plugins, [
+      { id: 'cart', version: '1.10', source: latest },
+      { id: 'till', version: '2.0.0', source: named },
+    ])
+    assert.deepEqual(extensions, [{ id: 'mailer', source: { url: 'https://git.example.org/x', ref: commit } }])
+    assert.ok(sealed.leftOut.includes('plugins/cart/src/main.py'))
+  })
+
+  it('is refused with a source that names no commit', async t => {
+    const step =
+      '{id: cart, action: install_plugin, plugin: cart, source: {url: "https://git.example.org/x", ref: main}}'
+    const plan = { 'deployment/install.yaml': `project_id: shop\nsteps:\n  - ${step}\n` }
+    await assert.rejects(sealShop(t, {}, plan), /full commit id/)
+  })
+
   it('describes itself in manifest.json', async t => {
     const sealed = await sealShop(t, { builtAt: BUILT_AT, projectName: 'The shop' })
     const folder = extractTar(t, openSealed(sealed))
