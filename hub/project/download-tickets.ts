@@ -16,7 +16,7 @@ const ticketRowSchema = z.object({
 })
 
 /**
- * Makes the random part of a `download_url`: whoever has it may download this one version for 15 minutes without any
+ * Makes the random part of a `download_url`, which allows the download of this one version for 15 minutes without any
  * other credential, because clients send none there (contract 2.2). Only its hash is stored.
  */
 export function issueTicket({ store, now }: TokenContext, devkey: ProjectKey, wanted: ProjectVersionId): string {

@@ -26,8 +26,8 @@ export interface Tar {
 
 /**
  * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
- * with AES-256-GCM without associated data, and 16 bytes of tag. Throws when the tar has another length. To hold only one copy in memory, it writes to a private temporary file first;
- * that file contains only ciphertext and is removed.
+ * with AES-256-GCM without associated data, and 16 bytes of tag. Throws when the tar has another length. To hold only
+ * one copy in memory, it writes to a private temporary file first; that file contains only ciphertext and is removed.
  */
 export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))

@@ -82,8 +82,8 @@ export function revokeProject(store: Store, projectId: string): ProjectKey[] {
 }
 
 /**
- * Finds the key for one of these purposes with this value, revoked or not, and records that it was used. Returns undefined when there is none.
- * The lookup is by SHA-256, so its duration does not reveal how close a guess was.
+ * Finds the key for one of these purposes with this value, revoked or not, and records that it was used. Returns
+ * undefined when there is none. The lookup is by SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useProjectKey(store: Store, purposes: readonly Purpose[], value: string): ProjectKey | undefined {
   const isWanted = 'purpose IN (SELECT value FROM json_each(?))'

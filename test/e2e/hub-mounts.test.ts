@@ -1,21 +1,30 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { parse } from 'yaml'
 import type { ActionResult } from '../../local/runner.ts'
 import { acceptedReports } from './harness/evidence.ts'
 import { acceptedProjectReports } from './harness/project-evidence.ts'
 import { openProjectStage, projectFiles } from './harness/project-stage.ts'
 import { openStage, pluginFiles, SERVICE_PLAN } from './harness/stage.ts'
 
-/** The base URLs that docs/contracts.md gives for a hub that mounts its services. */
+const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
+const SHOWN_HUB = 'https://hub.example.com'
+
+/** The base URLs that README.md shows for a hub that mounts its services. */
 function mountsOf(hub: string): Record<string, string> {
-  return {
-    'hub-url': `${hub}/app/marketplace`,
-    'services-url': `${hub}/app/xservices`,
-    'deployments-url': `${hub}/app/xdeployments`,
-  }
+  const [, shown = ''] = /```yaml\n(hub-url: .*?)```/s.exec(README) ?? []
+  assert.deepEqual(Object.keys(parse(shown)), ['hub-url', 'services-url', 'deployments-url'])
+  return parse(shown.replaceAll(SHOWN_HUB, hub))
 }
 
-describe('on a hub that mounts its services, with the documented base URLs', () => {
+function projectMountOf(hub: string): string {
+  const [, shown = ''] = /project action[^`]*`hub-url` is `([^`]+)`/s.exec(README) ?? []
+  return shown.replace(SHOWN_HUB, hub)
+}
+
+describe('on a hub that mounts its services, with the base URLs that the README shows', () => {
   it('a plugin and a service are deployed and reported', async t => {
     const stage = await opened(t, openStage())
     const bases = mountsOf(stage.hub.url)
@@ -36,7 +45,7 @@ describe('on a hub that mounts its services, with the documented base URLs', () 
   it('a project is deployed and reported', async t => {
     const stage = await opened(t, openProjectStage())
     await stage.publish('1.0.0', projectFiles('1.0.0'))
-    assertDeployed(await stage.deploy({ 'hub-url': `${stage.hub.url}/app/xdeploy` }))
+    assertDeployed(await stage.deploy({ 'hub-url': projectMountOf(stage.hub.url) }))
     assert.deepEqual(
       acceptedProjectReports(stage).map(({ version }) => version),
       ['1.0.0'],

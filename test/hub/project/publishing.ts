@@ -3,7 +3,7 @@ import { ADMIN_TOKEN, type HubUnderTest } from '../running-hub.ts'
 
 export const PUBLISH = '/v1/projects/shop/publish'
 
-/** Whoever publishes: a dev key in X-API-Key, or the admin token. */
+/** The headers of a publisher: a dev key in X-API-Key, or the admin token. */
 export type Sender = Record<string, string>
 export const ADMIN: Sender = { Authorization: `Bearer ${ADMIN_TOKEN}` }
 
