@@ -25250,7 +25250,7 @@ function unusableTemplate(from, found) {
 async function performStep(context, step) {
     if (context.order.skipped.has(step.id)) {
         const { log } = context.deployment.tools;
-        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`);
+        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config ${reasonToSkip(step)}.`);
         return 'skipped';
     }
     if (context.idle.has(step.id))
@@ -25329,6 +25329,9 @@ async function supervise(context, action, plugin) {
         await noteRestorations(deployment.layout, { restored: [service] });
     }
     return 'done';
+}
+function reasonToSkip(step) {
+    return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
 }
 /**
  * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
@@ -27165,8 +27168,8 @@ const planWords = {
 
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
- * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A notify
+ * without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const check = new NeedsCheck(plan.steps, hostConfig);
@@ -27193,7 +27196,7 @@ class NeedsCheck {
             case 'provision':
                 return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
             case 'notify':
-                return this.#hostConfig?.notify.has(step.event) ? READY : this.#lack(`an entry notify.${step.event}`);
+                return this.#hostConfig?.notify.has(step.event) ? READY : { type: 'skip' };
             case 'prepare':
             case 'download':
             case 'extract':
@@ -27216,7 +27219,7 @@ class NeedsCheck {
         const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
         if (ids.length === 0 || unchecked.length > 0) {
             const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
-            const answer = this.#supervised(['a supervisor', ...checks].join(' or '));
+            const answer = this.#supervised(['a supervisor (none to skip such steps)', ...checks].join(' or '));
             if (answer.type !== 'ready')
                 return answer;
         }

@@ -191,6 +191,18 @@ describe('notify', () => {
     assert.deepEqual([NOTIFY_EVENT, NOTIFY_MESSAGE], ['deployed', message])
   })
 
+  it('is skipped with one notice that names its event when this host has no command for it', async () => {
+    await beginWithOld()
+    stage.writeHostConfig(`${SYSTEMD}notify: {other: {command: [${stage.standIns.add('notify', '')}]}}\n`)
+    stage.writePlan(planWith('action: notify, event: deployed'))
+    const result = await stage.deployHere()
+    assertDeployed(result)
+    assert.deepEqual(stage.standIns.changes(), [])
+    const notices = commandsIn(result.log, 'notice').filter(line => line.includes('notify.deployed'))
+    assert.deepEqual([notices.length, commandsIn(result.log, 'warning')], [1, []])
+    assert.equal(readLocalReport(result).steps.at(-1)?.status, 'skipped')
+  })
+
   it('causes a warning and nothing else when it fails', { skip: ONLY_IN_CI }, async () => {
     await beginWithOld()
     stage.writeHostConfig(
@@ -255,10 +267,6 @@ describe('a plan that the host config does not cover', () => {
       'action: healthcheck, plugin: greeter, timeout: 10s',
     ],
     'a provision command': [SYSTEMD, 'action: provision, plugin: greeter'],
-    'a command for the event': [
-      `${SYSTEMD}notify: {other: {command: [/bin/true]}}\n`,
-      'action: notify, event: deployed',
-    ],
   }
   for (const [name, [config, step]] of sampled(Object.entries(gaps), 2)) {
     for (const dryRun of sampled(['false', 'true'], 1)) {

@@ -1,7 +1,16 @@
-"""Entry point of the greeter plugin: the host framework calls handle() once for each event."""
+"""Entry point of the greeter plugin: a host framework loads this file and makes one Plugin."""
 
-from greeting import greet
+import sys
+from pathlib import Path
+
+# A host may load this file by its path alone, without its directory among those that Python searches.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from greeting import greet  # noqa: E402
 
 
-def handle(event: dict) -> dict:
-    return {"text": greet(event.get("name", "world"))}
+class Plugin:
+    """What a host requires of a trusted plugin; handle() is called for each event."""
+
+    async def handle(self, action: str, payload: dict) -> dict:
+        return {"status": "ok", "text": greet(payload.get("name", "world"))}

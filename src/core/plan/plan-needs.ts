@@ -8,14 +8,14 @@ import type { PlanStep } from './plan-step.ts'
 export interface PlanNeeds {
   /** What the plan asks for and the host config lacks, at the steps that ask. */
   readonly problems: readonly SourceProblem[]
-  /** Steps that the operator chose to do without by writing `supervisor: none`; a notice names each. */
+  /** What this host does without: by `supervisor: none`, or an event without a command; a notice names each step. */
   readonly skipped: readonly PlanStep[]
 }
 
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision and notify their
- * command. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A notify
+ * without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
  */
 export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)
@@ -50,7 +50,7 @@ class NeedsCheck {
       case 'provision':
         return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`)
       case 'notify':
-        return this.#hostConfig?.notify.has(step.event) ? READY : this.#lack(`an entry notify.${step.event}`)
+        return this.#hostConfig?.notify.has(step.event) ? READY : { type: 'skip' }
       case 'prepare':
       case 'download':
       case 'extract':
@@ -74,7 +74,7 @@ class NeedsCheck {
     const unchecked = ids.filter(id => this.#checkOf(id) === undefined)
     if (ids.length === 0 || unchecked.length > 0) {
       const checks = unchecked.map(id => `plugins.${id}.healthcheck`)
-      const answer = this.#supervised(['a supervisor', ...checks].join(' or '))
+      const answer = this.#supervised(['a supervisor (none to skip such steps)', ...checks].join(' or '))
       if (answer.type !== 'ready') return answer
     }
     return this.#timeAnswer(ids, step.timeoutSeconds)

@@ -22,7 +22,7 @@ import { writeEnv } from './write-env.ts'
 export async function performStep(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (context.order.skipped.has(step.id)) {
     const { log } = context.deployment.tools
-    log.notice(`Step ${step.id} (${step.action}) is skipped: the host config says supervisor: none.`)
+    log.notice(`Step ${step.id} (${step.action}) is skipped: the host config ${reasonToSkip(step)}.`)
     return 'skipped'
   }
   if (context.idle.has(step.id)) return await performIdle(context, step)
@@ -98,6 +98,10 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
     await noteRestorations(deployment.layout, { restored: [service] })
   }
   return 'done'
+}
+
+function reasonToSkip(step: PlanStep): string {
+  return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none'
 }
 
 /**
