@@ -26339,13 +26339,16 @@ function expect(schema, value, rule) {
 
 const INTEGRATION = 'integration.yaml';
 /**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a file that
- * cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
+ * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
-    if (input !== undefined)
-        return { directory: input, isOperators: true };
     const { directory, problem } = readHostsDirectory(layout);
+    if (input !== undefined) {
+        if (directory !== undefined && directory !== input)
+            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`);
+        return { directory: input, isOperators: true };
+    }
     if (problem === undefined)
         return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
     const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
@@ -27696,7 +27699,8 @@ async function logDifferences({ tools, layout, keepPaths }, part) {
     const { log, signal } = tools;
     if (part.intact !== undefined)
         return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
-    const path = installPath(layout, part);
+    // Where it is now: a deployment may move it to another directory.
+    const path = installPath(layout, part.previous.place);
     const tree = { root: path, keepPaths };
     const items = itemsIn(layout, part, keepPaths);
     const { added, removed, changed } = await compareTree(tree, items, signal);

@@ -18,10 +18,11 @@ export const projectVersionSchema = versionSchema.refine(isSemver, {
 
 const PUBLIC_KEY_BYTES = 32
 const PRIVATE_PEM = /-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----/
-const PLUGINS_DIRNAME = /^(?!(?:extensions|deployment|manifest\.json)$)[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/
+const PLUGINS_DIRNAME = /^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[A-Za-z0-9_-]+(?:\/[A-Za-z0-9_-]+)*$/i
 
 export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
-  error: 'must be one folder name of A-Z, a-z, 0-9, "_", "." and "-", other than extensions and deployment',
+  error:
+    'must be folder names of A-Z, a-z, 0-9, "_" and "-", joined by "/", and not begin with extensions or deployment',
 })
 
 /** Exactly this many bytes, in canonical base64 with padding. */

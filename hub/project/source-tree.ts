@@ -44,10 +44,11 @@ export function readSourceTree(source: string, pluginsDirname: string): SourceTr
   if (plugins.length === 0) throw refused(`${join(source, pluginsDirname)} has no plugin: add at least one.`)
   const extensions = addParts(reading, 'extensions')
   for (const member of reading.members.values()) {
-    if (member.type === 'symlink') requireInside(reading.members, member)
+    if (member.type === 'symlink') requireInside(reading.members, member, partOf(member.path, pluginsDirname))
   }
   addPlan(reading)
-  const top = namesIn(reading, '').filter(name => !['extensions', 'deployment', pluginsDirname].includes(name))
+  const [first = ''] = pluginsDirname.split('/')
+  const top = namesIn(reading, '').filter(name => !['extensions', 'deployment', first].includes(name))
   const { root, members } = reading
   const plan = join(root, PLAN_PATH)
   return { members, plan, pluginsDirname, plugins, extensions, leftOut: [...reading.leftOut, ...top] }
@@ -64,7 +65,10 @@ function addParts(reading: Reading, dirname: string): string[] {
   if (found === undefined) return []
   if (!found.isDirectory())
     throw refused(`${join(reading.root, dirname)} is not a folder: it must contain one folder for each part.`)
-  reading.members.set(dirname, { path: dirname, type: 'directory' })
+  for (const [index] of dirname.split('/').entries()) {
+    const path = dirname.split('/', index + 1).join('/')
+    reading.members.set(path, { path, type: 'directory' })
+  }
   const paths = namesIn(reading, dirname).map(name => `${dirname}/${name}`)
   const { parts = [], others = [] } = Object.groupBy(paths, path => (isPart(reading, path) ? 'parts' : 'others'))
   reading.leftOut.push(...others)
@@ -127,16 +131,22 @@ function requirePortable(path: string): void {
   )
 }
 
+/** The folder of the part in which a path is. */
+function partOf(path: string, pluginsDirname: string): string {
+  const levels = path.startsWith('extensions/') ? 2 : pluginsDirname.split('/').length + 1
+  return path.split('/', levels).join('/')
+}
+
 /**
  * Each part is installed separately, so a symlink to another part, or out of its own and back in by name, could lead
  * somewhere else on the host.
  */
-function requireInside(members: ReadonlyMap<string, Member>, link: LinkMember): void {
-  const [kind, id, ...rest] = link.path.split('/')
+function requireInside(members: ReadonlyMap<string, Member>, link: LinkMember, part: string): void {
+  const rest = link.path.slice(part.length + 1).split('/')
   const climbsOut = posix.join(...rest.slice(0, -1), link.target).split('/')[0] === '..'
   if (!climbsOut && resolveLink(members, link) !== undefined) return
   throw refused(
-    `The symlink ${link.path} leads to ${link.target}: it must be relative and lead, at every step, to a sealed file or folder inside ${kind}/${id}.`,
+    `The symlink ${link.path} leads to ${link.target}: it must be relative and lead, at every step, to a sealed file or folder inside ${part}.`,
   )
 }
 

@@ -38,7 +38,7 @@ export function withStubs(tree: SourceTree, sources: PartSources): SourceTree {
     const part = partOf(member.path)
     return String(part === undefined || isStub(member, part)) as 'true' | 'false'
   })
-  const folders = paths.flatMap(path => [path.slice(0, path.indexOf('/')), path])
+  const folders = paths.flatMap(path => path.split('/').map((_, index) => path.split('/', index + 1).join('/')))
   const made = folders.map(path => [path, { path, type: 'directory' }] as const)
   const members = new Map<string, Member>([...made, ...kept.map(member => [member.path, member] as const)])
   const of = (shelf: string, parts: readonly string[]): string[] =>

@@ -76,18 +76,23 @@ describe('the parts of a project', () => {
     writeFiles(stage.root, { 'integration.yaml': 'plugins: {directory: other}\n' })
     await publishAddons('2.0.0')
     const { log } = await deployed(stage)
-    const places = ['addons/cart/data/db', 'addons/cart.env', 'addons/till/plugin.yaml', 'extensions/mailer/run.sh']
+    const places = [
+      'host/addons/cart/data/db',
+      'host/addons/cart.env',
+      'host/addons/till/plugin.yaml',
+      'extensions/mailer/run.sh',
+    ]
     for (const path of places) assert.ok(existsSync(join(stage.root, path)), path)
     assert.deepEqual(readdirSync(join(stage.root, 'plugins')), [])
-    assert.equal(readFileSync(join(stage.root, 'addons/cart.env'), 'utf8'), 'A=2\n')
-    assert.match(commandsIn(log, 'warning').join('\n'), /installs its plugins in addons.*loads them from other/)
+    assert.equal(readFileSync(join(stage.root, 'host/addons/cart.env'), 'utf8'), 'A=2\n')
+    assert.match(commandsIn(log, 'warning').join('\n'), /installs its plugins in host\/addons.*loads them from other/)
     assert.equal((await deployed(stage)).outputs['changed'], 'false')
     const inputs = { 'project-root': stage.root, 'project-id': 'shop' }
     const back = await runAction({ action: 'rollback', workspace: stage.workspace, inputs })
     assert.equal(back.outputs['version'], '1.0.0', back.log)
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
     assert.equal(readFileSync(join(stage.root, 'plugins/cart/data/db'), 'utf8'), 'orders')
-    assert.deepEqual(readdirSync(join(stage.root, 'addons')), [])
+    assert.deepEqual(readdirSync(join(stage.root, 'host/addons')), [])
   })
 
   it('that an earlier version of the action has put into plugins/ move to the directory of their manifest', {
@@ -96,28 +101,29 @@ describe('the parts of a project', () => {
     await publishAddons('1.0.0')
     await deployed(stage)
     const path = join(stage.root, '.hub-deploy/installed.json')
-    renameSync(join(stage.root, 'addons'), join(stage.root, 'plugins'))
-    writeFileSync(path, readFileSync(path, 'utf8').replaceAll('"directory": "addons",', ''))
+    renameSync(join(stage.root, 'host/addons'), join(stage.root, 'plugins'))
+    writeFileSync(path, readFileSync(path, 'utf8').replaceAll('"directory": "host/addons",', ''))
     assert.equal((await deployed(stage)).outputs['changed'], 'true')
-    assert.ok(existsSync(join(stage.root, 'addons/cart/plugin.yaml')))
+    assert.ok(existsSync(join(stage.root, 'host/addons/cart/plugin.yaml')))
     assert.deepEqual(readdirSync(join(stage.root, 'plugins')), [])
   })
 
   it('replace nothing that the host has in the directory of their manifest', { skip: ONLY_IN_CI }, async () => {
-    writeFiles(stage.root, { 'addons/cart/orders': 'theirs' })
+    writeFiles(stage.root, { 'host/addons/cart/orders': 'theirs' })
     await publishAddons('1.0.0')
     const { outputs } = await stage.deploy()
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'place_taken'])
-    assert.deepEqual(readdirSync(join(stage.root, 'addons/cart')), ['orders'])
+    assert.deepEqual(readdirSync(join(stage.root, 'host/addons/cart')), ['orders'])
   })
 })
 
 async function publishAddons(version: string): Promise<void> {
   const files = Object.entries(projectFiles(version, { 'plugins/cart/.env.template': 'A=1\n' }))
-  const renamed = Object.fromEntries(files.map(([path, text]) => [path.replace(/^plugins\//, 'addons/'), text]))
-  const env = '  - {id: env, action: write_env, plugin: cart, from: addons/cart/.env.template, depends_on: [cart]}\n'
+  const renamed = Object.fromEntries(files.map(([path, text]) => [path.replace(/^plugins\//, 'host/addons/'), text]))
+  const env =
+    '  - {id: env, action: write_env, plugin: cart, from: host/addons/cart/.env.template, depends_on: [cart]}\n'
   const plan = { 'deployment/install.yaml': PROJECT_PLAN + env }
-  await stage.publish(version, { ...renamed, ...plan }, { pluginsDirname: 'addons' })
+  await stage.publish(version, { ...renamed, ...plan }, { pluginsDirname: 'host/addons' })
 }
 
 describe('the settings of a project', () => {

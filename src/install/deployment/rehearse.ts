@@ -73,7 +73,8 @@ async function makeFolder(parent: string): Promise<string> {
 async function logDifferences({ tools, layout, keepPaths }: RunningDeployment, part: Part): Promise<void> {
   const { log, signal } = tools
   if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`)
-  const path = installPath(layout, part)
+  // Where it is now: a deployment may move it to another directory.
+  const path = installPath(layout, part.previous.place)
   const tree = { root: path, keepPaths }
   const items = itemsIn(layout, part, keepPaths)
   const { added, removed, changed } = await compareTree(tree, items, signal)

@@ -26,16 +26,22 @@ export interface KnownDirectories {
 }
 
 /**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a file that
- * cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
+ * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
  */
 export function findPluginsDirectory(
   layout: Layout,
   { input, recorded }: KnownDirectories,
   log: Log,
 ): PluginsDirectory {
-  if (input !== undefined) return { directory: input, isOperators: true }
   const { directory, problem } = readHostsDirectory(layout)
+  if (input !== undefined) {
+    if (directory !== undefined && directory !== input)
+      log.warning(
+        `plugins-directory is ${input}, but ${join(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`,
+      )
+    return { directory: input, isOperators: true }
+  }
   if (problem === undefined) return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false }
   const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY
   log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`)

@@ -19,6 +19,8 @@ describe('sealing', () => {
     ['a project id that is a path', { projectId: '../x' }, {}],
     ['a project id of dots', { projectId: '..' }, {}],
     ['a plugins folder that is a path', { pluginsDirname: '../x' }, {}],
+    ['a plugins folder with a dot', { pluginsDirname: 'add.ons' }, {}],
+    ['a plugins folder in that of the extensions', { pluginsDirname: 'extensions/x' }, {}],
     ['the extensions as the plugins', { pluginsDirname: 'extensions' }, {}],
     ['the plan of another project', { projectId: 'other' }, {}],
     [

@@ -167,10 +167,10 @@ steps:
   })
 
   it('takes the plugins from a folder of another name', async t => {
-    const files = Object.entries(SHOP).map(([path, content]) => [path.replace(/^plugins/, 'addons'), content])
+    const files = Object.entries(SHOP).map(([path, content]) => [path.replace(/^plugins/, 'host/addons'), content])
     const source = newFolder(t, Object.fromEntries(files))
-    const sealed = await sealShop(t, { source, pluginsDirname: 'addons' })
-    assert.equal(sealed.manifest.plugins_dirname, 'addons')
+    const sealed = await sealShop(t, { source, pluginsDirname: 'host/addons' })
+    assert.equal(sealed.manifest.plugins_dirname, 'host/addons')
     assert.ok(listTar(openSealed(sealed)).some(line => line.endsWith('addons/cart/plugin.yaml')))
   })
 

@@ -61,7 +61,17 @@ describe('findPluginsDirectory', () => {
     })
   }
 
-  it('prefers the input, and does not read the file then', t => {
+  it('warns of a host that loads plugins from elsewhere than the input says', t => {
+    const { find, log } = hostWith(t, root =>
+      writeFileSync(join(root, 'integration.yaml'), 'plugins: {directory: app}'),
+    )
+    assert.deepEqual(find({ input: 'app' }), { directory: 'app', isOperators: true })
+    assert.deepEqual(log.lines, [])
+    assert.deepEqual(find({ input: 'other' }), { directory: 'other', isOperators: true })
+    assert.match(log.lines.join('\n'), /^warning plugins-directory is other, but .* from app: correct one/)
+  })
+
+  it('prefers the input to a file that cannot be used', t => {
     const { find, log } = hostWith(t, root => mkdirSync(join(root, 'integration.yaml')))
     assert.deepEqual(find({ input: 'app', recorded: 'plugins' }), { directory: 'app', isOperators: true })
     assert.deepEqual(log.lines, [])
