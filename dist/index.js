@@ -38118,14 +38118,17 @@ function folderFinder(parts) {
 
 ;// CONCATENATED MODULE: ./build/install/files/tree-below.js
 /** What is below a folder, with paths relative to it; its symlinks must not leave it. */
-function treeBelow({ files, symlinks }, folder) {
-    const isBelow = ({ path }) => path.startsWith(`${folder}/`);
+function treeBelow({ files, symlinks, directories }, folder) {
+    const isBelow = (path) => path.startsWith(`${folder}/`);
     const below = (path) => path.slice(folder.length + 1);
     return {
-        files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
-        symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
+        files: files.filter(({ path }) => isBelow(path)).map(file => ({ ...file, path: below(file.path) })),
+        symlinks: symlinks
+            .filter(({ path }) => isBelow(path))
+            .map(({ path, target, file, reach }) => {
             return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) };
         }),
+        directories: directories.filter(isBelow).map(below),
     };
 }
 
@@ -38134,27 +38137,45 @@ function treeBelow({ files, symlinks }, folder) {
 
 
 
+
+/** The only files that a stub has in its top directory, with its templates in any. */
+const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml']);
+/** Whether a file of the archive may be part of a stub: nothing else is laid next to code that its source vouches for. */
+function isStubFile({ path }) {
+    return STUB_FILES.has(path) || (0,external_node_path_namespaceObject.basename)(path).endsWith('.template');
+}
 /**
  * Lays a fetched tree over the stub that the archive contains of its part: moves each file of the stub into the fetched
- * tree's folder where nothing is in its way. A name in both is the fetched one's, plugin.yaml too. Symlinks of a stub
- * are left out: they could lead elsewhere now.
+ * tree's folder where nothing is in its way. A name in both is the fetched one's, plugin.yaml too; names are equal when
+ * they may be one name to this platform. Symlinks of a stub are left out: they could lead elsewhere now.
  */
 async function layOverStub(fetched, stub, slice) {
-    const taken = new Set([...fetched.tree.files, ...fetched.tree.symlinks].map(({ path }) => path));
-    const folders = new Set([...taken].flatMap(foldersAbove));
-    const isFree = ({ path }) => !taken.has(path) && !folders.has(path) && !foldersAbove(path).some(folder => taken.has(folder));
-    const files = stub.tree.files.filter(isFree);
+    const { symlinks } = fetched.tree;
+    const taken = new Set([...fetched.tree.files, ...symlinks].map(({ path }) => overlay_keyOf(path)));
+    const folders = new Map(fetched.tree.directories.map(path => [overlay_keyOf(path), path]));
+    const isFree = ({ path }) => {
+        const isFolderFree = (folder) => !taken.has(overlay_keyOf(folder)) && isFreeFor(folders, folder);
+        return !taken.has(overlay_keyOf(path)) && !folders.has(overlay_keyOf(path)) && foldersAbove(path).every(isFolderFree);
+    };
+    const files = stub.tree.files.filter(file => isStubFile(file) && isFree(file));
     await slice.forEach(files, ({ path }) => {
         for (const folder of foldersAbove(path)) {
-            if (folders.has(folder))
+            if (folders.has(overlay_keyOf(folder)))
                 continue;
-            folders.add(folder);
+            folders.set(overlay_keyOf(folder), folder);
             makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(fetched.staged, folder));
         }
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(stub.staged, path), (0,external_node_path_namespaceObject.join)(fetched.staged, path));
     });
-    const { symlinks } = fetched.tree;
-    return { staged: fetched.staged, tree: { files: inTreeOrder([...fetched.tree.files, ...files]), symlinks } };
+    const tree = { files: inTreeOrder([...fetched.tree.files, ...files]), symlinks, directories: [...folders.values()] };
+    return { staged: fetched.staged, tree };
+}
+/** A directory that is there under this very name is used, and no other of the same key. */
+function isFreeFor(folders, folder) {
+    return (folders.get(overlay_keyOf(folder)) ?? folder) === folder;
+}
+function overlay_keyOf(path) {
+    return comparisonKey(path, process.platform);
 }
 /** `a/b/c` is in `a/b` and `a`. */
 function foldersAbove(path) {
@@ -38163,6 +38184,7 @@ function foldersAbove(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/project/fetch-parts.js
+
 
 
 
@@ -38209,10 +38231,18 @@ async function fetchPart({ supplier, layout, request, tools }, { content, tree }
     const fetched = await supplier.fetch({ part, folder, installed: stateFor(previous, origin), history });
     const digest = verifyTree(part, fetched);
     const stub = { staged: (0,external_node_path_namespaceObject.join)(content, part.folder), tree: treeBelow(tree, part.folder) };
+    noticeLeftOut(part, stub, tools.log);
     const placed = await layOverStub(fetched, stub, new TimeSlice(tools.signal));
     const version = fetched.version ?? fetch_parts_versionOf(part, placed);
     tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`);
     return { ...placed, version, source: fetched.source };
+}
+/** The packer should have left them out; the source's own tree has what the part needs. */
+function noticeLeftOut(part, { tree }, log) {
+    const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path);
+    if (names.length === 0)
+        return;
+    log.notice(`The archive contains ${listNames(names)} of ${placeName(part)}, whose files come from its source: left out, because a stub has only plugin.yaml and templates.`);
 }
 /** The digest of what was fetched, before the stub; returns it. */
 function verifyTree(part, { tree }) {

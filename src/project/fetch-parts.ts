@@ -4,7 +4,9 @@ import { isFixed } from '../core/content/external-source.ts'
 import { isSourced, type ManifestPart, type SourcedPart } from '../core/content/manifest.ts'
 import { digestedFiles } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
+import { listNames } from '../core/foreign-text.ts'
 import { versionSchema } from '../core/identifiers.ts'
+import type { Log } from '../core/log.ts'
 import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { treeBelow } from '../install/files/tree-below.ts'
@@ -14,7 +16,7 @@ import { readPreviousInstall, stateFor, versionsFrom } from '../install/host/pre
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import type { IntactTree } from '../install/steps/intact-part.ts'
 import type { ProjectDeployment } from './deployment.ts'
-import { layOverStub, type PlacedTree } from './overlay.ts'
+import { isStubFile, layOverStub, type PlacedTree } from './overlay.ts'
 import type { FetchedPart } from './part-supplier.ts'
 import type { VerifiedProject } from './verify.ts'
 
@@ -65,10 +67,20 @@ async function fetchPart(
   const fetched = await supplier.fetch({ part, folder, installed: stateFor(previous, origin), history })
   const digest = verifyTree(part, fetched)
   const stub = { staged: join(content, part.folder), tree: treeBelow(tree, part.folder) }
+  noticeLeftOut(part, stub, tools.log)
   const placed = await layOverStub(fetched, stub, new TimeSlice(tools.signal))
   const version = fetched.version ?? versionOf(part, placed)
   tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`)
   return { ...placed, version, source: fetched.source }
+}
+
+/** The packer should have left them out; the source's own tree has what the part needs. */
+function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void {
+  const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path)
+  if (names.length === 0) return
+  log.notice(
+    `The archive contains ${listNames(names)} of ${placeName(part)}, whose files come from its source: left out, because a stub has only plugin.yaml and templates.`,
+  )
 }
 
 /** The digest of what was fetched, before the stub; returns it. */

@@ -1,7 +1,7 @@
 import type { SourcedPart } from '../core/content/manifest.ts'
 import type { InstalledState } from '../core/trust/version-rules.ts'
+import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
-import type { PartTree } from '../install/steps/part.ts'
 
 /** A part to fetch. */
 export interface WantedPart {
@@ -26,7 +26,7 @@ export interface SuppliedVersion {
 export interface FetchedPart {
   /** The folder that contains it. */
   readonly staged: string
-  readonly tree: PartTree
+  readonly tree: NamedTree
   /** The version that the source says it is; undefined where only its plugin.yaml or the manifest may know. */
   readonly version: string | undefined
   /** What the host's record says of it. */

@@ -3,9 +3,8 @@ import type { MarketplaceSource } from '../core/content/external-source.ts'
 import { ArtifactError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { type InstalledState, refuseDowngrade } from '../core/trust/version-rules.ts'
-import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
-import { treeBelow } from '../install/files/tree-below.ts'
+import { type NamedTree, treeBelow } from '../install/files/tree-below.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { createMarketplaceClient } from '../marketplace/api/client.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
@@ -36,7 +35,7 @@ export async function fetchFromMarketplace(
   { request, tools }: Fetching,
   source: MarketplaceSource,
   { folder, installed, history, isPinned }: Destination,
-): Promise<OfferedVersion & { staged: string; tree: Pick<ExtractedTree, 'files' | 'symlinks'> }> {
+): Promise<OfferedVersion & { staged: string; tree: NamedTree }> {
   const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
   const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
   const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug })

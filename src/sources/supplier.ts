@@ -1,7 +1,7 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
 import { ConfigError } from '../core/errors.ts'
 import type { InstalledState } from '../core/trust/version-rules.ts'
-import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
 import { fetchGitTree } from './git/git-source.ts'
 import { fetchFromMarketplace } from './marketplace-source.ts'
@@ -23,7 +23,7 @@ export interface Wanted {
 
 export interface Supplied {
   readonly staged: string
-  readonly tree: Pick<ExtractedTree, 'files' | 'symlinks'>
+  readonly tree: NamedTree
   readonly version: string | undefined
   readonly source: SourceRecord
 }

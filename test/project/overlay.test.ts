@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { comparePaths } from '../../src/core/trust/tree-digest.ts'
 import { TimeSlice } from '../../src/install/files/time-slice.ts'
 import { layOverStub, type PlacedTree } from '../../src/project/overlay.ts'
 import { writeFiles } from '../e2e/harness/stage.ts'
@@ -20,6 +21,7 @@ function placed(t: TestContext, files: Record<string, string>, links: Record<str
         return { path, size: text.length, mode: 0o644 as const, sha256: hash('sha256', text) }
       }),
       symlinks: Object.entries(links).map(([path, target]) => ({ path, target, file: null, reach: '' })),
+      directories: namesIn(staged).filter(path => statSync(join(staged, path)).isDirectory()),
     },
   }
 }
@@ -48,6 +50,44 @@ describe('a fetched tree', () => {
       tree.symlinks.map(({ path }) => path),
       ['link'],
     )
+  })
+
+  it('keeps its empty directories, and uses them for the stub', async t => {
+    const fetched = placed(t, { a: '1' })
+    mkdirSync(join(fetched.staged, 'config/empty.template'), { recursive: true })
+    const stub = placed(t, { 'config/app.template': 'stub', 'config/empty.template': 'stub' })
+    const tree = { ...fetched.tree, directories: ['config', 'config/empty.template'] }
+    const found = await layOverStub({ ...fetched, tree }, stub, new TimeSlice())
+    const all = ['a', 'config', 'config/app.template', 'config/empty.template']
+    assert.deepEqual(namesIn(found.staged), all)
+    assert.deepEqual(
+      found.tree.files.map(({ path }) => path),
+      ['a', 'config/app.template'],
+    )
+  })
+
+  it('wins where the stub has the same name in another normal form of Unicode', async t => {
+    const composed = { 'caf\u00e9.template': 'fetched', '\u00e9/a': 'fetched' }
+    const fetched = placed(t, composed)
+    const stub = placed(t, { 'cafe\u0301.template': 'stub', 'e\u0301/x.template': 'stub', 'e\u0301.template': 'stub' })
+    const { tree } = await layOverStub(fetched, stub, new TimeSlice())
+    assert.deepEqual(
+      tree.files.map(({ path }) => path),
+      ['cafe\u0301.template'.normalize('NFC'), 'e\u0301.template', '\u00e9/a'].toSorted(comparePaths),
+    )
+  })
+
+  it('gets nothing from the archive but descriptions and templates', async t => {
+    const stub = placed(t, {
+      ...{ 'plugin.yaml': '', 'service.yaml': '', 'extension.yaml': '', 'a/b.template': '' },
+      ...{ 'src/__init__.py': 'evil', 'a/plugin.yaml': '', 'b.template.py': '' },
+    })
+    const { staged, tree } = await layOverStub(placed(t, { 'src/main.py': '1' }), stub, new TimeSlice())
+    assert.deepEqual(
+      tree.files.map(({ path }) => path),
+      ['a/b.template', 'extension.yaml', 'plugin.yaml', 'service.yaml', 'src/main.py'],
+    )
+    assert.equal(namesIn(staged).includes('src/__init__.py'), false)
   })
 
   it('takes no symlink from the stub', async t => {

@@ -1,16 +1,19 @@
 import type { ExtractedTree } from './extracted-tree.ts'
 
+/** All names of a tree. */
+export type NamedTree = Pick<ExtractedTree, 'files' | 'symlinks' | 'directories'>
+
 /** What is below a folder, with paths relative to it; its symlinks must not leave it. */
-export function treeBelow(
-  { files, symlinks }: Pick<ExtractedTree, 'files' | 'symlinks'>,
-  folder: string,
-): Pick<ExtractedTree, 'files' | 'symlinks'> {
-  const isBelow = ({ path }: { path: string }): boolean => path.startsWith(`${folder}/`)
+export function treeBelow({ files, symlinks, directories }: NamedTree, folder: string): NamedTree {
+  const isBelow = (path: string): boolean => path.startsWith(`${folder}/`)
   const below = (path: string): string => path.slice(folder.length + 1)
   return {
-    files: files.filter(isBelow).map(file => ({ ...file, path: below(file.path) })),
-    symlinks: symlinks.filter(isBelow).map(({ path, target, file, reach }) => {
-      return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) }
-    }),
+    files: files.filter(({ path }) => isBelow(path)).map(file => ({ ...file, path: below(file.path) })),
+    symlinks: symlinks
+      .filter(({ path }) => isBelow(path))
+      .map(({ path, target, file, reach }) => {
+        return { path: below(path), target, file: file === null ? null : below(file), reach: below(reach) }
+      }),
+    directories: directories.filter(isBelow).map(below),
   }
 }
