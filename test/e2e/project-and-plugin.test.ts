@@ -124,7 +124,7 @@ describe('a project with a plugin that the marketplace has installed', () => {
     assertDeployed(await market.deploy({ slug: 'cart' }))
   })
 
-  it('takes neither the plugin nor its data', async () => {
+  it('takes neither the plugin nor its data', { skip: ONLY_IN_CI }, async () => {
     writeFiles(market.root, { 'plugins/cart/data/orders': 'all of them' })
     const before = listLive(market.root)
     assertRefused(await deployProject(), 'place_taken')

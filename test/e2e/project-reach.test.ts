@@ -3,11 +3,13 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
-import { sampled } from '../extent.ts'
+import { sampled, whyLeftToCi } from '../extent.ts'
 import { makeStandIns, type StandIns } from '../install/services/stand-ins.ts'
 import { listLive } from './harness/invariants.ts'
 import { openProjectStage, PROJECT_ID, PROJECT_PLAN, type ProjectStage, projectFiles } from './harness/project-stage.ts'
 import { writeFiles } from './harness/stage.ts'
+
+const ONLY_IN_CI = whyLeftToCi()
 
 let stage: ProjectStage
 let standIns: StandIns
@@ -51,7 +53,7 @@ describe('a project whose publisher names a service by its id alone', () => {
     'the default of docker': 'supervisor: docker\n',
     'a row for another id': 'supervisor: systemd\nplugins: {till: {unit: own.service}}\n',
   }
-  for (const [name, hostConfig] of sampled(Object.entries(bare), 2)) {
+  for (const [name, hostConfig] of sampled(Object.entries(bare), 1)) {
     it(`is refused under ${name}`, async () => {
       assertRefused(await deploy(['action: stop, plugin: cart'], hostConfig), 'invalid_host_config')
     })
@@ -116,7 +118,7 @@ describe('project-ids', () => {
       assertRefused(await deploy([], '', { 'project-ids': ids }), 'unexpected_part')
   })
 
-  it('accept ids with commas and one in each line', async () => {
+  it('accept ids with commas and one in each line', { skip: ONLY_IN_CI }, async () => {
     assertDeployed(await deploy([], '', { 'project-ids': 'cart, till\nmailer\nnot-there' }))
   })
 

@@ -43,7 +43,7 @@ describe('a service that a rollback could not restore', () => {
       ['action: start, plugin: greeter'],
       ['action: stop, plugin: greeter', 'action: start, plugin: greeter'],
     ],
-    2,
+    1,
   )) {
     it(`is restarted by the next run, though nothing changes (${steps.join('; ')})`, async () => {
       await leaveNewProcess()

@@ -29,7 +29,7 @@ import { deployRequest } from '../deploy-request.ts'
 
 type Case = { readonly answers?: Partial<Answers>; readonly request?: Partial<DeployRequest> }
 /** One in so many archives is tried here: the extraction is the deployment's own, and has tests of each of them. */
-const NTH = byExtent({ sample: 16, ci: 3, full: 1 })
+const NTH = byExtent({ sample: 40, ci: 3, full: 1 })
 const LIMITS = { maxArtifactBytes: 2 ** 24, extraction: HOSTILE_LIMITS }
 const LARGE_LIMITS = { ...LIMITS, extraction: { maxExtractedBytes: 2 ** 24, maxEntries: 1000 } }
 const SERVICE = { kind: 'service', slug: 'clock', plan: planOf(SERVICE_PLAN) } as const
