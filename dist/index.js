@@ -37110,7 +37110,7 @@ function refusalOf({ call, subject }, answer) {
     const code = codeOf(call, answer.status, Refusal);
     const reason = answer.foreign ? undefined : bodies_parseErrorText(answer.body);
     const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`;
-    const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`;
+    const said = `${shownUrl(call, answer.url)} answered ${answer.status}${quoted}`;
     return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${answers_remedyOf(call, isDenied, answer.status)}`);
 }
 /**
@@ -37120,10 +37120,10 @@ function malformedAnswer({ call, subject }, expected) {
     const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`;
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
-/** A signed URL has its permission in the query. */
-function withoutQuery(url) {
+/** Whoever knows a whole `download_url` may download: a signed one has its permission in the query, others in the path. */
+function shownUrl(call, url) {
     const { origin, pathname } = new URL(url);
-    return origin + pathname;
+    return call === 'download' ? origin : origin + pathname;
 }
 const PURPOSES = {
     auth: 'Authenticating for',

@@ -20,19 +20,32 @@ export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
   throw new HubError(403, `The API key ${key.prefix}... is bound to the ${key.kind} ${key.slug}.`)
 }
 
-/** Throws HubError 401 unless the admin token is sent as `Authorization: Bearer`, or as the password of `Basic`. */
+/** Throws HubError 401 unless the admin token is sent as `Authorization: Bearer`. */
 export function requireAdmin(c: Context, store: Store): void {
-  const token = sentToken(c.req.header('authorization') ?? '')
+  requireToken(c.req.header('authorization'), store)
+}
+
+/**
+ * The same for a page, which a browser shows to whoever knows the token as its password. No route that changes anything
+ * may accept it: a browser sends it along with whatever another site makes it ask for.
+ */
+export function requireAdminToLook(c: Context, store: Store): void {
+  const sent = c.req.header('authorization')
+  requireToken(asBearer(sent) ?? sent, store)
+}
+
+function requireToken(authorization: string | undefined, store: Store): void {
+  const [, token] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? []
   if (token === undefined)
     throw unauthorized('This route needs the admin token in the Authorization header, as a Bearer token.')
   if (!isAdminToken(store, token)) throw unauthorized('The admin token is wrong.')
 }
 
 /** A browser can only ask for a name and a password, which it sends as `Basic base64(name:password)`. */
-function sentToken(authorization: string): string | undefined {
-  const [, scheme, value] = /^(Bearer|Basic) +(\S+)$/i.exec(authorization) ?? []
-  if (value === undefined || scheme?.toLowerCase() === 'bearer') return value
-  return /^[^:]*:(.+)$/.exec(Buffer.from(value, 'base64').toString())?.[1]
+function asBearer(authorization = ''): string | undefined {
+  const [, value = ''] = /^Basic +(\S+)$/i.exec(authorization) ?? []
+  const [, password] = /^[^:]*:(.+)$/.exec(Buffer.from(value, 'base64').toString()) ?? []
+  return password === undefined ? undefined : `Bearer ${password}`
 }
 
 function unauthorized(message: string): HubError {

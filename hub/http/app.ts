@@ -13,7 +13,7 @@ import { PUBLISH_PATH, publishRoutes } from '../project/publishing/publish-route
 import { listDeployments } from '../project/reports.ts'
 import { projectRoutes } from '../project/routes.ts'
 import type { Store } from '../store.ts'
-import { requireAdmin } from './access.ts'
+import { requireAdminToLook } from './access.ts'
 import { isLoopbackAuthority } from './loopback.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
@@ -97,7 +97,7 @@ function refuseBody(): never {
 function answerFleetPage(c: Context, { store, isLocal }: AppOptions): Response | Promise<Response> {
   if (!isLocal || !isLoopbackAuthority(c.req.header('host'))) {
     c.header('WWW-Authenticate', 'Basic realm="hub", charset="UTF-8"')
-    requireAdmin(c, store)
+    requireAdminToLook(c, store)
   }
   const shown = {
     fleet: listFleet(store),

@@ -68,7 +68,7 @@ export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer)
   const code = codeOf(call, answer.status, Refusal)
   const reason = answer.foreign ? undefined : parseErrorText(answer.body)
   const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`
-  const said = `${withoutQuery(answer.url)} answered ${answer.status}${quoted}`
+  const said = `${shownUrl(call, answer.url)} answered ${answer.status}${quoted}`
   return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`)
 }
 
@@ -80,10 +80,10 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
   return new ERROR_CLASSES[call].other('bad_response', message)
 }
 
-/** A signed URL has its permission in the query. */
-function withoutQuery(url: string): string {
+/** Whoever knows a whole `download_url` may download: a signed one has its permission in the query, others in the path. */
+function shownUrl(call: HubCall, url: string): string {
   const { origin, pathname } = new URL(url)
-  return origin + pathname
+  return call === 'download' ? origin : origin + pathname
 }
 
 const PURPOSES: Readonly<Record<HubCall, string>> = {

@@ -66,8 +66,13 @@ describe('refusalOf', () => {
     const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
     const { message } = refuse('download', 500, { error })
     assert.doesNotMatch(message, /::|##\[|[\p{Cc}]|SIGNED/u)
-    assert.match(message, /https:\/\/hub\.example\//)
+    assert.match(message, /https:\/\/hub\.example /)
     assert.ok(message.length < 1000)
+  })
+
+  it('names the route, but of a download_url only the origin, because whoever knows its path may download', () => {
+    assert.match(refuse('latest', 500, {}).message, /https:\/\/hub\.example\/\S+ answered 500/)
+    assert.match(refuse('download', 500, {}).message, /https:\/\/hub\.example answered 500/)
   })
 })
 

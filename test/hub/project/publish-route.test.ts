@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { listProjects } from '../../../hub/project/catalogue.ts'
 import { listProjectKeys, revokeProjectKey } from '../../../hub/project/project-keys.ts'
-import { errorOf, type HubUnderTest, runHub } from '../running-hub.ts'
+import { ADMIN_TOKEN, errorOf, type HubUnderTest, runHub } from '../running-hub.ts'
 import { logIn, newValue, runShopHub } from './project-client.ts'
 import { publishShop, sealShop } from './project-source.ts'
 import { ADMIN, PUBLISH, type Sender, sendForm, sendRaw } from './publishing.ts'
@@ -77,6 +77,11 @@ describe('who may publish', () => {
   for (const [name, status, sender] of [
     ['no credential', 401, () => ({})],
     ['a wrong admin token', 401, () => ({ Authorization: 'Bearer wrong-token' })],
+    [
+      'the admin token as a password, which a browser sends for other sites too',
+      401,
+      () => ({ Authorization: `Basic ${Buffer.from(`admin:${ADMIN_TOKEN}`).toString('base64')}` }),
+    ],
     ['an unknown dev key', 401, () => ({ 'X-API-Key': 'devkey_unknown' })],
     ['an empty dev key next to the admin token', 401, () => ({ ...ADMIN, 'X-API-Key': '' })],
     ['a dev key for logging in', 403, hub => ({ 'X-API-Key': newValue(hub, 'devkey') })],
