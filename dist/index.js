@@ -18170,6 +18170,11 @@ function placeOf(row) {
     const part = partOf(row);
     return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
 }
+/** The directories that plugins are or were in, by our own record. */
+function recordedDirectories({ installed, removed, projects }) {
+    const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
+    return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
+}
 /** What a row says of its place. */
 function directoryIn({ shelf, directory }) {
     return directory === usualDirectory(shelf) ? {} : { directory };
@@ -18509,7 +18514,7 @@ function requireSafeHost(access) {
     return checking(access, us => {
         const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
         requireOwnFolder({ layout: access.layout, us });
-        const recorded = requireTrusted(access, { us, directories: recordedDirectories(access.layout) });
+        const recorded = requireTrusted(access, { us, directories: ownership_recordedDirectories(access.layout) });
         return [...new Set([...usual, ...recorded])];
     });
 }
@@ -18547,7 +18552,7 @@ function requireTrusted(access, trusted) {
     return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
 }
 /** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
-function recordedDirectories(layout) {
+function ownership_recordedDirectories(layout) {
     try {
         const directories = readInstalled(layout).map(row => placeOf(row).directory);
         return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
@@ -22405,6 +22410,23 @@ function makeBlocker({ staging }) {
 }
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
+}
+/** Where a directory below the root leads, even if the end of it is still to be made. */
+function realDirectory({ root }, directory) {
+    const path = (0,external_node_path_namespaceObject.join)(root, directory);
+    const nearest = nearestDirectory(path);
+    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
+}
+/** The same; undefined where it leads nowhere. */
+function findRealDirectory(layout, directory) {
+    try {
+        return realDirectory(layout, directory);
+    }
+    catch (error) {
+        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
+            return undefined;
+        throw error;
+    }
 }
 /** The path itself if anything is there, else the nearest directory above, in which it will be made. */
 function nearestDirectory(path) {
@@ -26337,6 +26359,7 @@ function expect(schema, value, rule) {
 
 
 
+
 const INTEGRATION = 'integration.yaml';
 /**
  * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
@@ -26363,6 +26386,12 @@ function warnOfOtherDirectory(layout, directory, log) {
     if (asked === undefined || asked === directory)
         return;
     log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
+}
+/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
+function knownDirectories(layout) {
+    const { directory } = readHostsDirectory(layout);
+    const hosts = directory === undefined ? [] : [directory];
+    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
 }
 /** Never follows a symlink: what it leads to may be a secret of the runner's user. */
 function readHostsDirectory({ root }) {
@@ -30018,6 +30047,8 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
 
 
 
+
+
 /** What is known of a part that is going to be in this place. */
 function readPreviousInstall(layout, target) {
     const record = readHostRecord(layout);
@@ -30069,22 +30100,35 @@ function previous_install_verifyPlace(previous, { origin, allowTakeover }, log) 
     log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
 }
 /**
- * The same for a project, whose publisher chooses the ids: what we have no record of counts as another's, and so does
- * what has the same id in the other shelf, because services and commands know parts by their id alone.
+ * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
+ * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
-    for (const other of [place, otherShelf(place)].map(asked => readPreviousInstall(layout, asked))) {
-        previous_install_verifyPlace(other, claim, claim.log);
-        if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place)))
+    const recorded = new Set();
+    for (const shelf of ['plugins', 'extensions']) {
+        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
+        previous_install_verifyPlace(known, claim, claim.log);
+        if (known.installed !== undefined)
+            recorded.add(findRealPath(layout, known.place));
+    }
+    for (const other of placesOf(layout, place)) {
+        const path = findRealPath(layout, other);
+        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
             continue;
+        recorded.add(path);
         if (!claim.allowTakeover)
-            throw placeTaken(other.place, 'something that this action has no record of');
-        claim.log.warning(`This project takes over ${placePath(other.place)}, of which there is no record on this host.`);
+            throw placeTaken(other, 'something that this action has no record of');
+        claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
     }
 }
-function otherShelf({ shelf, id }) {
-    const other = shelf === 'plugins' ? 'extensions' : 'plugins';
-    return { shelf: other, id, directory: usualDirectory(other) };
+/** Everywhere on this host where a part of this id may be, or is going to be. */
+function placesOf(layout, { id, directory: chosen }) {
+    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
+    return directories.map(directory => placeAt(`${directory}/${id}`));
+}
+function findRealPath(layout, { directory, id }) {
+    const real = findRealDirectory(layout, directory);
+    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
 }
 function placeTaken(place, owner) {
     return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
@@ -30128,7 +30172,7 @@ function verifyDestination(layout, destination) {
 function requireInside(layout, { target: { directory }, isOperators }) {
     if (directory === DEFAULT_PLUGINS_DIRECTORY)
         return;
-    const real = realDirectory(layout, directory);
+    const real = relocation_realDirectory(layout, directory);
     const inside = (0,external_node_path_namespaceObject.relative)((0,external_node_fs_namespaceObject.realpathSync)(layout.root), real);
     if (pluginsDirectorySchema.safeParse(inside).success)
         return;
@@ -30173,10 +30217,10 @@ function relocation_isBelow(path, other) {
     return path.startsWith(`${other}/`);
 }
 function realPath(layout, { directory, id }) {
-    return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
+    return (0,external_node_path_namespaceObject.join)(relocation_realDirectory(layout, directory), id);
 }
 /** Where a directory leads, even if the end of it is still to be made. */
-function realDirectory({ root }, directory) {
+function relocation_realDirectory({ root }, directory) {
     const path = (0,external_node_path_namespaceObject.join)(root, directory);
     const nearest = nearestDirectory(path);
     return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));

@@ -271,6 +271,12 @@ export function placeOf(row: Pick<InstalledRow, 'kind' | 'id' | 'directory'>): P
   return { ...part, directory: row.directory ?? usualDirectory(part.shelf) }
 }
 
+/** The directories that plugins are or were in, by our own record. */
+export function recordedDirectories({ installed, removed, projects }: HostRecord): string[] {
+  const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)]
+  return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))]
+}
+
 /** What a row says of its place. */
 export function directoryIn({ shelf, directory }: Place): Pick<InstalledRow, 'directory'> {
   return directory === usualDirectory(shelf) ? {} : { directory }

@@ -6,6 +6,7 @@ import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
 import { DEFAULT_PLUGINS_DIRECTORY } from '../../core/plugins-directory.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
+import { readHostRecord, recordedDirectories } from './installed.ts'
 import type { Layout } from './layout.ts'
 
 const INTEGRATION = 'integration.yaml'
@@ -56,6 +57,13 @@ export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log
   log.warning(
     `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`,
   )
+}
+
+/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
+export function knownDirectories(layout: Layout): string[] {
+  const { directory } = readHostsDirectory(layout)
+  const hosts = directory === undefined ? [] : [directory]
+  return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])]
 }
 
 /** What the host's file says; nothing of both where there is none, or it does not say. */

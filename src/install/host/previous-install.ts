@@ -18,7 +18,9 @@ import {
   readHostRecord,
   snapshotsFrom,
 } from './installed.ts'
-import { installPath, type Layout, type Place, placePath, type Shelf, snapshotsPath, usualDirectory } from './layout.ts'
+import { installPath, type Layout, type Place, placeAt, placePath, snapshotsPath, usualDirectory } from './layout.ts'
+import { knownDirectories } from './plugins-directory.ts'
+import { findRealDirectory } from './switchable.ts'
 
 /** What a deployment finds of a part before it changes anything. */
 export interface PreviousInstall {
@@ -95,21 +97,34 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
 }
 
 /**
- * The same for a project, whose publisher chooses the ids: what we have no record of counts as another's, and so does
- * what has the same id in the other shelf, because services and commands know parts by their id alone.
+ * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
+ * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
-  for (const other of [place, otherShelf(place)].map(asked => readPreviousInstall(layout, asked))) {
-    verifyPlace(other, claim, claim.log)
-    if (other.installed !== undefined || !pathExistsSync(installPath(layout, other.place))) continue
-    if (!claim.allowTakeover) throw placeTaken(other.place, 'something that this action has no record of')
-    claim.log.warning(`This project takes over ${placePath(other.place)}, of which there is no record on this host.`)
+  const recorded = new Set<string | undefined>()
+  for (const shelf of ['plugins', 'extensions'] as const) {
+    const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) })
+    verifyPlace(known, claim, claim.log)
+    if (known.installed !== undefined) recorded.add(findRealPath(layout, known.place))
+  }
+  for (const other of placesOf(layout, place)) {
+    const path = findRealPath(layout, other)
+    if (path === undefined || recorded.has(path) || !pathExistsSync(path)) continue
+    recorded.add(path)
+    if (!claim.allowTakeover) throw placeTaken(other, 'something that this action has no record of')
+    claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`)
   }
 }
 
-function otherShelf({ shelf, id }: Place): Place {
-  const other: Shelf = shelf === 'plugins' ? 'extensions' : 'plugins'
-  return { shelf: other, id, directory: usualDirectory(other) }
+/** Everywhere on this host where a part of this id may be, or is going to be. */
+function placesOf(layout: Layout, { id, directory: chosen }: Place): Place[] {
+  const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])]
+  return directories.map(directory => placeAt(`${directory}/${id}`))
+}
+
+function findRealPath(layout: Layout, { directory, id }: Place): string | undefined {
+  const real = findRealDirectory(layout, directory)
+  return real === undefined ? undefined : join(real, id)
 }
 
 function placeTaken(place: Place, owner: string): DeploymentError {

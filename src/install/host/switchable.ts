@@ -9,11 +9,11 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { mountPointsIn } from '../files/mounts.ts'
 import { withDirectorySync } from '../files/open-directory.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 
@@ -154,6 +154,23 @@ function makeBlocker({ staging }: Layout): { path: string; remove(): void } {
 
 function mountOf(path: string): string {
   return withDirectorySync(realpathSync(path), ({ mount, stats }) => `${mount} ${stats.dev}`)
+}
+
+/** Where a directory below the root leads, even if the end of it is still to be made. */
+export function realDirectory({ root }: Layout, directory: string): string {
+  const path = join(root, directory)
+  const nearest = nearestDirectory(path)
+  return join(realpathSync(nearest), relative(nearest, path))
+}
+
+/** The same; undefined where it leads nowhere. */
+export function findRealDirectory(layout: Layout, directory: string): string | undefined {
+  try {
+    return realDirectory(layout, directory)
+  } catch (error) {
+    if (isAbsent(error) || errnoOf(error) === 'ELOOP') return undefined
+    throw error
+  }
 }
 
 /** The path itself if anything is there, else the nearest directory above, in which it will be made. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import type { InstalledRow, Origin } from '../../../src/install/host/installed.ts'
+import { type InstalledRow, type Origin, recordInstalled } from '../../../src/install/host/installed.ts'
 import { layoutOf, type Place } from '../../../src/install/host/layout.ts'
 import {
   findLeftBehind,
@@ -13,7 +13,7 @@ import {
   versionsFrom,
 } from '../../../src/install/host/previous-install.ts'
 import { collectLog } from '../collected-log.ts'
-import { removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
+import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
@@ -49,9 +49,10 @@ describe('verifyPlace', () => {
 
 describe('verifyProjectPlace', () => {
   const PROJECT: Origin = { contract: 'project', slug: 'shop' }
-  const verify = (root: string, allowTakeover = false): string[] => {
+  const EXTENSION: Place = { shelf: 'extensions', id: 'greeter', directory: 'extensions' }
+  const verify = (root: string, allowTakeover = false, place = PLACE): string[] => {
     const log = collectLog()
-    verifyProjectPlace(layoutOf(root), PLACE, { origin: PROJECT, allowTakeover, log })
+    verifyProjectPlace(layoutOf(root), place, { origin: PROJECT, allowTakeover, log })
     return log.lines
   }
 
@@ -63,6 +64,33 @@ describe('verifyProjectPlace', () => {
       assert.match(verify(root, true).join(), new RegExp(`warning .*${path}`))
     })
   }
+
+  for (const [what, shelf] of Object.entries({
+    'the usual directory': 'plugins',
+    'the directory of integration.yaml': 'app',
+    'a recorded directory': 'mods',
+  })) {
+    it(`refuses an id of unknown origin in ${what}, from wherever the project wants it`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      writeTree(layout.root, { 'integration.yaml': 'plugins: {directory: app}\n', [`${shelf}/greeter/main.py`]: '' })
+      await recordInstalled(layout, { rows: [rowOf({ id: 'other', directory: 'mods' })], removed: [] })
+      const taken = { ...PLACE_TAKEN, message: new RegExp(`^${shelf}/greeter is taken`) }
+      for (const place of [{ ...PLACE, directory: 'zzz' }, EXTENSION])
+        assert.throws(() => verify(layout.root, false, place), taken)
+      assert.match(verify(layout.root, true, EXTENSION).join(), new RegExp(`takes over ${shelf}/greeter`))
+    })
+  }
+
+  it('accepts its own part under the other name of its directory, and a directory that leads nowhere', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { 'integration.yaml': 'plugins: {directory: app}\n', 'plugins/greeter/main.py': '' })
+    await recordInstalled(layout, { rows: [rowOf({ ...PROJECT })], removed: [] })
+    for (const target of ['plugins', 'missing', 'app']) {
+      rmSync(join(layout.root, 'app'), { force: true })
+      symlinkSync(target, join(layout.root, 'app'))
+      assert.deepEqual(verify(layout.root), [])
+    }
+  })
 
   it('accepts an empty place, and settings that wait for it', t => {
     const root = temporaryDirectory(t)
