@@ -18711,6 +18711,8 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     modified: exactOptional(literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
+    /** What supplied the parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: exactOptional(schemas_string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
@@ -28010,7 +28012,9 @@ const MAX_FILES = 4;
  * with the time, by one rename, and a new one begins; four files stay.
  */
 async function appendAudit({ layout, redact }, report) {
-    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } = redactReport(report, redact);
+    const known = redactReport(report, redact);
+    const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
+    const { host_id, run, sources } = known;
     const line = {
         at: report.completed_at,
         deployment_id,
@@ -28026,6 +28030,7 @@ async function appendAudit({ layout, redact }, report) {
         host_id,
         actor: run.actor,
         run_url: run.url,
+        ...(sources === undefined ? {} : { sources }),
     };
     const [path, text] = [auditPath(layout), JSON.stringify(line)];
     if ((await appendLine(path, text)) === 'written')
@@ -30293,11 +30298,13 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
 
 
 
+
 const successSchema = object({
     contract: schemas_enum(['marketplace', 'project']),
     slug: schemas_string(),
     artifact_sha256: schemas_string(),
     outcome: literal('success'),
+    sources: optional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
 });
 /** Whether this host has had an artifact, by its retained versions or its audit log, and runs another one now. */
 function wasReplaced(layout, artifact) {
@@ -30306,17 +30313,45 @@ function wasReplaced(layout, artifact) {
     if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256))
         return false;
     const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin));
-    return snapshots.some(row => row.artifact_sha256 === sha256) || wasAudited(layout, artifact);
+    if (snapshots.some(row => row.artifact_sha256 === sha256))
+        return true;
+    return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256);
+}
+/**
+ * Whether this host has had what a source supplies, by its retained versions or its audit log, and it was replaced: in
+ * the same part, or in another one of the same origin if none has it now. What a removed part had last was not replaced.
+ */
+function wasSupplyReplaced(layout, { origin, part, source }) {
+    const { installed, removed } = readHostRecord(layout);
+    const isSame = (row) => isSameSource(row?.source, source);
+    const isHere = (row) => placeName(partOf(row)) === placeName(part);
+    const present = [
+        ...installed.filter(row => isFrom(row, origin) && isSame(row)),
+        ...removed.filter(row => isSame(snapshotsFrom(row, origin).at(-1))),
+    ];
+    if (present.some(isHere))
+        return false;
+    const counts = (name) => name === placeName(part) || present.length === 0;
+    const rows = [...installed, ...removed].filter(row => counts(placeName(partOf(row))));
+    if (rows.some(row => snapshotsFrom(row, origin).some(isSame)))
+        return true;
+    return wasAudited(layout, source.id, entry => {
+        const supplied = entry.sources?.some(known => counts(known.part) && isSameSource(known, source)) ?? false;
+        return supplied && isFrom(entry, origin);
+    });
+}
+function isSameSource(a, b) {
+    return a !== undefined && a.from === b.from && a.id === b.id;
 }
 /** Reads no more than the lines that contain the digest. */
-function wasAudited({ own }, { origin, sha256 }) {
+function wasAudited({ own }, sha256, isWanted) {
     return auditFilesSync(own).some(name => {
         const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
         // Long before it is full, such a file takes much longer to divide into lines than to search.
         if (!bytes.includes(sha256))
             return false;
         const lines = bytes.toString('utf8').split('\n');
-        return lines.some(line => line.includes(sha256) && isSuccessOf(line, { origin, sha256 }));
+        return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted));
     });
 }
 /** The log and those that were rotated away from it. */
@@ -30339,10 +30374,9 @@ function readRegularFileSync(path) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-function isSuccessOf(line, { origin, sha256 }) {
+function isSuccess(line, isWanted) {
     try {
-        const entry = successSchema.parse(JSON.parse(line));
-        return isFrom(entry, origin) && entry.artifact_sha256 === sha256;
+        return isWanted(successSchema.parse(JSON.parse(line)));
     }
     catch {
         return false;
@@ -38243,6 +38277,8 @@ function foldersAbove(path) {
 
 
 
+
+
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder, each verified by its source's rules and
  * by its `sha256` in the signed manifest. By their names; without those that are installed and intact, and whose source
@@ -38266,13 +38302,7 @@ function findUnchanged({ intact }, part) {
     return isFixed(part.source) ? intact?.get(placeName(part)) : undefined;
 }
 async function fetchPart({ supplier, layout, request, tools }, { content, tree }, { part, folder }) {
-    const origin = { contract: 'project', slug: request.projectId };
-    const previous = readPreviousInstall(layout, part);
-    const history = versionsFrom(previous, origin).flatMap(row => {
-        const { version, source } = row;
-        return source === undefined ? [] : [{ version, source, isInstalled: row === previous.installed }];
-    });
-    const fetched = await supplier.fetch({ part, folder, installed: stateFor(previous, origin), history });
+    const fetched = await supplier.fetch({ part, folder, past: pastOf({ layout, request }, part) });
     const digest = verifyTree(part, fetched);
     const stub = { staged: (0,external_node_path_namespaceObject.join)(content, part.folder), tree: treeBelow(tree, part.folder) };
     noticeLeftOut(part, stub, tools.log);
@@ -38280,6 +38310,20 @@ async function fetchPart({ supplier, layout, request, tools }, { content, tree }
     const version = fetched.version ?? fetch_parts_versionOf(part, placed);
     tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`);
     return { ...placed, version, source: fetched.source };
+}
+function pastOf({ layout, request }, part) {
+    const origin = { contract: 'project', slug: request.projectId };
+    const previous = readPreviousInstall(layout, part);
+    const isOurs = previous.installed !== undefined && isFrom(previous.installed, origin);
+    const [installed] = isOurs ? supplyOf(previous.installed) : [];
+    return {
+        installed,
+        history: versionsFrom(previous, origin).flatMap(supplyOf),
+        wasReplaced: source => wasSupplyReplaced(layout, { origin, part, source }),
+    };
+}
+function supplyOf({ version, source }) {
+    return source === undefined ? [] : [{ version, source }];
 }
 /** The packer should have left them out; the source's own tree has what the part needs. */
 function noticeLeftOut(part, { tree }, log) {
@@ -38407,7 +38451,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     const parts = [];
     for (const part of bound.parts)
         parts.push(await stagePart(deployment, source, part));
-    await record.update({ plugins: pluginsOf(parts) });
+    await record.update({ plugins: pluginsOf(parts), ...sourcesOf(parts) });
     return {
         steps: bound.steps,
         snapshot: bound.snapshot,
@@ -38480,6 +38524,10 @@ function placeOfTemplate(from) {
 }
 function pluginsOf(parts) {
     return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []));
+}
+function sourcesOf(parts) {
+    const sources = parts.flatMap(part => (part.source === undefined ? [] : [{ part: placeName(part), ...part.source }]));
+    return sources.length === 0 ? {} : { sources };
 }
 /** Whether a project has the file that a step of its plan names. */
 function fileTestOf(manifest, { installed, tree }) {
@@ -40077,15 +40125,19 @@ function refuseReused({ version, source }, history) {
         return;
     throw new ArtifactError('version_reused', `${source.from} now has version ${version} with other bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`);
 }
-/** Refuses a `latest` whose bytes this host has had from the same source and replaced: `downgrade_refused`. */
-function refuseReplaced({ version, source }, history) {
-    const same = history.filter(had => had.source.from === source.from && had.source.id === source.id);
-    if (same.length > 0 && same.every(had => !had.isInstalled))
+/**
+ * Refuses a `latest` that is older than what the same source has supplied for this part, and one whose bytes this host
+ * has had and replaced, whatever they are called now: DeploymentError `downgrade_refused`.
+ */
+function refuseOlder({ version, source }, { installed, wasReplaced }) {
+    // Another plugin's version says nothing about this one's, and the signed manifest has chosen between the two.
+    if (installed?.source.from === source.from)
+        refuseDowngrade(version, { version: installed.version, isOurs: true });
+    if (wasReplaced(source))
         throw replacedBytes(version, source.id);
 }
 
 ;// CONCATENATED MODULE: ./build/sources/marketplace-source.js
-
 
 
 
@@ -40102,7 +40154,7 @@ function refuseReplaced({ version, source }, history) {
  * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
  * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
  */
-async function fetchFromMarketplace({ request, tools }, source, { folder, installed, history, isPinned }) {
+async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace;
     const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl };
     const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug });
@@ -40123,11 +40175,9 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, instal
         noticeOtherVersion(tools.log, found, decided);
         const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } };
         if (!isPinned)
-            refuseReused(offered, history);
-        if (source.version === 'latest' && !request.allowDowngrade) {
-            refuseDowngrade(version, installed);
-            refuseReplaced(offered, history);
-        }
+            refuseReused(offered, past.history);
+        if (source.version === 'latest' && !request.allowDowngrade)
+            refuseOlder(offered, past);
         return { ...part, ...offered };
     }
     finally {

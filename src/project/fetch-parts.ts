@@ -10,14 +10,15 @@ import type { Log } from '../core/log.ts'
 import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { treeBelow } from '../install/files/tree-below.ts'
-import type { SourceRecord } from '../install/host/installed.ts'
+import { type InstalledVersion, isFrom, type SourceRecord } from '../install/host/installed.ts'
 import { placeName } from '../install/host/layout.ts'
-import { readPreviousInstall, stateFor, versionsFrom } from '../install/host/previous-install.ts'
+import { readPreviousInstall, versionsFrom } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
+import { wasSupplyReplaced } from '../install/reports/replaced-artifact.ts'
 import type { IntactTree } from '../install/steps/intact-part.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { isStubFile, layOverStub, type PlacedTree } from './overlay.ts'
-import type { FetchedPart } from './part-supplier.ts'
+import type { FetchedPart, PartPast, SuppliedVersion } from './part-supplier.ts'
 import type { VerifiedProject } from './verify.ts'
 
 /** A part from elsewhere, laid over its stub, under the version that it really is. */
@@ -58,13 +59,7 @@ async function fetchPart(
   { content, tree }: VerifiedProject,
   { part, folder }: { part: SourcedPart; folder: string },
 ): Promise<SuppliedPart> {
-  const origin = { contract: 'project' as const, slug: request.projectId }
-  const previous = readPreviousInstall(layout, part)
-  const history = versionsFrom(previous, origin).flatMap(row => {
-    const { version, source } = row
-    return source === undefined ? [] : [{ version, source, isInstalled: row === previous.installed }]
-  })
-  const fetched = await supplier.fetch({ part, folder, installed: stateFor(previous, origin), history })
+  const fetched = await supplier.fetch({ part, folder, past: pastOf({ layout, request }, part) })
   const digest = verifyTree(part, fetched)
   const stub = { staged: join(content, part.folder), tree: treeBelow(tree, part.folder) }
   noticeLeftOut(part, stub, tools.log)
@@ -72,6 +67,22 @@ async function fetchPart(
   const version = fetched.version ?? versionOf(part, placed)
   tools.log.info(`${placeName(part)}: version ${version}, tree sha256 ${digest}.`)
   return { ...placed, version, source: fetched.source }
+}
+
+function pastOf({ layout, request }: Pick<ProjectDeployment, 'layout' | 'request'>, part: SourcedPart): PartPast {
+  const origin = { contract: 'project' as const, slug: request.projectId }
+  const previous = readPreviousInstall(layout, part)
+  const isOurs = previous.installed !== undefined && isFrom(previous.installed, origin)
+  const [installed] = isOurs ? supplyOf(previous.installed) : []
+  return {
+    installed,
+    history: versionsFrom(previous, origin).flatMap(supplyOf),
+    wasReplaced: source => wasSupplyReplaced(layout, { origin, part, source }),
+  }
+}
+
+function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'source'>): SuppliedVersion[] {
+  return source === undefined ? [] : [{ version, source }]
 }
 
 /** The packer should have left them out; the source's own tree has what the part needs. */

@@ -1,5 +1,4 @@
 import type { SourcedPart } from '../core/content/manifest.ts'
-import type { InstalledState } from '../core/trust/version-rules.ts'
 import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
 
@@ -8,18 +7,23 @@ export interface WantedPart {
   readonly part: SourcedPart
   /** Private and empty; contains the tree in the end. */
   readonly folder: string
-  /** What is in the part's place now. */
-  readonly installed: InstalledState
+  readonly past: PartPast
+}
+
+/** What this host knows of a part's place. */
+export interface PartPast {
+  /** What is in it now; undefined where this project has not installed it from a source. */
+  readonly installed: SuppliedVersion | undefined
   /** What this project has had there from any source, as far as it is installed or retained. */
   readonly history: readonly SuppliedVersion[]
+  /** Whether this host has had just that for this project, by its records and audit log, and replaced it. */
+  wasReplaced(source: SourceRecord): boolean
 }
 
 /** What a source once supplied. */
 export interface SuppliedVersion {
   readonly version: string | null
   readonly source: SourceRecord
-  /** Whether it is in its place now. */
-  readonly isInstalled: boolean
 }
 
 /** A part's tree as its source supplied it, verified by that source's own rules. */

@@ -15,6 +15,7 @@ import { verifyDestination } from '../install/host/relocation.ts'
 import { hasRegularFile } from '../install/steps/intact-part.ts'
 import type { InstalledPart, Part } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
+import type { DeploymentFacts } from '../install/transaction/facts.ts'
 import { BUNDLED_PLAN, readBundledPlan } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { fetchParts } from './fetch-parts.ts'
@@ -49,7 +50,7 @@ export async function orderInstallation(
   verifyFetched(deployment, source, bound)
   const parts: Part[] = []
   for (const part of bound.parts) parts.push(await stagePart(deployment, source, part))
-  await record.update({ plugins: pluginsOf(parts) })
+  await record.update({ plugins: pluginsOf(parts), ...sourcesOf(parts) })
   return {
     steps: bound.steps,
     snapshot: bound.snapshot,
@@ -156,6 +157,11 @@ function placeOfTemplate(from: string): string {
 
 function pluginsOf(parts: readonly Part[]): { id: string; version: string }[] {
   return parts.flatMap(({ shelf, id, version }) => (shelf === 'plugins' ? [{ id, version }] : []))
+}
+
+function sourcesOf(parts: readonly Part[]): Pick<DeploymentFacts, 'sources'> {
+  const sources = parts.flatMap(part => (part.source === undefined ? [] : [{ part: placeName(part), ...part.source }]))
+  return sources.length === 0 ? {} : { sources }
 }
 
 /** Whether a project has the file that a step of its plan names. */

@@ -2,7 +2,6 @@ import { unsafeEntry } from '../core/archive/archive-entry.ts'
 import type { MarketplaceSource } from '../core/content/external-source.ts'
 import { ArtifactError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { type InstalledState, refuseDowngrade } from '../core/trust/version-rules.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { type NamedTree, treeBelow } from '../install/files/tree-below.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
@@ -10,13 +9,12 @@ import { createMarketplaceClient } from '../marketplace/api/client.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
 import { fetchRequested, noticeOtherVersion } from '../marketplace/fetch.ts'
 import { decideVersion } from '../marketplace/version.ts'
-import { type OfferedVersion, refuseReplaced, refuseReused, type SuppliedVersion } from './source-history.ts'
+import { type OfferedVersion, refuseOlder, refuseReused, type SourcePast } from './source-history.ts'
 import type { SourceRequest, SourceTools } from './source-request.ts'
 
 interface Destination {
   readonly folder: string
-  readonly installed: InstalledState
-  readonly history: readonly SuppliedVersion[]
+  readonly past: SourcePast
   /** Whether the signed manifest has the digest of the tree. */
   readonly isPinned: boolean
 }
@@ -34,7 +32,7 @@ interface Fetching {
 export async function fetchFromMarketplace(
   { request, tools }: Fetching,
   source: MarketplaceSource,
-  { folder, installed, history, isPinned }: Destination,
+  { folder, past, isPinned }: Destination,
 ): Promise<OfferedVersion & { staged: string; tree: NamedTree }> {
   const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
   const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
@@ -55,11 +53,8 @@ export async function fetchFromMarketplace(
     const { version } = decided
     noticeOtherVersion(tools.log, found, decided)
     const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } }
-    if (!isPinned) refuseReused(offered, history)
-    if (source.version === 'latest' && !request.allowDowngrade) {
-      refuseDowngrade(version, installed)
-      refuseReplaced(offered, history)
-    }
+    if (!isPinned) refuseReused(offered, past.history)
+    if (source.version === 'latest' && !request.allowDowngrade) refuseOlder(offered, past)
     return { ...part, ...offered }
   } finally {
     file.close()

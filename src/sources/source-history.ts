@@ -1,5 +1,5 @@
 import { ArtifactError } from '../core/errors.ts'
-import { replacedBytes } from '../core/trust/version-rules.ts'
+import { refuseDowngrade, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
 
@@ -7,7 +7,15 @@ import type { SourceRecord } from '../install/host/installed.ts'
 export interface SuppliedVersion {
   readonly version: string | null
   readonly source: SourceRecord
-  readonly isInstalled: boolean
+}
+
+/** What this host knows of a part's place. */
+export interface SourcePast {
+  /** Undefined where this project has installed nothing there that came from a source. */
+  readonly installed: SuppliedVersion | undefined
+  readonly history: readonly SuppliedVersion[]
+  /** Whether this host has had just that, by its records and audit log, and replaced it. */
+  wasReplaced(source: SourceRecord): boolean
 }
 
 /** A version of a marketplace, as a hub serves it now. */
@@ -31,8 +39,12 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
   )
 }
 
-/** Refuses a `latest` whose bytes this host has had from the same source and replaced: `downgrade_refused`. */
-export function refuseReplaced({ version, source }: OfferedVersion, history: readonly SuppliedVersion[]): void {
-  const same = history.filter(had => had.source.from === source.from && had.source.id === source.id)
-  if (same.length > 0 && same.every(had => !had.isInstalled)) throw replacedBytes(version, source.id)
+/**
+ * Refuses a `latest` that is older than what the same source has supplied for this part, and one whose bytes this host
+ * has had and replaced, whatever they are called now: DeploymentError `downgrade_refused`.
+ */
+export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
+  // Another plugin's version says nothing about this one's, and the signed manifest has chosen between the two.
+  if (installed?.source.from === source.from) refuseDowngrade(version, { version: installed.version, isOurs: true })
+  if (wasReplaced(source)) throw replacedBytes(version, source.id)
 }

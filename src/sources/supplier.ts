@@ -1,11 +1,10 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
 import { ConfigError } from '../core/errors.ts'
-import type { InstalledState } from '../core/trust/version-rules.ts'
 import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
 import { fetchGitTree } from './git/git-source.ts'
 import { fetchFromMarketplace } from './marketplace-source.ts'
-import type { SuppliedVersion } from './source-history.ts'
+import type { SourcePast } from './source-history.ts'
 import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
 
 /** A part of a project, and where to put its tree. */
@@ -17,8 +16,7 @@ export interface Wanted {
     readonly sha256: string | null
   }
   readonly folder: string
-  readonly installed: InstalledState
-  readonly history: readonly SuppliedVersion[]
+  readonly past: SourcePast
 }
 
 export interface Supplied {

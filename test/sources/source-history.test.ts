@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
-import { refuseReplaced, refuseReused, type SuppliedVersion } from '../../src/sources/source-history.ts'
+import { refuseOlder, refuseReused, type SourcePast, type SuppliedVersion } from '../../src/sources/source-history.ts'
 
 const FROM = 'https://hub.example.org plugin pay'
 
 function had(version: string, id: string, more: Partial<SuppliedVersion> = {}): SuppliedVersion {
-  return { version, source: { from: FROM, id }, isInstalled: false, ...more }
+  return { version, source: { from: FROM, id }, ...more }
 }
 
 function codeOf(act: () => void): string | undefined {
@@ -41,21 +41,23 @@ describe('what a marketplace serves for a part', () => {
         code,
       ))
 
-  const replaced: [what: string, history: SuppliedVersion[], code: string | undefined][] = [
-    ['nothing known', [], undefined],
-    ['these bytes, installed', [had('2.0.0', 'b', { isInstalled: true })], undefined],
+  const other = { source: { from: `${FROM}-lite`, id: 'a' } }
+  const older: [what: string, past: Partial<SourcePast>, code: string | undefined][] = [
+    ['nothing known', {}, undefined],
+    ['the same version', { installed: had('2.0.0', 'b') }, undefined],
+    ['an older version', { installed: had('1.0.0', 'a') }, undefined],
+    ['a newer version', { installed: had('3.0.0', 'a') }, 'downgrade_refused'],
+    ['a newer version of another plugin', { installed: had('3.0.0', 'a', other) }, undefined],
     [
-      'these bytes, installed and once replaced',
-      [had('2.0.0', 'b'), had('2.0.0', 'b', { isInstalled: true })],
-      undefined,
+      'an older version, after these bytes',
+      { installed: had('1.0.0', 'a'), wasReplaced: () => true },
+      'downgrade_refused',
     ],
-    ['these bytes, replaced', [had('2.0.0', 'b'), had('3.0.0', 'c', { isInstalled: true })], 'downgrade_refused'],
-    ['these bytes, replaced under another version', [had('1.0.0', 'b')], 'downgrade_refused'],
   ]
-  for (const [what, history, code] of replaced)
+  for (const [what, past, code] of older)
     it(`as latest is ${code ?? 'accepted'} next to ${what}`, () =>
       assert.equal(
-        codeOf(() => refuseReplaced(offered, history)),
+        codeOf(() => refuseOlder(offered, { installed: undefined, history: [], wasReplaced: () => false, ...past })),
         code,
       ))
 })

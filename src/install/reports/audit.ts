@@ -21,8 +21,9 @@ const MAX_FILES = 4
  * with the time, by one rename, and a new one begins; four files stay.
  */
 export async function appendAudit({ layout, redact }: ReportFolder, report: LocalReport): Promise<void> {
-  const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome, host_id, run } =
-    redactReport(report, redact)
+  const known = redactReport(report, redact)
+  const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known
+  const { host_id, run, sources } = known
   const line = {
     at: report.completed_at,
     deployment_id,
@@ -38,6 +39,7 @@ export async function appendAudit({ layout, redact }: ReportFolder, report: Loca
     host_id,
     actor: run.actor,
     run_url: run.url,
+    ...(sources === undefined ? {} : { sources }),
   }
   const [path, text] = [auditPath(layout), JSON.stringify(line)]
   if ((await appendLine(path, text)) === 'written') return

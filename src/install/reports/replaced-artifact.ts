@@ -2,15 +2,26 @@ import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync } 
 import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
-import { isFrom, type Origin, readHostRecord, snapshotsFrom } from '../host/installed.ts'
-import type { Layout } from '../host/layout.ts'
+import {
+  type InstalledVersion,
+  isFrom,
+  type Origin,
+  partOf,
+  type RemovedRow,
+  readHostRecord,
+  type SourceRecord,
+  snapshotsFrom,
+} from '../host/installed.ts'
+import { type Layout, type PartName, placeName } from '../host/layout.ts'
 
 const successSchema = z.object({
   contract: z.enum(['marketplace', 'project']),
   slug: z.string(),
   artifact_sha256: z.string(),
   outcome: z.literal('success'),
+  sources: z.optional(z.array(z.object({ part: z.string(), from: z.string(), id: z.string() }))),
 })
+type AuditedSuccess = z.infer<typeof successSchema>
 
 /** An artifact, and what it is an artifact of. */
 export interface KnownArtifact {
@@ -24,17 +35,51 @@ export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   const { installed, removed } = readHostRecord(layout)
   if (installed.some(row => isFrom(row, origin) && row.artifact_sha256 === sha256)) return false
   const snapshots = [...installed, ...removed].flatMap(row => snapshotsFrom(row, origin))
-  return snapshots.some(row => row.artifact_sha256 === sha256) || wasAudited(layout, artifact)
+  if (snapshots.some(row => row.artifact_sha256 === sha256)) return true
+  return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256)
+}
+
+/** What a source supplied for a part of an origin. */
+export interface KnownSupply {
+  readonly origin: Origin
+  readonly part: PartName
+  readonly source: SourceRecord
+}
+
+/**
+ * Whether this host has had what a source supplies, by its retained versions or its audit log, and it was replaced: in
+ * the same part, or in another one of the same origin if none has it now. What a removed part had last was not replaced.
+ */
+export function wasSupplyReplaced(layout: Layout, { origin, part, source }: KnownSupply): boolean {
+  const { installed, removed } = readHostRecord(layout)
+  const isSame = (row: InstalledVersion | undefined): boolean => isSameSource(row?.source, source)
+  const isHere = (row: RemovedRow): boolean => placeName(partOf(row)) === placeName(part)
+  const present = [
+    ...installed.filter(row => isFrom(row, origin) && isSame(row)),
+    ...removed.filter(row => isSame(snapshotsFrom(row, origin).at(-1))),
+  ]
+  if (present.some(isHere)) return false
+  const counts = (name: string): boolean => name === placeName(part) || present.length === 0
+  const rows = [...installed, ...removed].filter(row => counts(placeName(partOf(row))))
+  if (rows.some(row => snapshotsFrom(row, origin).some(isSame))) return true
+  return wasAudited(layout, source.id, entry => {
+    const supplied = entry.sources?.some(known => counts(known.part) && isSameSource(known, source)) ?? false
+    return supplied && isFrom(entry, origin)
+  })
+}
+
+function isSameSource(a: SourceRecord | undefined, b: SourceRecord): boolean {
+  return a !== undefined && a.from === b.from && a.id === b.id
 }
 
 /** Reads no more than the lines that contain the digest. */
-function wasAudited({ own }: Layout, { origin, sha256 }: KnownArtifact): boolean {
+function wasAudited({ own }: Layout, sha256: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   return auditFilesSync(own).some(name => {
     const bytes = readRegularFileSync(join(own, name))
     // Long before it is full, such a file takes much longer to divide into lines than to search.
     if (!bytes.includes(sha256)) return false
     const lines = bytes.toString('utf8').split('\n')
-    return lines.some(line => line.includes(sha256) && isSuccessOf(line, { origin, sha256 }))
+    return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted))
   })
 }
 
@@ -57,10 +102,9 @@ function readRegularFileSync(path: string): Buffer {
   }
 }
 
-function isSuccessOf(line: string, { origin, sha256 }: KnownArtifact): boolean {
+function isSuccess(line: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   try {
-    const entry = successSchema.parse(JSON.parse(line))
-    return isFrom(entry, origin) && entry.artifact_sha256 === sha256
+    return isWanted(successSchema.parse(JSON.parse(line)))
   } catch {
     return false
   }

@@ -64,6 +64,8 @@ export const deploymentFactsSchema = z.lazy(() =>
     modified: z.exactOptional(z.literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
+    /** What supplied the parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    sources: z.exactOptional(z.array(z.object({ part: z.string(), from: z.string(), id: z.string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: z.exactOptional(z.string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
