@@ -17036,6 +17036,7 @@ async function runChild(request) {
     const stop = stopOn(child.pid, request);
     const [code, signal] = await exited;
     stop.clear();
+    endTether(child);
     // Not referenced: once the output is closed the timer has no reason to keep the process alive.
     await Promise.race([closed, (0,external_node_timers_promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
     for (const stream of streams)
@@ -17056,7 +17057,7 @@ async function readChild(request, consume) {
     const [program, ...args] = request.command;
     const child = (0,external_node_child_process_namespaceObject.spawn)(program, args, {
         env: { ...request.env },
-        stdio: [request.input ?? 'ignore', 'pipe', 'pipe'],
+        stdio: [request.input ?? 'ignore', 'pipe', 'pipe', ...(request.isTethered ? ['pipe'] : [])],
         detached: true,
         ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
     });
@@ -17084,9 +17085,17 @@ async function readChild(request, consume) {
     }
     finally {
         stop.clear();
+        endTether(child);
         for (const stream of [stdout, stderr])
             stream.destroy();
     }
+}
+function endTether(child) {
+    const tether = child.stdio[3];
+    if (!tether)
+        return;
+    tether.on('error', () => { }).destroy();
+    signalGroup(child.pid, 'SIGKILL');
 }
 function endOf([code, signal], { timedOut, output }) {
     if (timedOut)
@@ -17103,9 +17112,9 @@ function allowedEnvironment(extra = {}) {
     });
     return { ...Object.fromEntries(inherited), ...extra };
 }
-function stdioOf({ isSilent, descriptor }) {
+function stdioOf({ isSilent, descriptor, isTethered }) {
     if (!isSilent)
-        return ['ignore', 'pipe', 'pipe'];
+        return isTethered ? ['ignore', 'pipe', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe'];
     return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor];
 }
 function startFailure(child) {
@@ -39681,7 +39690,212 @@ function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     return hub_report_createReportSender(createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access), access);
 }
 
+;// CONCATENATED MODULE: external "node:events"
+const external_node_events_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:events");
+;// CONCATENATED MODULE: external "node:stream/promises"
+const external_node_stream_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:stream/promises");
+;// CONCATENATED MODULE: ./build/net/relay.js
+
+
+
+
+
+
+/**
+ * The only way to a server for a program that speaks HTTPS itself: a proxy of ours on loopback. It connects to the
+ * addresses that were judged and to nothing else, counts what arrives, and breaks every connection above `maxBytes`.
+ * It sees no plaintext. Its connections end with this process, however that ends.
+ */
+class Relay {
+    #target;
+    #password = (0,external_node_crypto_namespaceObject.randomBytes)(24).toString('hex');
+    #server = external_node_http_namespaceObject.createServer((_, response) => response.writeHead(405).end());
+    #sockets = new Set();
+    #received = 0;
+    #isUnreached = false;
+    constructor(target) {
+        this.#target = target;
+        this.#server.on('connection', socket => this.#keep(socket));
+        this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head));
+    }
+    /** Returns the proxy's URL, with the password that keeps the host's other accounts out. */
+    async open() {
+        const { promise, resolve, reject } = Promise.withResolvers();
+        this.#server.once('error', reject).listen(0, '127.0.0.1', resolve);
+        await promise;
+        return `http://relay:${this.#password}@127.0.0.1:${this.#server.address().port}`;
+    }
+    get received() {
+        return this.#received;
+    }
+    /** Whether the server has sent more than it may. */
+    get isOverflowing() {
+        return this.#received > this.#target.maxBytes;
+    }
+    /** Whether a connection could not be made. */
+    get isUnreached() {
+        return this.#isUnreached;
+    }
+    close() {
+        this.#server.close();
+        for (const socket of this.#sockets)
+            socket.destroy();
+    }
+    async #relay(request, client, head) {
+        if (!this.#isAllowed(request))
+            return void client.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n');
+        if (head.length > 0)
+            client.unshift(head);
+        try {
+            const server = this.#keep(await this.#reach());
+            client.write('HTTP/1.1 200 Connection established\r\n\r\n');
+            await Promise.all([(0,external_node_stream_promises_namespaceObject.pipeline)(client, server), (0,external_node_stream_promises_namespaceObject.pipeline)(server, pieces => this.#count(pieces), client)]);
+        }
+        catch {
+            // The program sees a broken connection, and this object says which of its limits broke it.
+            client.destroy();
+        }
+    }
+    #isAllowed({ url, headers }) {
+        const credentials = `Basic ${Buffer.from(`relay:${this.#password}`).toString('base64')}`;
+        return url === authorityOf(this.#target.url) && headers['proxy-authorization'] === credentials;
+    }
+    async #reach() {
+        const { url, route } = this.#target;
+        try {
+            return await ('proxy' in route ? connectThrough(new URL(route.proxy), url) : connectTo(url, route.addresses));
+        }
+        catch (error) {
+            this.#isUnreached = true;
+            throw error;
+        }
+    }
+    async *#count(pieces) {
+        for await (const piece of pieces) {
+            this.#received += piece.length;
+            if (this.isOverflowing)
+                throw new Error('the server sends too much');
+            yield piece;
+        }
+    }
+    #keep(socket) {
+        this.#sockets.add(socket);
+        socket.on('error', () => { });
+        socket.once('close', () => this.#sockets.delete(socket));
+        return socket;
+    }
+}
+function authorityOf({ hostname, port }) {
+    return `${hostname}:${port || '443'}`;
+}
+function withoutBrackets(hostname) {
+    return hostname.replace(/^\[|\]$/g, '');
+}
+/** Asks no name server: the name could mean another address by now. */
+async function connectTo({ hostname, port }, addresses) {
+    const found = addresses.map(address => ({ address, family: external_node_net_namespaceObject.isIP(address) }));
+    const socket = external_node_net_namespaceObject.connect({
+        ...{ host: withoutBrackets(hostname), port: Number(port || 443), autoSelectFamily: true },
+        lookup: (_name, _options, done) => done(null, found),
+    });
+    await (0,external_node_events_namespaceObject.once)(socket, 'connect');
+    return socket;
+}
+async function connectThrough(proxy, target) {
+    const isTls = proxy.protocol === 'https:';
+    const { hostname, port, username, password } = proxy;
+    const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+    const credentials = username === '' ? {} : { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
+    const path = authorityOf(target);
+    const asked = (isTls ? external_node_https_namespaceObject : external_node_http_namespaceObject).request({
+        ...{ host: withoutBrackets(hostname), port: Number(port || (isTls ? 443 : 80)), agent: false },
+        ...{ method: 'CONNECT', path, headers: { host: path, ...credentials } },
+    });
+    asked.end();
+    const [answer, socket, head] = (await (0,external_node_events_namespaceObject.once)(asked, 'connect'));
+    if (head.length > 0)
+        socket.unshift(head);
+    if (answer.statusCode === 200)
+        return socket;
+    socket.destroy();
+    throw new Error(`the proxy answered ${answer.statusCode}`);
+}
+
+;// CONCATENATED MODULE: ./build/sources/git/git-settings.js
+
+
+const HELPER = 'bounded';
+/** Git holds the server's whole list of refs in memory, however small it was on the wire; real lists have a few MiB. */
+const HELPER_MEMORY_KIB = 192 * 1024;
+/** The URL by which git fetches with little memory. */
+function boundedUrl({ href }) {
+    return `${HELPER}::${href}`;
+}
+/**
+ * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
+ * a repository runs here, and everything that arrives is checked as it is unpacked.
+ */
+const SETTINGS = [
+    ['core.hooksPath', '/dev/null'],
+    ['core.fsmonitor', 'false'],
+    ['core.attributesFile', '/dev/null'],
+    ['core.askPass', ''],
+    ['core.logAllRefUpdates', 'false'],
+    ['core.bigFileThreshold', '16m'],
+    ['credential.helper', ''],
+    ['protocol.allow', 'never'],
+    ['protocol.https.allow', 'always'],
+    // `HELPER` is a remote helper of this name: git's own for https, with less memory than the rest of git.
+    [`protocol.${HELPER}.allow`, 'always'],
+    [`alias.remote-${HELPER}`, `!ulimit -v ${HELPER_MEMORY_KIB} && exec git remote-https`],
+    ['http.proxyAuthMethod', 'basic'],
+    ['core.deltaBaseCacheLimit', '32m'],
+    ['core.packedGitWindowSize', '32m'],
+    ['core.packedGitLimit', '64m'],
+    ['transfer.fsckObjects', 'true'],
+    ['transfer.unpackLimit', '1'],
+    ['transfer.bundleURI', 'false'],
+    ['transfer.credentialsInUrl', 'die'],
+    ['fetch.recurseSubmodules', 'false'],
+    ['fetch.writeCommitGraph', 'false'],
+    ['submodule.recurse', 'false'],
+    ['pack.threads', '1'],
+    ['gc.auto', '0'],
+    ['maintenance.auto', 'false'],
+    ['http.followRedirects', 'false'],
+    ['http.sslVerify', 'true'],
+    ['http.lowSpeedLimit', '1000'],
+    ['http.lowSpeedTime', '60'],
+];
+/** The environment that contains everything git needs, so that no argument and no file does. */
+function gitEnvironment({ home, repository }, settings = []) {
+    const all = [...SETTINGS, ...settings];
+    const numbered = all.flatMap(([key, value], index) => [
+        [`GIT_CONFIG_KEY_${index}`, key],
+        [`GIT_CONFIG_VALUE_${index}`, value],
+    ]);
+    return allowedEnvironment({
+        ...{ PATH: absolutePath(), HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
+        ...{
+            GIT_DIR: repository,
+            GIT_CONFIG_NOSYSTEM: '1',
+            GIT_CONFIG_SYSTEM: '/dev/null',
+            GIT_CONFIG_GLOBAL: '/dev/null',
+        },
+        ...{ GIT_ATTR_NOSYSTEM: '1', GIT_NO_REPLACE_OBJECTS: '1', GIT_NO_LAZY_FETCH: '1', GIT_OPTIONAL_LOCKS: '0' },
+        ...{ GIT_ALLOW_PROTOCOL: `https:${HELPER}`, GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: '', SSH_ASKPASS: '' },
+        GIT_CONFIG_COUNT: String(all.length),
+        ...Object.fromEntries(numbered),
+    });
+}
+/** Git runs in a folder that we have just made; a relative path must not find a program there. */
+function absolutePath() {
+    const folders = (process.env['PATH'] ?? '').split(external_node_path_namespaceObject.delimiter).filter(folder => folder.startsWith('/'));
+    return folders.join(external_node_path_namespaceObject.delimiter);
+}
+
 ;// CONCATENATED MODULE: ./build/sources/git/fetch-commit.js
+
 
 
 
@@ -39713,8 +39927,8 @@ async function fetchCommit(fetch, { ref }) {
     ];
     const refspec = `+${ref}:${FETCHED}`;
     const fetched = await git.run({
-        args: ['fetch', ...options, '--', fetch.server.url.href, refspec],
-        settings: connectionSettings(fetch),
+        args: ['fetch', ...options, '--', boundedUrl(fetch.server.url), refspec],
+        settings: await connectionSettings(fetch),
     });
     if (!isDone(fetched))
         throw explainRefusal(fetch, fetched);
@@ -39725,27 +39939,16 @@ async function fetchCommit(fetch, { ref }) {
         throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
     return commit;
 }
-/** They are in git's environment only: neither a token nor a proxy's password is in an argument or a file. */
-function connectionSettings({ server, folder }) {
-    const { url, route, tokens, ca } = server;
+/** They are in git's environment only: neither a token nor a password is in an argument or a file. */
+async function connectionSettings({ server, folder }) {
+    const { url, relay, tokens, ca } = server;
     const token = tokens.get(url.host);
     const header = token === undefined ? [] : [[`http.${url.origin}/.extraHeader`, headerOf(token)]];
     const authorities = ca === undefined ? [] : [['http.sslCAInfo', writeAuthorities(folder, ca)]];
-    return [...routeSettings(url, route), ...header, ...authorities];
+    return [['http.proxy', await relay.open()], ...header, ...authorities];
 }
 function headerOf(token) {
     return `Authorization: Basic ${basicCredentials(token)}`;
-}
-/** Curl connects to the addresses that were judged, and asks no name server: the name could mean another one by now. */
-function routeSettings(url, route) {
-    if ('proxy' in route)
-        return [['http.proxy', route.proxy]];
-    const addresses = route.addresses.map(address => (address.includes(':') ? `[${address}]` : address));
-    const pinned = `${url.hostname}:${url.port || '443'}:${addresses.join(',')}`;
-    return [
-        ['http.proxy', ''],
-        ['http.curloptResolve', pinned],
-    ];
 }
 /** Git replaces the built-in authorities by those of the file. */
 function writeAuthorities(folder, ca) {
@@ -39756,18 +39959,31 @@ function writeAuthorities(folder, ca) {
 function isDone(end) {
     return end.kind === 'exited' && end.code === 0;
 }
-/** What git says in its own words, which it does not change in `LC_ALL=C`, and what it means. */
+/** Git and curl ran out of what they may use. Only git can say so: the server is not to decide that (see `ownLines`). */
+const LIMIT = /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i;
+/**
+ * What git says in its own words, which it does not change in `LC_ALL=C`, at the beginning of a line, and what it
+ * means. The server decides them anyway, by its status or by what it sends.
+ */
 const REASONS = [
-    [/signal 25|File too large|File size limit|out of memory|mmap failed/i, fetch_commit_tooLarge],
-    [/Authentication failed|could not read (?:Username|Password)|returned error: 40[13]/i, denied],
-    [/couldn't find remote ref|not our ref|repository .* not found|returned error: 404/i, missing],
-    [/redirect|returned error: 30\d/i, server => unusable(server, 'it redirects, which is never followed')],
     [
-        /fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt/i,
+        /^fatal: (?:Authentication failed for|could not read (?:Username|Password) for|unable to access .*returned error: 40[13]$)/i,
+        denied,
+    ],
+    [
+        /^(?:fatal: (?:couldn't find remote ref|repository '.*' not found|unable to access .*returned error: 404$)|fatal: remote error: (?:upload-pack: )?not our ref [0-9a-f]+$|error: Server does not allow request for unadvertised object)/i,
+        missing,
+    ],
+    [
+        /^fatal: unable to (?:access .*returned error: 30\d$|update url base from redirection)/i,
+        server => unusable(server, 'it redirects, which is never followed'),
+    ],
+    [
+        /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
         server => unusable(server, 'what it sent is damaged or not what git accepts'),
     ],
     [
-        /certificate|Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i,
+        /^(?:fatal: unable to access '|error: RPC failed; curl |fatal: early EOF|fetch-pack: unexpected disconnect)/i,
         broken,
     ],
 ];
@@ -39775,11 +39991,24 @@ const REASONS = [
 function explainRefusal({ git, server, log }, end) {
     const said = end.kind === 'not_started' ? end.error.message : end.output;
     log.info(`git: ${cleanForeignText(said)}`);
-    if (end.kind === 'signalled' || git.hasReachedLimit())
+    const { relay } = server;
+    if (end.kind === 'signalled' || git.hasReachedLimit() || relay.isOverflowing)
         return fetch_commit_tooLarge(server);
-    const explain = REASONS.find(([pattern]) => pattern.test(said))?.[1];
-    return (explain?.(server) ??
-        new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`));
+    if (relay.isUnreached)
+        return broken(server);
+    if (ownLines(said).some(line => LIMIT.test(line)))
+        return fetch_commit_tooLarge(server);
+    const explain = REASONS.find(([pattern]) => said.split('\n').some(line => pattern.test(line)))?.[1];
+    return explain?.(server) ?? unserved(server);
+}
+/** The lines before the first one that may quote the server, which can have line breaks in its words. */
+function ownLines(said) {
+    const lines = said.split('\n');
+    const quoted = lines.findIndex(line => /^remote:|remote error|got '|unexpected|invalid server response/i.test(line));
+    return quoted === -1 ? lines : lines.slice(0, quoted);
+}
+function unserved(server) {
+    return new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`);
 }
 function fetch_commit_pathOf({ url }) {
     return cleanForeignText(url.pathname, 200);
@@ -39801,65 +40030,6 @@ function unusable(server, found) {
     return new ArtifactError('bad_response', `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed; ask the publisher.`);
 }
 
-;// CONCATENATED MODULE: ./build/sources/git/git-settings.js
-
-
-/**
- * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
- * a repository runs here, and everything that arrives is checked as it is unpacked.
- */
-const SETTINGS = [
-    ['core.hooksPath', '/dev/null'],
-    ['core.fsmonitor', 'false'],
-    ['core.attributesFile', '/dev/null'],
-    ['core.askPass', ''],
-    ['core.logAllRefUpdates', 'false'],
-    ['core.bigFileThreshold', '16m'],
-    ['credential.helper', ''],
-    ['protocol.allow', 'never'],
-    ['protocol.https.allow', 'always'],
-    ['transfer.fsckObjects', 'true'],
-    ['transfer.unpackLimit', '1'],
-    ['transfer.bundleURI', 'false'],
-    ['transfer.credentialsInUrl', 'die'],
-    ['fetch.recurseSubmodules', 'false'],
-    ['fetch.writeCommitGraph', 'false'],
-    ['submodule.recurse', 'false'],
-    ['pack.threads', '1'],
-    ['gc.auto', '0'],
-    ['maintenance.auto', 'false'],
-    ['http.followRedirects', 'false'],
-    ['http.sslVerify', 'true'],
-    ['http.lowSpeedLimit', '1'],
-    ['http.lowSpeedTime', '30'],
-];
-/** The environment that contains everything git needs, so that no argument and no file does. */
-function gitEnvironment({ home, repository }, settings = []) {
-    const all = [...SETTINGS, ...settings];
-    const numbered = all.flatMap(([key, value], index) => [
-        [`GIT_CONFIG_KEY_${index}`, key],
-        [`GIT_CONFIG_VALUE_${index}`, value],
-    ]);
-    return allowedEnvironment({
-        ...{ PATH: absolutePath(), HOME: home, XDG_CONFIG_HOME: home, LANG: 'C', LC_ALL: 'C' },
-        ...{
-            GIT_DIR: repository,
-            GIT_CONFIG_NOSYSTEM: '1',
-            GIT_CONFIG_SYSTEM: '/dev/null',
-            GIT_CONFIG_GLOBAL: '/dev/null',
-        },
-        ...{ GIT_ATTR_NOSYSTEM: '1', GIT_NO_REPLACE_OBJECTS: '1', GIT_NO_LAZY_FETCH: '1', GIT_OPTIONAL_LOCKS: '0' },
-        ...{ GIT_ALLOW_PROTOCOL: 'https', GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: '', SSH_ASKPASS: '' },
-        GIT_CONFIG_COUNT: String(all.length),
-        ...Object.fromEntries(numbered),
-    });
-}
-/** Git runs in a folder that we have just made; a relative path must not find a program there. */
-function absolutePath() {
-    const folders = (process.env['PATH'] ?? '').split(external_node_path_namespaceObject.delimiter).filter(folder => folder.startsWith('/'));
-    return folders.join(external_node_path_namespaceObject.delimiter);
-}
-
 ;// CONCATENATED MODULE: ./build/sources/git/host-git.js
 
 
@@ -39867,15 +40037,23 @@ function absolutePath() {
 
 
 
-const MIB = 1024 * 1024;
-/** What git needs besides the bytes that arrive: its libraries, and the largest object that it keeps whole. */
-const SPARE_MEMORY_BYTES = 2048 * MIB;
+/** Of each process, so that an unpacked pack has room; the one that talks to the server has less (git-settings.ts). */
+const MEMORY_KIB = 512 * 1024;
 /** The unit of `ulimit -f` in every POSIX shell. */
 const BLOCK_BYTES = 512;
 /** `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would ignore them without a word. */
 const LEAST_VERSION = [2, 37];
-/** Limits that git itself does not have. What the shell runs is constant; `"$@"` passes arguments as they are. */
-const LIMITED = 'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec git "$@"';
+/** How the shell ends when this host does not know a limit, or lets us set none. */
+const NO_LIMITS = 121;
+/**
+ * Limits that git itself does not have; a lower one of the host's own will do. What the shell runs is constant; `"$@"`
+ * passes arguments as they are. Descriptor 3 ends with this process, however that ends, and git's group with it.
+ */
+const LIMITED = `
+limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
+limit -c 0; limit -f "$1"; limit -v "$2"; limit -t "$3"; shift 3
+{ read -r _ <&3; kill -9 -$$; } </dev/null >/dev/null 2>&1 &
+exec git "$@" 3<&-`;
 /** The host's git, which knows no other configuration than ours, in a repository that holds nothing yet. */
 class HostGit {
     repository;
@@ -39887,6 +40065,8 @@ class HostGit {
     /** Throws DeploymentError `source_not_supported` when this host has no git, or one that does not know these limits. */
     async verifyVersion() {
         const end = await this.run({ args: ['version'] });
+        if (end.kind === 'exited' && end.code === NO_LIMITS)
+            throw noLimits();
         const found = end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : 'none';
         const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(found)?.slice(1) ?? []).map(Number);
         const [leastMajor, leastMinor] = LEAST_VERSION;
@@ -39924,24 +40104,28 @@ class HostGit {
     }
     #request({ args, settings }) {
         const { folder, maxBytes, endsAt, signal } = this.#limits;
-        const blocks = Math.ceil(maxBytes / BLOCK_BYTES);
-        const kilobytes = Math.ceil((maxBytes + SPARE_MEMORY_BYTES) / 1024);
-        const limited = ['/bin/sh', '-c', LIMITED, 'git', String(blocks), String(kilobytes)];
+        const timeoutMs = Math.max(1, endsAt - performance.now());
+        const limits = [Math.ceil(maxBytes / BLOCK_BYTES), MEMORY_KIB, Math.ceil(timeoutMs / 1000) + 1];
         return {
-            command: [...limited, ...args],
+            command: ['/bin/sh', '-c', LIMITED, 'git', ...limits.map(String), ...args],
             env: gitEnvironment({ home: folder, repository: this.repository }, settings),
             cwd: folder,
-            timeoutMs: Math.max(1, endsAt - performance.now()),
+            timeoutMs,
             signal,
             abortGraceMs: 1000,
+            isTethered: true,
         };
     }
     #late() {
         return new ArtifactError('timeout', 'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise it if the repository is meant to be that large, or ask the publisher.');
     }
 }
+function noLimits() {
+    return new DeploymentError('source_not_supported', 'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy it on Linux, or have the publisher put the part into the project.');
+}
 
 ;// CONCATENATED MODULE: ./build/sources/git/list-tree.js
+
 
 
 
@@ -39956,10 +40140,15 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
     const symlinks = [];
-    const args = ['ls-tree', '-r', '-z', '-l', '--full-tree', '--end-of-options', tree];
+    const args = ['ls-tree', '-r', '-t', '-z', '-l', '--full-tree', '--end-of-options', tree];
     await git.read({ args }, async (stdout) => {
+        let records = 0;
         for await (const record of recordsOf(stdout)) {
+            // Trees too: git lists each of them, also one that contains nothing, and would be busy with them for years.
+            verifyEntryCount(++records, rules);
             const entry = parseRecord(record);
+            if (entry.type === 'directory')
+                continue;
             listing.add(entry);
             if (entry.type === 'symlink')
                 symlinks.push(entry);
@@ -39988,6 +40177,8 @@ function parseRecord(record) {
     const name = decodeEntryText(record.subarray(tab + 1), 'utf-8');
     if (type === 'commit')
         throw unsafeEntry(name, 'is a submodule, whose files the repository does not contain');
+    if (type === 'tree')
+        return { name, type: 'directory', size: 0, packedSize: null, executable: false, target: null, oid };
     const kind = mode === '120000' ? 'symlink' : mode.startsWith('100') ? 'file' : 'unknown type';
     const executable = mode === '100755';
     return { name, type: kind, size: Number(size), packedSize: null, executable, target: null, oid };
@@ -40071,6 +40262,7 @@ async function readBlobs({ git, folder }, entries, use) {
 
 
 
+
 /**
  * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
  * Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree` and the address rules throw,
@@ -40085,8 +40277,9 @@ async function fetchGitTree({ request, tools }, source, folder) {
     await git.verifyVersion();
     const url = new URL(source.url);
     const route = await wires.wire.routeForChild(url, new URL(request.hubUrl));
-    const server = { url, route, tokens: request.gitTokens, ca: request.ca };
-    const commit = await fetchCommit({ git, server, folder: work, log }, source);
+    const relay = new Relay({ url, route, maxBytes: request.maxArtifactBytes });
+    const server = { url, relay, tokens: request.gitTokens, ca: request.ca };
+    const commit = await fetchCommit({ git, server, folder: work, log }, source).finally(() => relay.close());
     const tree = await findTree(git, commit, source);
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     const reading = { git, folder: work, target: staged, limits: request.extraction, signal };

@@ -17,6 +17,8 @@ export interface ChildRequest {
   isSilent?: true
   /** With `isSilent`: a descriptor of ours that the child gets as its descriptor 3. */
   descriptor?: number
+  /** Its descriptor 3 is a pipe that ends with this process, however that ends, and at the latest when it has exited. */
+  isTethered?: true
 }
 
 export type ChildEnd =
@@ -59,6 +61,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   const stop = stopOn(child.pid as number, request)
   const [code, signal] = await exited
   stop.clear()
+  endTether(child)
   // Not referenced: once the output is closed the timer has no reason to keep the process alive.
   await Promise.race([closed, setTimeout(DRAIN_MS, undefined, { ref: false })])
   for (const stream of streams) stream.destroy()
@@ -93,7 +96,7 @@ export async function readChild<Read>(
   const [program, ...args] = request.command
   const child = spawn(program, args, {
     env: { ...request.env },
-    stdio: [request.input ?? 'ignore', 'pipe', 'pipe'],
+    stdio: [request.input ?? 'ignore', 'pipe', 'pipe', ...(request.isTethered ? ['pipe' as const] : [])],
     detached: true,
     ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
   })
@@ -119,8 +122,16 @@ export async function readChild<Read>(
     throw error
   } finally {
     stop.clear()
+    endTether(child)
     for (const stream of [stdout, stderr]) stream.destroy()
   }
+}
+
+function endTether(child: ChildProcess): void {
+  const tether = child.stdio[3]
+  if (!tether) return
+  tether.on('error', () => {}).destroy()
+  signalGroup(child.pid as number, 'SIGKILL')
 }
 
 function endOf(
@@ -142,8 +153,8 @@ export function allowedEnvironment(extra: Readonly<Record<string, string>> = {})
   return { ...Object.fromEntries(inherited), ...extra }
 }
 
-function stdioOf({ isSilent, descriptor }: ChildRequest): StdioOptions {
-  if (!isSilent) return ['ignore', 'pipe', 'pipe']
+function stdioOf({ isSilent, descriptor, isTethered }: ChildRequest): StdioOptions {
+  if (!isSilent) return isTethered ? ['ignore', 'pipe', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe']
   return descriptor === undefined ? 'ignore' : ['ignore', 'ignore', 'ignore', descriptor]
 }
 

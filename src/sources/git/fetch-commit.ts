@@ -7,8 +7,8 @@ import { ArchiveError, ArtifactError, AuthenticationError, type DeployError } fr
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
 import type { ChildEnd } from '../../install/files/child-process.ts'
-import type { ChildRoute } from '../../net/route-for-child.ts'
-import type { GitSetting } from './git-settings.ts'
+import type { Relay } from '../../net/relay.ts'
+import { boundedUrl, type GitSetting } from './git-settings.ts'
 import type { HostGit } from './host-git.ts'
 
 /** The only ref of the repository, wherever the server keeps it. */
@@ -17,7 +17,8 @@ const FETCHED = 'refs/hub-deploy/fetched'
 /** A server, and how to reach it. */
 export interface GitServer {
   readonly url: URL
-  readonly route: ChildRoute
+  /** The only way there. */
+  readonly relay: Relay
   readonly tokens: GitTokens
   /** PEM; trusted in addition to the built-in authorities. */
   readonly ca: string | undefined
@@ -53,8 +54,8 @@ export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promi
   ]
   const refspec = `+${ref}:${FETCHED}`
   const fetched = await git.run({
-    args: ['fetch', ...options, '--', fetch.server.url.href, refspec],
-    settings: connectionSettings(fetch),
+    args: ['fetch', ...options, '--', boundedUrl(fetch.server.url), refspec],
+    settings: await connectionSettings(fetch),
   })
   if (!isDone(fetched)) throw explainRefusal(fetch, fetched)
   const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] })
@@ -63,28 +64,17 @@ export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promi
   return commit
 }
 
-/** They are in git's environment only: neither a token nor a proxy's password is in an argument or a file. */
-function connectionSettings({ server, folder }: CommitFetch): GitSetting[] {
-  const { url, route, tokens, ca } = server
+/** They are in git's environment only: neither a token nor a password is in an argument or a file. */
+async function connectionSettings({ server, folder }: CommitFetch): Promise<GitSetting[]> {
+  const { url, relay, tokens, ca } = server
   const token = tokens.get(url.host)
   const header = token === undefined ? [] : [[`http.${url.origin}/.extraHeader`, headerOf(token)] as const]
   const authorities = ca === undefined ? [] : [['http.sslCAInfo', writeAuthorities(folder, ca)] as const]
-  return [...routeSettings(url, route), ...header, ...authorities]
+  return [['http.proxy', await relay.open()], ...header, ...authorities]
 }
 
 function headerOf(token: string): string {
   return `Authorization: Basic ${basicCredentials(token)}`
-}
-
-/** Curl connects to the addresses that were judged, and asks no name server: the name could mean another one by now. */
-function routeSettings(url: URL, route: ChildRoute): GitSetting[] {
-  if ('proxy' in route) return [['http.proxy', route.proxy]]
-  const addresses = route.addresses.map(address => (address.includes(':') ? `[${address}]` : address))
-  const pinned = `${url.hostname}:${url.port || '443'}:${addresses.join(',')}`
-  return [
-    ['http.proxy', ''],
-    ['http.curloptResolve', pinned],
-  ]
 }
 
 /** Git replaces the built-in authorities by those of the file. */
@@ -98,18 +88,33 @@ function isDone(end: ChildEnd): boolean {
   return end.kind === 'exited' && end.code === 0
 }
 
-/** What git says in its own words, which it does not change in `LC_ALL=C`, and what it means. */
+/** Git and curl ran out of what they may use. Only git can say so: the server is not to decide that (see `ownLines`). */
+const LIMIT =
+  /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i
+
+/**
+ * What git says in its own words, which it does not change in `LC_ALL=C`, at the beginning of a line, and what it
+ * means. The server decides them anyway, by its status or by what it sends.
+ */
 const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[] = [
-  [/signal 25|File too large|File size limit|out of memory|mmap failed/i, tooLarge],
-  [/Authentication failed|could not read (?:Username|Password)|returned error: 40[13]/i, denied],
-  [/couldn't find remote ref|not our ref|repository .* not found|returned error: 404/i, missing],
-  [/redirect|returned error: 30\d/i, server => unusable(server, 'it redirects, which is never followed')],
   [
-    /fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt/i,
+    /^fatal: (?:Authentication failed for|could not read (?:Username|Password) for|unable to access .*returned error: 40[13]$)/i,
+    denied,
+  ],
+  [
+    /^(?:fatal: (?:couldn't find remote ref|repository '.*' not found|unable to access .*returned error: 404$)|fatal: remote error: (?:upload-pack: )?not our ref [0-9a-f]+$|error: Server does not allow request for unadvertised object)/i,
+    missing,
+  ],
+  [
+    /^fatal: unable to (?:access .*returned error: 30\d$|update url base from redirection)/i,
+    server => unusable(server, 'it redirects, which is never followed'),
+  ],
+  [
+    /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
     server => unusable(server, 'what it sent is damaged or not what git accepts'),
   ],
   [
-    /certificate|Could not resolve|Failed to connect|Couldn't connect|SSL|timed out|too slow|Connection|early EOF/i,
+    /^(?:fatal: unable to access '|error: RPC failed; curl |fatal: early EOF|fetch-pack: unexpected disconnect)/i,
     broken,
   ],
 ]
@@ -118,14 +123,25 @@ const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[
 function explainRefusal({ git, server, log }: CommitFetch, end: ChildEnd): DeployError {
   const said = end.kind === 'not_started' ? end.error.message : end.output
   log.info(`git: ${cleanForeignText(said)}`)
-  if (end.kind === 'signalled' || git.hasReachedLimit()) return tooLarge(server)
-  const explain = REASONS.find(([pattern]) => pattern.test(said))?.[1]
-  return (
-    explain?.(server) ??
-    new ArtifactError(
-      'artifact_unavailable',
-      `${server.url.origin} did not serve ${pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`,
-    )
+  const { relay } = server
+  if (end.kind === 'signalled' || git.hasReachedLimit() || relay.isOverflowing) return tooLarge(server)
+  if (relay.isUnreached) return broken(server)
+  if (ownLines(said).some(line => LIMIT.test(line))) return tooLarge(server)
+  const explain = REASONS.find(([pattern]) => said.split('\n').some(line => pattern.test(line)))?.[1]
+  return explain?.(server) ?? unserved(server)
+}
+
+/** The lines before the first one that may quote the server, which can have line breaks in its words. */
+function ownLines(said: string): string[] {
+  const lines = said.split('\n')
+  const quoted = lines.findIndex(line => /^remote:|remote error|got '|unexpected|invalid server response/i.test(line))
+  return quoted === -1 ? lines : lines.slice(0, quoted)
+}
+
+function unserved(server: GitServer): ArtifactError {
+  return new ArtifactError(
+    'artifact_unavailable',
+    `${server.url.origin} did not serve ${pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`,
   )
 }
 

@@ -4,6 +4,15 @@ import { allowedEnvironment } from '../../install/files/child-process.ts'
 /** A line of git's configuration. */
 export type GitSetting = readonly [key: string, value: string]
 
+const HELPER = 'bounded'
+/** Git holds the server's whole list of refs in memory, however small it was on the wire; real lists have a few MiB. */
+const HELPER_MEMORY_KIB = 192 * 1024
+
+/** The URL by which git fetches with little memory. */
+export function boundedUrl({ href }: URL): string {
+  return `${HELPER}::${href}`
+}
+
 /**
  * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
  * a repository runs here, and everything that arrives is checked as it is unpacked.
@@ -18,6 +27,13 @@ const SETTINGS: readonly GitSetting[] = [
   ['credential.helper', ''],
   ['protocol.allow', 'never'],
   ['protocol.https.allow', 'always'],
+  // `HELPER` is a remote helper of this name: git's own for https, with less memory than the rest of git.
+  [`protocol.${HELPER}.allow`, 'always'],
+  [`alias.remote-${HELPER}`, `!ulimit -v ${HELPER_MEMORY_KIB} && exec git remote-https`],
+  ['http.proxyAuthMethod', 'basic'],
+  ['core.deltaBaseCacheLimit', '32m'],
+  ['core.packedGitWindowSize', '32m'],
+  ['core.packedGitLimit', '64m'],
   ['transfer.fsckObjects', 'true'],
   ['transfer.unpackLimit', '1'],
   ['transfer.bundleURI', 'false'],
@@ -30,8 +46,8 @@ const SETTINGS: readonly GitSetting[] = [
   ['maintenance.auto', 'false'],
   ['http.followRedirects', 'false'],
   ['http.sslVerify', 'true'],
-  ['http.lowSpeedLimit', '1'],
-  ['http.lowSpeedTime', '30'],
+  ['http.lowSpeedLimit', '1000'],
+  ['http.lowSpeedTime', '60'],
 ]
 
 /** The environment that contains everything git needs, so that no argument and no file does. */
@@ -53,7 +69,7 @@ export function gitEnvironment(
       GIT_CONFIG_GLOBAL: '/dev/null',
     },
     ...{ GIT_ATTR_NOSYSTEM: '1', GIT_NO_REPLACE_OBJECTS: '1', GIT_NO_LAZY_FETCH: '1', GIT_OPTIONAL_LOCKS: '0' },
-    ...{ GIT_ALLOW_PROTOCOL: 'https', GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: '', SSH_ASKPASS: '' },
+    ...{ GIT_ALLOW_PROTOCOL: `https:${HELPER}`, GIT_TERMINAL_PROMPT: '0', GIT_ASKPASS: '', SSH_ASKPASS: '' },
     GIT_CONFIG_COUNT: String(all.length),
     ...Object.fromEntries(numbered),
   })

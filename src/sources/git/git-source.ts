@@ -5,6 +5,7 @@ import { ArtifactError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { ExtractedTree } from '../../install/files/extracted-tree.ts'
 import { removeTree } from '../../install/files/remove-tree.ts'
+import { Relay } from '../../net/relay.ts'
 import type { SourceRequest, SourceTools } from '../source-request.ts'
 import { fetchCommit } from './fetch-commit.ts'
 import { HostGit } from './host-git.ts'
@@ -35,8 +36,9 @@ export async function fetchGitTree(
   await git.verifyVersion()
   const url = new URL(source.url)
   const route = await wires.wire.routeForChild(url, new URL(request.hubUrl))
-  const server = { url, route, tokens: request.gitTokens, ca: request.ca }
-  const commit = await fetchCommit({ git, server, folder: work, log }, source)
+  const relay = new Relay({ url, route, maxBytes: request.maxArtifactBytes })
+  const server = { url, relay, tokens: request.gitTokens, ca: request.ca }
+  const commit = await fetchCommit({ git, server, folder: work, log }, source).finally(() => relay.close())
   const tree = await findTree(git, commit, source)
   const staged = join(folder, 'tree')
   const reading = { git, folder: work, target: staged, limits: request.extraction, signal }

@@ -5,16 +5,25 @@ import { type ChildEnd, readChild, runChild } from '../../install/files/child-pr
 import { pathExistsSync } from '../../install/files/tree-walk.ts'
 import { type GitSetting, gitEnvironment } from './git-settings.ts'
 
-const MIB = 1024 * 1024
-/** What git needs besides the bytes that arrive: its libraries, and the largest object that it keeps whole. */
-const SPARE_MEMORY_BYTES = 2048 * MIB
+/** Of each process, so that an unpacked pack has room; the one that talks to the server has less (git-settings.ts). */
+const MEMORY_KIB = 512 * 1024
 /** The unit of `ulimit -f` in every POSIX shell. */
 const BLOCK_BYTES = 512
 /** `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would ignore them without a word. */
 const LEAST_VERSION = [2, 37] as const
 
-/** Limits that git itself does not have. What the shell runs is constant; `"$@"` passes arguments as they are. */
-const LIMITED = 'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2"; shift 2; exec git "$@"'
+/** How the shell ends when this host does not know a limit, or lets us set none. */
+const NO_LIMITS = 121
+
+/**
+ * Limits that git itself does not have; a lower one of the host's own will do. What the shell runs is constant; `"$@"`
+ * passes arguments as they are. Descriptor 3 ends with this process, however that ends, and git's group with it.
+ */
+const LIMITED = `
+limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
+limit -c 0; limit -f "$1"; limit -v "$2"; limit -t "$3"; shift 3
+{ read -r _ <&3; kill -9 -$$; } </dev/null >/dev/null 2>&1 &
+exec git "$@" 3<&-`
 
 /** A folder of ours, and what git may use there. */
 export interface GitLimits {
@@ -47,6 +56,7 @@ export class HostGit {
   /** Throws DeploymentError `source_not_supported` when this host has no git, or one that does not know these limits. */
   async verifyVersion(): Promise<void> {
     const end = await this.run({ args: ['version'] })
+    if (end.kind === 'exited' && end.code === NO_LIMITS) throw noLimits()
     const found = end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : 'none'
     const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(found)?.slice(1) ?? []).map(Number)
     const [leastMajor, leastMinor] = LEAST_VERSION
@@ -91,16 +101,16 @@ export class HostGit {
 
   #request({ args, settings }: GitCall) {
     const { folder, maxBytes, endsAt, signal } = this.#limits
-    const blocks = Math.ceil(maxBytes / BLOCK_BYTES)
-    const kilobytes = Math.ceil((maxBytes + SPARE_MEMORY_BYTES) / 1024)
-    const limited = ['/bin/sh', '-c', LIMITED, 'git', String(blocks), String(kilobytes)] as const
+    const timeoutMs = Math.max(1, endsAt - performance.now())
+    const limits = [Math.ceil(maxBytes / BLOCK_BYTES), MEMORY_KIB, Math.ceil(timeoutMs / 1000) + 1]
     return {
-      command: [...limited, ...args] as [string, ...string[]],
+      command: ['/bin/sh', '-c', LIMITED, 'git', ...limits.map(String), ...args] as [string, ...string[]],
       env: gitEnvironment({ home: folder, repository: this.repository }, settings),
       cwd: folder,
-      timeoutMs: Math.max(1, endsAt - performance.now()),
+      timeoutMs,
       signal,
       abortGraceMs: 1000,
+      isTethered: true as const,
     }
   }
 
@@ -110,4 +120,11 @@ export class HostGit {
       'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise it if the repository is meant to be that large, or ask the publisher.',
     )
   }
+}
+
+function noLimits(): DeploymentError {
+  return new DeploymentError(
+    'source_not_supported',
+    'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy it on Linux, or have the publisher put the part into the project.',
+  )
 }

@@ -1,4 +1,5 @@
 import { type ArchiveEntry, unsafeEntry } from '../../core/archive/archive-entry.ts'
+import { verifyEntryCount } from '../../core/archive/archive-limits.ts'
 import type { ExtractionRules } from '../../core/archive/archive-policy.ts'
 import { ArchiveListing } from '../../core/archive/archive-policy.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
@@ -28,10 +29,14 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
 export async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
   const listing = new ArchiveListing<GitEntry>(rules)
   const symlinks: GitEntry[] = []
-  const args = ['ls-tree', '-r', '-z', '-l', '--full-tree', '--end-of-options', tree] as const
+  const args = ['ls-tree', '-r', '-t', '-z', '-l', '--full-tree', '--end-of-options', tree] as const
   await git.read({ args }, async stdout => {
+    let records = 0
     for await (const record of recordsOf(stdout)) {
+      // Trees too: git lists each of them, also one that contains nothing, and would be busy with them for years.
+      verifyEntryCount(++records, rules)
       const entry = parseRecord(record)
+      if (entry.type === 'directory') continue
       listing.add(entry)
       if (entry.type === 'symlink') symlinks.push(entry)
       if (slice.isOver()) await slice.giveBack()
@@ -64,6 +69,8 @@ function parseRecord(record: Buffer): GitEntry {
   const [, mode = '', type, oid = '', size] = RECORD.exec(record.subarray(0, tab).toString('latin1')) ?? []
   const name = decodeEntryText(record.subarray(tab + 1), 'utf-8')
   if (type === 'commit') throw unsafeEntry(name, 'is a submodule, whose files the repository does not contain')
+  if (type === 'tree')
+    return { name, type: 'directory', size: 0, packedSize: null, executable: false, target: null, oid }
   const kind = mode === '120000' ? 'symlink' : mode.startsWith('100') ? 'file' : 'unknown type'
   const executable = mode === '100755'
   return { name, type: kind, size: Number(size), packedSize: null, executable, target: null, oid }

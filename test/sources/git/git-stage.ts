@@ -26,8 +26,8 @@ export interface FetchOptions {
   readonly signal?: AbortSignal
 }
 
-export async function openGitStage(): Promise<GitStage> {
-  const folder = mkdtempSync(join(tmpdir(), 'git-stage-'))
+export async function openGitStage(parent = tmpdir()): Promise<GitStage> {
+  const folder = mkdtempSync(join(parent, 'git-stage-'))
   const server = await startGitServer(join(folder, 'served'))
   mkdirSync(join(folder, 'served'))
   const log = collectLog()

@@ -1,0 +1,142 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import http, { type IncomingMessage } from 'node:http'
+import https from 'node:https'
+import net, { type AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { ChildRoute } from './route-for-child.ts'
+
+/** A server, how to reach it, and how much it may send. */
+export interface RelayTarget {
+  readonly url: URL
+  readonly route: ChildRoute
+  readonly maxBytes: number
+}
+
+/**
+ * The only way to a server for a program that speaks HTTPS itself: a proxy of ours on loopback. It connects to the
+ * addresses that were judged and to nothing else, counts what arrives, and breaks every connection above `maxBytes`.
+ * It sees no plaintext. Its connections end with this process, however that ends.
+ */
+export class Relay {
+  readonly #target: RelayTarget
+  readonly #password = randomBytes(24).toString('hex')
+  readonly #server = http.createServer((_, response) => response.writeHead(405).end())
+  readonly #sockets = new Set<Duplex>()
+  #received = 0
+  #isUnreached = false
+
+  constructor(target: RelayTarget) {
+    this.#target = target
+    this.#server.on('connection', socket => this.#keep(socket))
+    this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head))
+  }
+
+  /** Returns the proxy's URL, with the password that keeps the host's other accounts out. */
+  async open(): Promise<string> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    this.#server.once('error', reject).listen(0, '127.0.0.1', resolve)
+    await promise
+    return `http://relay:${this.#password}@127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+  }
+
+  get received(): number {
+    return this.#received
+  }
+
+  /** Whether the server has sent more than it may. */
+  get isOverflowing(): boolean {
+    return this.#received > this.#target.maxBytes
+  }
+
+  /** Whether a connection could not be made. */
+  get isUnreached(): boolean {
+    return this.#isUnreached
+  }
+
+  close(): void {
+    this.#server.close()
+    for (const socket of this.#sockets) socket.destroy()
+  }
+
+  async #relay(request: IncomingMessage, client: Duplex, head: Buffer): Promise<void> {
+    if (!this.#isAllowed(request)) return void client.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n')
+    if (head.length > 0) client.unshift(head)
+    try {
+      const server = this.#keep(await this.#reach())
+      client.write('HTTP/1.1 200 Connection established\r\n\r\n')
+      await Promise.all([pipeline(client, server), pipeline(server, pieces => this.#count(pieces), client)])
+    } catch {
+      // The program sees a broken connection, and this object says which of its limits broke it.
+      client.destroy()
+    }
+  }
+
+  #isAllowed({ url, headers }: IncomingMessage): boolean {
+    const credentials = `Basic ${Buffer.from(`relay:${this.#password}`).toString('base64')}`
+    return url === authorityOf(this.#target.url) && headers['proxy-authorization'] === credentials
+  }
+
+  async #reach(): Promise<Duplex> {
+    const { url, route } = this.#target
+    try {
+      return await ('proxy' in route ? connectThrough(new URL(route.proxy), url) : connectTo(url, route.addresses))
+    } catch (error) {
+      this.#isUnreached = true
+      throw error
+    }
+  }
+
+  async *#count(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const piece of pieces) {
+      this.#received += piece.length
+      if (this.isOverflowing) throw new Error('the server sends too much')
+      yield piece
+    }
+  }
+
+  #keep<Socket extends Duplex>(socket: Socket): Socket {
+    this.#sockets.add(socket)
+    socket.on('error', () => {})
+    socket.once('close', () => this.#sockets.delete(socket))
+    return socket
+  }
+}
+
+function authorityOf({ hostname, port }: URL): string {
+  return `${hostname}:${port || '443'}`
+}
+
+function withoutBrackets(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '')
+}
+
+/** Asks no name server: the name could mean another address by now. */
+async function connectTo({ hostname, port }: URL, addresses: readonly string[]): Promise<Duplex> {
+  const found = addresses.map(address => ({ address, family: net.isIP(address) }))
+  const socket = net.connect({
+    ...{ host: withoutBrackets(hostname), port: Number(port || 443), autoSelectFamily: true },
+    lookup: (_name, _options, done) => done(null, found),
+  })
+  await once(socket, 'connect')
+  return socket
+}
+
+async function connectThrough(proxy: URL, target: URL): Promise<Duplex> {
+  const isTls = proxy.protocol === 'https:'
+  const { hostname, port, username, password } = proxy
+  const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
+  const credentials = username === '' ? {} : { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` }
+  const path = authorityOf(target)
+  const asked = (isTls ? https : http).request({
+    ...{ host: withoutBrackets(hostname), port: Number(port || (isTls ? 443 : 80)), agent: false },
+    ...{ method: 'CONNECT', path, headers: { host: path, ...credentials } },
+  })
+  asked.end()
+  const [answer, socket, head] = (await once(asked, 'connect')) as [IncomingMessage, Duplex, Buffer]
+  if (head.length > 0) socket.unshift(head)
+  if (answer.statusCode === 200) return socket
+  socket.destroy()
+  throw new Error(`the proxy answered ${answer.statusCode}`)
+}

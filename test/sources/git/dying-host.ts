@@ -1,0 +1,21 @@
+// A process that is killed while git works for it: `fetch` from the server of the given JSON, or `idle` at anything.
+import { writeSync } from 'node:fs'
+import { HostGit } from '../../../src/sources/git/host-git.ts'
+import { openGitStage } from './git-stage.ts'
+
+const [what, text = '{}'] = process.argv.slice(2)
+const { folder, source, request } = JSON.parse(text)
+if (what === 'fetch') {
+  const stage = await openGitStage(folder)
+  await stage.fetch(source, { request: { ...request, gitTokens: new Map(request.gitTokens) } })
+} else {
+  const limits = { folder, maxBytes: 1_000_000, endsAt: performance.now() + 600_000 }
+  const git = new HostGit({ ...limits, signal: new AbortController().signal })
+  const args = ['-c', 'alias.wait=!echo waiting; exec sleep 600', 'wait'] as const
+  await git.read({ args }, async stdout => {
+    for await (const piece of stdout) {
+      writeSync(1, piece)
+      process.kill(process.pid, 'SIGKILL')
+    }
+  })
+}
