@@ -21445,11 +21445,19 @@ function verifySettings(settings, required) {
 }
 /** Which of the keys settings lack or leave empty. */
 function unsetSettings(text, keys) {
-    const set = new Set(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key];
+    const values = valuesOf(text);
+    return keys.filter(key => isEmpty(values.get(key)));
+}
+/** The keys that both settings set, to other values. */
+function differingSettings(one, other) {
+    const [values, others] = [valuesOf(one), valuesOf(other)];
+    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
+}
+function valuesOf(text) {
+    return new Map(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined ? [] : [[key, value.trim()]];
     }));
-    return keys.filter(key => !set.has(key));
 }
 class SettingsSeeder {
     #given;
@@ -21978,6 +21986,7 @@ function unusableSettings(path, found) {
 
 
 
+
 /** In the plugin's own directory; the host's own, so a kept path. */
 const INJECTED = '.env';
 /** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
@@ -21990,8 +21999,8 @@ function lacksInjectedEnv({ layout, keepPaths }, part) {
 }
 /**
  * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Never changes an existing file, but reads it. Warns where it cannot
- * create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
+ * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
+ * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
  * `step_failed` when existing settings are not a regular file, or lack a required key.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
@@ -22001,7 +22010,11 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     if (!injectsEnv)
         return 'unchanged';
     if (pathExistsSync(target)) {
-        verifySettings({ path: target, text: readSettings(target) }, required);
+        const injected = readSettings(target);
+        verifySettings({ path: target, text: injected }, required);
+        const differing = differingSettings(text, injected);
+        if (differing.length > 0)
+            tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
         return 'unchanged';
     }
     if (!lacksInjectedEnv(deployment, part)) {
@@ -40465,7 +40478,9 @@ async function project() {
         const inputs = readProjectInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
         const refused = await project_refuse(inputs, step.tools);
-        step.finish(refused ?? (await project_deploy(inputs, step.tools)));
+        // Without problems every required input was parsed; what is undefined may be.
+        const request = inputs.request;
+        step.finish(refused ?? (await deployProject(request, withSources(step.tools, inputs))));
     }
     catch (error) {
         failStep(step, error);
@@ -40474,12 +40489,11 @@ async function project() {
         step?.close();
     }
 }
-/** Without problems every required input was parsed; what is undefined may be. */
-async function project_deploy({ sources, connection, ...inputs }, tools) {
-    const request = inputs.request;
+/** The tools of a project, with the way to the parts that it does not contain. */
+function withSources(tools, { sources, connection, ...inputs }) {
     const { gitTokens, ...marketplace } = sources;
-    const supplier = new SourceSupplier({ ...request, marketplace, gitTokens, ca: connection.ca }, tools);
-    return await deployProject(request, { ...tools, supplier });
+    const request = inputs.request;
+    return { ...tools, supplier: new SourceSupplier({ ...request, marketplace, gitTokens, ca: connection.ca }, tools) };
 }
 /** The project action's post step; see `runPostStep`. */
 async function projectPost() {

@@ -30,7 +30,9 @@ export async function project(): Promise<void> {
     const inputs = readProjectInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
-    step.finish(refused ?? (await deploy(inputs, step.tools)))
+    // Without problems every required input was parsed; what is undefined may be.
+    const request = inputs.request as ProjectRequest
+    step.finish(refused ?? (await deployProject(request, withSources(step.tools, inputs))))
   } catch (error) {
     failStep(step, error)
   } finally {
@@ -38,12 +40,11 @@ export async function project(): Promise<void> {
   }
 }
 
-/** Without problems every required input was parsed; what is undefined may be. */
-async function deploy({ sources, connection, ...inputs }: ProjectInputs, tools: DeploymentTools) {
-  const request = inputs.request as ProjectRequest
+/** The tools of a project, with the way to the parts that it does not contain. */
+function withSources(tools: DeploymentTools, { sources, connection, ...inputs }: ProjectInputs) {
   const { gitTokens, ...marketplace } = sources
-  const supplier = new SourceSupplier({ ...request, marketplace, gitTokens, ca: connection.ca }, tools)
-  return await deployProject(request, { ...tools, supplier })
+  const request = inputs.request as ProjectRequest
+  return { ...tools, supplier: new SourceSupplier({ ...request, marketplace, gitTokens, ca: connection.ca }, tools) }
 }
 
 /** The project action's post step; see `runPostStep`. */

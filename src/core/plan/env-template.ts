@@ -45,13 +45,23 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
 
 /** Which of the keys settings lack or leave empty. */
 export function unsetSettings(text: string, keys: readonly string[]): string[] {
-  const set = new Set(
+  const values = valuesOf(text)
+  return keys.filter(key => isEmpty(values.get(key)))
+}
+
+/** The keys that both settings set, to other values. */
+export function differingSettings(one: string, other: string): string[] {
+  const [values, others] = [valuesOf(one), valuesOf(other)]
+  return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []))
+}
+
+function valuesOf(text: string): Map<string, string> {
+  return new Map(
     text.split(/\r?\n/).flatMap(line => {
-      const [, , key, , value] = ASSIGNMENT.exec(line) ?? []
-      return key === undefined || isEmpty((value ?? '').trim()) ? [] : [key]
+      const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? []
+      return key === undefined ? [] : [[key, value.trim()] as const]
     }),
   )
-  return keys.filter(key => !set.has(key))
 }
 
 class SettingsSeeder {

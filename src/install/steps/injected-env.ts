@@ -1,8 +1,9 @@
 import { join, relative } from 'node:path'
-import { verifySettings } from '../../core/plan/env-template.ts'
+import { listNames } from '../../core/foreign-text.ts'
+import { differingSettings, verifySettings } from '../../core/plan/env-template.ts'
 import { makePrivateDirectories, writeNewFile } from '../files/durable-files.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, type Place } from '../host/layout.ts'
+import { installPath, type Layout, type Place, settingsPath } from '../host/layout.ts'
 import { isCovered, needsPluginSig } from '../host/plugin-sig.ts'
 import { readPluginYaml } from '../host/read-plugin-yaml.ts'
 import { isBelow } from '../host/trees/tree-record.ts'
@@ -29,8 +30,8 @@ export function lacksInjectedEnv({ layout, keepPaths }: Deployment, part: Settin
 
 /**
  * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Never changes an existing file, but reads it. Warns where it cannot
- * create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
+ * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
+ * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
  * `step_failed` when existing settings are not a regular file, or lack a required key.
  */
 export async function seedInjectedEnv(
@@ -43,7 +44,13 @@ export async function seedInjectedEnv(
   const { injectsEnv, required } = part.environment
   if (!injectsEnv) return 'unchanged'
   if (pathExistsSync(target)) {
-    verifySettings({ path: target, text: readSettings(target) }, required)
+    const injected = readSettings(target)
+    verifySettings({ path: target, text: injected }, required)
+    const differing = differingSettings(text, injected)
+    if (differing.length > 0)
+      tools.log.warning(
+        `${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`,
+      )
     return 'unchanged'
   }
   if (!lacksInjectedEnv(deployment, part)) {

@@ -57,6 +57,18 @@ describe('the settings that a host framework injects', () => {
     assert.equal(readFileSync(path, 'utf8'), 'B=mine\n')
   })
 
+  it('are warned of, by the names of their keys, where they have other values than those next to the plugin', async t => {
+    const { log, write } = await openScene(t, {
+      'plugins/x/.env': 'B=secret-1\nA=1\n',
+      'plugins/x.env': 'A=1\nB=secret-2\n',
+    })
+    assert.equal(await write(), 'unchanged')
+    const warnings = log.lines.filter(line => line.startsWith('warning'))
+    assert.equal(warnings.length, 1)
+    assert.match(warnings[0] ?? '', /plugins\/x\/\.env has other values for B than .*plugins\/x\.env/)
+    assert.doesNotMatch(warnings.join(), /secret/)
+  })
+
   it('fail the step where existing ones lack a required key, or cannot be read', async t => {
     const { write } = await openScene(t, { 'plugins/x.env': 'B=2\n', 'plugins/x/.env': 'A=1\n' })
     await assert.rejects(write(), stepFailed)
