@@ -34886,6 +34886,8 @@ function readWorkflowRun(env) {
 
 
 
+/** The host records which hub supplied a part, with that part's name, in a line of 2,000 characters. */
+const MAX_BASE_URL_CHARS = 1800;
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
     return (url !== null &&
@@ -34893,9 +34895,11 @@ const isBaseUrl = (text) => {
         url.username === '' &&
         url.password === '' &&
         url.search === '' &&
-        url.hash === '');
+        url.hash === '' &&
+        !/\p{Cc}/u.test(text));
 };
-const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })), transform(text => text.replace(/\/+$/, '')));
+const baseUrlSchema = pipe(schemas_string()
+    .check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' }), _maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` })), transform(text => text.replace(/\/+$/, '')));
 /** What an HTTP header carries unchanged. */
 const apiKeySchema = schemas_string()
     .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
@@ -37564,7 +37568,8 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
 
 
 
-const MAX_URL_CHARS = 2048;
+/** As git gets it and the host records it: escaped, so that one letter may be nine characters. */
+const MAX_URL_CHARS = 2000;
 const MAX_REF_CHARS = 255;
 /** A full commit id, of SHA-1 or SHA-256. */
 function isCommitId(ref) {
@@ -37578,8 +37583,9 @@ function isPinned(source, sha256) {
 function isFixed(source) {
     return source.from === 'git' || source.version !== 'latest';
 }
-const urlSchema = pipe(schemas_string()
-    .check(_maxLength(MAX_URL_CHARS, { error: `must be at most ${MAX_URL_CHARS} characters` }), refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' })), 
+const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
+    error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
+}), refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' })), 
 // What this URL means to us is what it means to git: there is only one way to write it.
 transform(text => new URL(text).href));
 /** What git accepts as the name of a branch or tag, without what a refspec or a revision says with it. */
@@ -37603,10 +37609,20 @@ const writtenSchema = schemas_lazy(() => object({
     error: 'must have marketplace_slug or url, not both',
 }), refine(({ marketplace_slug, url }) => (marketplace_slug ?? url ?? null) !== null, {
     error: 'must have marketplace_slug, or url with ref',
+}), refine(({ marketplace_slug, ref }) => (marketplace_slug ?? null) === null || (ref ?? null) === null, {
+    path: ['ref'],
+    error: 'belongs to a url, and must not be next to marketplace_slug',
+}), refine(source => (source.url ?? null) === null || hasMarketplaceDefaults(source), {
+    error: 'must not have marketplace_version or marketplace_kind next to a url',
 }), refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
     path: ['ref'],
     error: 'is missing: a url needs it',
 })));
+/** A packer may write every key with its default; another value says something that would be ignored. */
+function hasMarketplaceDefaults(written) {
+    const { marketplace_version: version, marketplace_kind: kind } = written;
+    return (version ?? 'latest') === 'latest' && (kind ?? 'plugin') === 'plugin';
+}
 /** The form of `source`; unknown keys are ignored. */
 const externalSourceSchema = schemas_lazy(() => pipe(writtenSchema, transform(buildSource)));
 function buildSource(written) {

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
 import { MAX_PLAN_BYTES, parseYaml, requireYamlSize } from '../yaml-document.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
-import { type PartSources, partSourceSchema } from './stubs.ts'
+import { type PartSource, type PartSources, partSourceSchema } from './stubs.ts'
 
 /** The actions that a step can have. */
 const ACTIONS = [
@@ -54,16 +55,29 @@ export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   if (problems.length > 0) throw new HubError(400, `${PLAN_PATH}: ${problems.join('; ')}.`)
 }
 
-/** Where the parts come from that the plan's steps do not take from the project. Throws HubError 400 as `requireWorkablePlan`. */
+/**
+ * Where the parts come from that the plan's steps do not take from the project. Throws HubError 400 as
+ * `requireWorkablePlan`, and for a source in a step that installs nothing, and two sources of one part.
+ */
 export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSources {
-  const { steps } = parsePlan(readFileSync(plan, 'utf8'))
-  return new Map(
-    steps.flatMap(({ action, plugin, extension, source }) => {
-      if (source === undefined) return []
-      if (action === 'install_plugin' && plugin !== undefined) return [[`${pluginsDirname}/${plugin}`, source]]
-      return extension === undefined ? [] : [[`extensions/${extension}`, source]]
-    }),
-  )
+  const sources = new Map<string, PartSource>()
+  for (const [i, step] of parsePlan(readFileSync(plan, 'utf8')).steps.entries()) {
+    const { source } = step
+    if (source === undefined) continue
+    const name = `${PLAN_PATH}: step ${step.id ?? i + 1}`
+    const path = installedPath(step, pluginsDirname)
+    if (path === undefined) throw new HubError(400, `${name} has a source, but installs nothing: remove it.`)
+    const other = sources.get(path)
+    if (other !== undefined && !isDeepStrictEqual(other, source))
+      throw new HubError(400, `${name} has another source for ${path} than an earlier step: keep one.`)
+    sources.set(path, source)
+  }
+  return sources
+}
+
+function installedPath({ action, plugin, extension }: Step, pluginsDirname: string): string | undefined {
+  if (action === 'install_plugin' && plugin !== undefined) return `${pluginsDirname}/${plugin}`
+  return action === 'install_extension' && extension !== undefined ? `extensions/${extension}` : undefined
 }
 
 function describeAction({ input }: { input?: unknown }): string {

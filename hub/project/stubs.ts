@@ -1,26 +1,37 @@
 import { basename } from 'node:path'
 import { z } from 'zod'
+import { kindSchema, slugSchema, versionSchema } from '../names.ts'
 import type { Member } from './member.ts'
 import type { SourceTree } from './source-tree.ts'
 
-const subdirectory = z.string().min(1).optional()
+const MAX_URL_CHARS = 2000
+
+const subdirectory = z
+  .string()
+  .regex(/^(?=.{1,4096}$)(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))+$/u, {
+    error: 'must be a relative path without "." and ".."',
+  })
+  .optional()
 
 /** Where a part comes from that the project does not contain, as a step of the plan says it and the manifest repeats it. */
 export const partSourceSchema = z.union(
   [
     z.strictObject({
-      marketplace_slug: z.string().min(1),
-      marketplace_version: z.string().min(1).default('latest'),
-      marketplace_kind: z.enum(['plugin', 'service']).default('plugin'),
+      marketplace_slug: slugSchema,
+      marketplace_version: versionSchema.default('latest'),
+      marketplace_kind: kindSchema.default('plugin'),
       subdirectory,
     }),
     z.strictObject({
-      url: z.string().startsWith('https://'),
+      url: z.string().refine(isPublicUrl, { error: 'must be an https URL without user, password, query and fragment' }),
       ref: z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' }),
       subdirectory,
     }),
   ],
-  { error: 'must have marketplace_slug, or an https url and a full commit id as ref' },
+  {
+    error:
+      'must have either marketplace_slug, or an https url without user, password, query and fragment and a full commit id as ref',
+  },
 )
 export type PartSource = z.output<typeof partSourceSchema>
 
@@ -54,4 +65,12 @@ export function withStubs(tree: SourceTree, sources: PartSources): SourceTree {
 
 function isStub({ path, type }: Member, part: string): boolean {
   return type === 'file' && (STUB_FILES.has(path.slice(part.length + 1)) || basename(path).endsWith('.template'))
+}
+
+/** Everybody who may open the project reads its manifest, so nothing in it may be a secret. */
+function isPublicUrl(text: string): boolean {
+  const url = URL.parse(text)
+  if (url === null || !/^https:\/\/[^/]/i.test(text) || url.href.length > MAX_URL_CHARS) return false
+  const { username, password, search, hash } = url
+  return `${username}${password}${search}${hash}` === '' && !/[\s\\?#@\p{Cc}]/u.test(text)
 }

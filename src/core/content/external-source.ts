@@ -2,7 +2,8 @@ import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../identifiers.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 
-const MAX_URL_CHARS = 2048
+/** As git gets it and the host records it: escaped, so that one letter may be nine characters. */
+const MAX_URL_CHARS = 2000
 const MAX_REF_CHARS = 255
 
 /** Where a part comes from that its project names but does not contain (docs/contracts.md, "Sources"). */
@@ -42,12 +43,12 @@ export function isFixed(source: ExternalSource): boolean {
 }
 
 const urlSchema = z.pipe(
-  z
-    .string()
-    .check(
-      z.maxLength(MAX_URL_CHARS, { error: `must be at most ${MAX_URL_CHARS} characters` }),
-      z.refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' }),
-    ),
+  z.string().check(
+    z.refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
+      error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
+    }),
+    z.refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' }),
+  ),
   // What this URL means to us is what it means to git: there is only one way to write it.
   z.transform(text => new URL(text).href),
 )
@@ -94,12 +95,25 @@ const writtenSchema = z.lazy(() =>
       z.refine(({ marketplace_slug, url }) => (marketplace_slug ?? url ?? null) !== null, {
         error: 'must have marketplace_slug, or url with ref',
       }),
+      z.refine(({ marketplace_slug, ref }) => (marketplace_slug ?? null) === null || (ref ?? null) === null, {
+        path: ['ref'],
+        error: 'belongs to a url, and must not be next to marketplace_slug',
+      }),
+      z.refine(source => (source.url ?? null) === null || hasMarketplaceDefaults(source), {
+        error: 'must not have marketplace_version or marketplace_kind next to a url',
+      }),
       z.refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
         path: ['ref'],
         error: 'is missing: a url needs it',
       }),
     ),
 )
+
+/** A packer may write every key with its default; another value says something that would be ignored. */
+function hasMarketplaceDefaults(written: { marketplace_version?: unknown; marketplace_kind?: unknown }): boolean {
+  const { marketplace_version: version, marketplace_kind: kind } = written
+  return (version ?? 'latest') === 'latest' && (kind ?? 'plugin') === 'plugin'
+}
 
 /** The form of `source`; unknown keys are ignored. */
 export const externalSourceSchema = z.lazy(() => z.pipe(writtenSchema, z.transform(buildSource)))

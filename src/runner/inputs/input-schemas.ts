@@ -3,6 +3,9 @@ import { z } from 'zod/mini'
 import { hostIdSchema, idSchema, versionSchema } from '../../core/identifiers.ts'
 import { MAX_PROJECT_ROOT_BYTES } from '../../core/limits.ts'
 
+/** The host records which hub supplied a part, with that part's name, in a line of 2,000 characters. */
+const MAX_BASE_URL_CHARS = 1800
+
 const isBaseUrl = (text: string): boolean => {
   const url = URL.parse(text)
   return (
@@ -11,12 +14,18 @@ const isBaseUrl = (text: string): boolean => {
     url.username === '' &&
     url.password === '' &&
     url.search === '' &&
-    url.hash === ''
+    url.hash === '' &&
+    !/\p{Cc}/u.test(text)
   )
 }
 
 export const baseUrlSchema = z.pipe(
-  z.string().check(z.refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' })),
+  z
+    .string()
+    .check(
+      z.refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' }),
+      z.maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` }),
+    ),
   z.transform(text => text.replace(/\/+$/, '')),
 )
 

@@ -72,6 +72,10 @@ describe('the source of a part', () => {
     nothing: {},
     'a hub and a repository': { marketplace_slug: 'pay', ...git() },
     'a repository without ref': { url: URL },
+    'a hub and a ref': { marketplace_slug: 'pay', ref: COMMIT },
+    'a repository and a version': git({ marketplace_version: '1.0.0' }),
+    'a repository and a kind': git({ marketplace_kind: 'service' }),
+    'a url that is too long once it is escaped': git({ url: `https://git.example.org/${'\u00e9'.repeat(400)}` }),
     'a slug that climbs': { marketplace_slug: '../pay' },
     'a kind that is none': { marketplace_slug: 'pay', marketplace_kind: 'project' },
     ...Object.fromEntries(

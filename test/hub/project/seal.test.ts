@@ -78,6 +78,42 @@ steps:
     await assert.rejects(sealShop(t, {}, plan), /full commit id/)
   })
 
+  const commit = 'a1'.repeat(20)
+  const cart = (source: string) => `{id: cart, action: install_plugin, plugin: cart, source: ${source}}`
+  const unusable: [what: string, steps: string[]][] = [
+    ...[
+      ...[`{url: "https://user:token@host/x", ref: ${commit}}`, `{url: "https://token@host/x", ref: ${commit}}`],
+      ...[
+        `{url: "https://host/x?token=y", ref: ${commit}}`,
+        `{url: "https://host/${'é'.repeat(400)}", ref: ${commit}}`,
+      ],
+      ...[`{url: "https:///x", ref: ${commit}}`, `{url: "https://host/x", ref: ${commit}, subdirectory: ../x}`],
+      ...[
+        '{marketplace_slug: ../x}',
+        `{marketplace_slug: x, ref: ${commit}}`,
+        '{marketplace_slug: x, subdirectory: /x}',
+      ],
+      ...[
+        `{url: "https://host/x", ref: ${commit}, marketplace_version: 1.0.0}`,
+        '{marketplace_slug: x, marketplace_version: ../1}',
+      ],
+    ].map(source => [`the source ${source.slice(0, 60)}`, [cart(source)]] satisfies [string, string[]]),
+    [
+      'a source in a step that installs nothing',
+      [cart('{marketplace_slug: x}'), '{id: r, action: restart, plugin: cart, source: {marketplace_slug: x}}'],
+    ],
+    [
+      'two sources of one part',
+      [cart('{marketplace_slug: x}'), cart('{marketplace_slug: y}').replace('id: cart', 'id: again')],
+    ],
+  ]
+  for (const [what, steps] of unusable) {
+    it(`is refused with ${what}`, async t => {
+      const plan = `project_id: shop\nsteps:\n${steps.map(step => `  - ${step}\n`).join('')}`
+      await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), { status: 400, message: /source/ })
+    })
+  }
+
   it('describes itself in manifest.json', async t => {
     const sealed = await sealShop(t, { builtAt: BUILT_AT, projectName: 'The shop' })
     const folder = extractTar(t, openSealed(sealed))
