@@ -26449,13 +26449,13 @@ function readHostsDirectory({ root }) {
 function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
     if (shelf === 'extensions')
-        return { place: { shelf, id, directory: usualDirectory(shelf) }, isOperators: true };
+        return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' };
     const installed = findInstalled(readInstalled(layout), { shelf, id });
     const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory };
     const { directory, isOperators } = findPluginsDirectory(layout, known, tools.log);
     for (const accepted of requireSafeDirectory(host, directory))
         tools.log.warning(accepted);
-    return { place: { shelf, id, directory }, isOperators };
+    return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' };
 }
 /** Where it is installed. */
 function installedPlace({ layout, shelf }, id) {
@@ -30180,6 +30180,7 @@ function readForeignVersion(path) {
 
 
 
+
 /**
  * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
  * other part and contains none, and that nothing is there which the part would replace without having been installed
@@ -30190,22 +30191,44 @@ function verifyDestination(layout, destination) {
     if (target.directory === EXTENSIONS_DIRECTORY)
         return;
     requireInside(layout, destination);
+    if (destination.chosenBy === 'publisher')
+        refuseForeignDirectory(layout, target);
+    if (previous.installed === undefined || !isSamePlace(target, previous.place))
+        refuseBelowPart(layout, target);
     refuseNesting(layout, target);
     refuseOccupied(layout, destination);
     if (!isSamePlace(target, previous.place))
         requireMovableSettings(layout, destination);
 }
 /** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
-function requireInside(layout, { target: { directory }, isOperators }) {
+function requireInside(layout, { target: { directory }, chosenBy }) {
     if (directory === DEFAULT_PLUGINS_DIRECTORY)
         return;
-    const real = relocation_realDirectory(layout, directory);
+    const real = realDirectory(layout, directory);
     const inside = (0,external_node_path_namespaceObject.relative)((0,external_node_fs_namespaceObject.realpathSync)(layout.root), real);
     if (pluginsDirectorySchema.safeParse(inside).success)
         return;
-    if (isOperators && inside.startsWith('../'))
+    if (chosenBy === 'operator' && inside.startsWith('../'))
         return;
     throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`);
+}
+/** A publisher must not add to what is there for another purpose, such as the source of the host framework. */
+function refuseForeignDirectory(layout, { directory }) {
+    const found = (0,external_node_path_namespaceObject.relative)(layout.root, nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory)));
+    if (found === '' || knownDirectories(layout).includes(directory))
+        return;
+    throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists, and nothing says that it is for plugins: nothing was changed. If it is, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
+}
+/** What is below a directory of plugins is in a plugin, whoever has put that there. */
+function refuseBelowPart(layout, { directory }) {
+    const path = realDirectory(layout, directory);
+    for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
+        const other = findRealDirectory(layout, shelf);
+        if (other === undefined || !relocation_isBelow(path, other))
+            continue;
+        const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
+        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is the place of another part: nothing was changed. Choose a plugins directory that is not below ${shelf}.`);
+    }
 }
 /** A part that is in another one, or contains it, would be moved away with it. */
 function refuseNesting(layout, target) {
@@ -30220,10 +30243,10 @@ function refuseNesting(layout, target) {
         throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'there' : relocation_isBelow(path, other) ? 'around it' : 'in it'}: nothing was changed. Choose another plugins directory.`);
     }
 }
-function refuseOccupied(layout, { target, previous, isOperators, allowTakeover }) {
+function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
     const path = installPath(layout, target);
     const isMoving = !isSamePlace(target, previous.place);
-    const isChosen = isOperators || target.directory === DEFAULT_PLUGINS_DIRECTORY;
+    const isChosen = chosenBy === 'operator' || target.directory === DEFAULT_PLUGINS_DIRECTORY;
     const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover);
     if (isExpected || !pathExistsSync(path))
         return;
@@ -30244,13 +30267,7 @@ function relocation_isBelow(path, other) {
     return path.startsWith(`${other}/`);
 }
 function realPath(layout, { directory, id }) {
-    return (0,external_node_path_namespaceObject.join)(relocation_realDirectory(layout, directory), id);
-}
-/** Where a directory leads, even if the end of it is still to be made. */
-function relocation_realDirectory({ root }, directory) {
-    const path = (0,external_node_path_namespaceObject.join)(root, directory);
-    const nearest = nearestDirectory(path);
-    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
+    return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
@@ -32287,12 +32304,12 @@ function mismatch({ asked, served }, found) {
  */
 async function findTarget(deployment, plan) {
     const { layout, request, record, tools } = deployment;
-    const { place, isOperators } = choosePlace(deployment, plan);
+    const { place, chosenBy } = choosePlace(deployment, plan);
     const previous = readPreviousInstall(layout, place);
     await record.update({ previous_version: previous.version, ...directoryIn(place) });
     const { allowTakeover } = request;
     previous_install_verifyPlace(previous, { origin: originOf(deployment), allowTakeover }, tools.log);
-    verifyDestination(layout, { target: place, previous, isOperators, allowTakeover });
+    verifyDestination(layout, { target: place, previous, chosenBy, allowTakeover });
     if (!request.dryRun)
         for (const affected of [previous.place, place])
             checkHost(deployment, affected);
@@ -38506,7 +38523,7 @@ function checkPart(deployment, target) {
     const previous = readPreviousInstall(layout, target);
     for (const accepted of requireSafeDirectory(host, target.directory))
         tools.log.warning(accepted);
-    verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover });
+    verifyDestination(layout, { target, previous, chosenBy: 'publisher', allowTakeover: request.allowTakeover });
     for (const place of [previous.place, target])
         checkHost(deployment, place);
 }
@@ -41436,7 +41453,7 @@ function checkDestination(rollback, target) {
         return;
     for (const accepted of requireSafeDirectory(host, target.directory))
         tools.log.warning(accepted);
-    verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover });
+    verifyDestination(layout, { target, previous, chosenBy: 'host', allowTakeover: request.allowTakeover });
     checkHost(rollback, previous.place);
 }
 function requireRestorable(rollback, part) {

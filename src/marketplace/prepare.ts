@@ -53,12 +53,12 @@ export interface ExtractedVersion extends VerifiedVersion {
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, request, record, tools } = deployment
-  const { place, isOperators } = choosePlace(deployment, plan)
+  const { place, chosenBy } = choosePlace(deployment, plan)
   const previous = readPreviousInstall(layout, place)
   await record.update({ previous_version: previous.version, ...directoryIn(place) })
   const { allowTakeover } = request
   verifyPlace(previous, { origin: originOf(deployment), allowTakeover }, tools.log)
-  verifyDestination(layout, { target: place, previous, isOperators, allowTakeover })
+  verifyDestination(layout, { target: place, previous, chosenBy, allowTakeover })
   if (!request.dryRun) for (const affected of [previous.place, place]) checkHost(deployment, affected)
   return { plan, place, previous }
 }

@@ -70,7 +70,7 @@ function checkPart(deployment: ProjectDeployment, target: ManifestPart): void {
   const { host, layout, request, tools } = deployment
   const previous = readPreviousInstall(layout, target)
   for (const accepted of requireSafeDirectory(host, target.directory)) tools.log.warning(accepted)
-  verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover })
+  verifyDestination(layout, { target, previous, chosenBy: 'publisher', allowTakeover: request.allowTakeover })
   for (const place of [previous.place, target]) checkHost(deployment, place)
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { runAction } from '../../local/runner.ts'
@@ -102,11 +102,25 @@ describe('the parts of a project', () => {
     await deployed(stage)
     const path = join(stage.root, '.hub-deploy/installed.json')
     renameSync(join(stage.root, 'host/addons'), join(stage.root, 'plugins'))
+    rmdirSync(join(stage.root, 'host'))
     writeFileSync(path, readFileSync(path, 'utf8').replaceAll('"directory": "host/addons",', ''))
     assert.equal((await deployed(stage)).outputs['changed'], 'true')
     assert.ok(existsSync(join(stage.root, 'host/addons/cart/plugin.yaml')))
     assert.deepEqual(readdirSync(join(stage.root, 'plugins')), [])
   })
+
+  for (const [what, path] of Object.entries({
+    'the id of a part that runs here': 'plugins/cart/mine.py',
+    'a directory that has another purpose': 'host/setup.py',
+  })) {
+    it(`evade nothing by the directory of their manifest: ${what}`, async () => {
+      writeFiles(stage.root, { [path]: 'theirs' })
+      await publishAddons('1.0.0')
+      const { outputs, log } = await stage.deploy()
+      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'place_taken'], log)
+      assert.equal(existsSync(join(stage.root, 'host/addons')), false)
+    })
+  }
 
   it('replace nothing that the host has in the directory of their manifest', { skip: ONLY_IN_CI }, async () => {
     writeFiles(stage.root, { 'host/addons/cart/orders': 'theirs' })

@@ -9,15 +9,19 @@ import {
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { placeOf, readInstalled } from './installed.ts'
 import { installPath, isSamePlace, type Layout, type Place, placeName, placePath, settingsPath } from './layout.ts'
+import { knownDirectories } from './plugins-directory.ts'
 import type { PreviousInstall } from './previous-install.ts'
-import { nearestDirectory } from './switchable.ts'
+import { findRealDirectory, nearestDirectory, realDirectory } from './switchable.ts'
+
+/** The operator for this run, the host's own file (or our record of it), or whoever has made a project. */
+export type Chooser = 'operator' | 'host' | 'publisher'
 
 /** Where a part is going to be. */
 export interface Destination {
   readonly target: Place
   readonly previous: PreviousInstall
-  /** Whether the operator names its directory: what another program or a publisher has chosen must not surprise. */
-  readonly isOperators: boolean
+  /** Who names its directory: what another program or a publisher has chosen must not surprise. */
+  readonly chosenBy: Chooser
   readonly allowTakeover: boolean
 }
 
@@ -30,22 +34,48 @@ export function verifyDestination(layout: Layout, destination: Destination): voi
   const { target, previous } = destination
   if (target.directory === EXTENSIONS_DIRECTORY) return
   requireInside(layout, destination)
+  if (destination.chosenBy === 'publisher') refuseForeignDirectory(layout, target)
+  if (previous.installed === undefined || !isSamePlace(target, previous.place)) refuseBelowPart(layout, target)
   refuseNesting(layout, target)
   refuseOccupied(layout, destination)
   if (!isSamePlace(target, previous.place)) requireMovableSettings(layout, destination)
 }
 
 /** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
-function requireInside(layout: Layout, { target: { directory }, isOperators }: Destination): void {
+function requireInside(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   if (directory === DEFAULT_PLUGINS_DIRECTORY) return
   const real = realDirectory(layout, directory)
   const inside = relative(realpathSync(layout.root), real)
   if (pluginsDirectorySchema.safeParse(inside).success) return
-  if (isOperators && inside.startsWith('../')) return
+  if (chosenBy === 'operator' && inside.startsWith('../')) return
   throw new DeploymentError(
     'unsafe_host',
     `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`,
   )
+}
+
+/** A publisher must not add to what is there for another purpose, such as the source of the host framework. */
+function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
+  const found = relative(layout.root, nearestDirectory(join(layout.root, directory)))
+  if (found === '' || knownDirectories(layout).includes(directory)) return
+  throw new DeploymentError(
+    'place_taken',
+    `This project wants to install plugins in ${directory}, but ${join(layout.root, found)} exists, and nothing says that it is for plugins: nothing was changed. If it is, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`,
+  )
+}
+
+/** What is below a directory of plugins is in a plugin, whoever has put that there. */
+function refuseBelowPart(layout: Layout, { directory }: Place): void {
+  const path = realDirectory(layout, directory)
+  for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
+    const other = findRealDirectory(layout, shelf)
+    if (other === undefined || !isBelow(path, other)) continue
+    const [id] = relative(other, path).split('/')
+    throw new DeploymentError(
+      'place_taken',
+      `Nothing can be installed in ${directory}, because ${shelf}/${id} is the place of another part: nothing was changed. Choose a plugins directory that is not below ${shelf}.`,
+    )
+  }
 }
 
 /** A part that is in another one, or contains it, would be moved away with it. */
@@ -63,10 +93,10 @@ function refuseNesting(layout: Layout, target: Place): void {
   }
 }
 
-function refuseOccupied(layout: Layout, { target, previous, isOperators, allowTakeover }: Destination): void {
+function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeover }: Destination): void {
   const path = installPath(layout, target)
   const isMoving = !isSamePlace(target, previous.place)
-  const isChosen = isOperators || target.directory === DEFAULT_PLUGINS_DIRECTORY
+  const isChosen = chosenBy === 'operator' || target.directory === DEFAULT_PLUGINS_DIRECTORY
   const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover)
   if (isExpected || !pathExistsSync(path)) return
   const why = isMoving
@@ -95,11 +125,4 @@ function isBelow(path: string, other: string): boolean {
 
 function realPath(layout: Layout, { directory, id }: Place): string {
   return join(realDirectory(layout, directory), id)
-}
-
-/** Where a directory leads, even if the end of it is still to be made. */
-function realDirectory({ root }: Layout, directory: string): string {
-  const path = join(root, directory)
-  const nearest = nearestDirectory(path)
-  return join(realpathSync(nearest), relative(nearest, path))
 }

@@ -70,7 +70,7 @@ function checkDestination(rollback: RunningRollback, target: TargetPart): void {
   const { previous } = target
   if (isSamePlace(previous.place, target)) return
   for (const accepted of requireSafeDirectory(host, target.directory)) tools.log.warning(accepted)
-  verifyDestination(layout, { target, previous, isOperators: false, allowTakeover: request.allowTakeover })
+  verifyDestination(layout, { target, previous, chosenBy: 'host', allowTakeover: request.allowTakeover })
   checkHost(rollback, previous.place)
 }
 
