@@ -18114,21 +18114,31 @@ async function recordInstalled(layout, { rows, removed, project }) {
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
     const rowsLeft = [...installed, ...retained];
-    const projects = withVersion(before.projects, project).filter(version => isLeft(version, rowsLeft));
+    const projects = withVersion(before.projects, project, rowsLeft);
     await writeRecord(layout, { ...before, installed, removed: retained, projects });
 }
-function withVersion(known, added) {
-    if (added === undefined)
-        return [...known];
-    const ofProject = known.filter(({ slug, version }) => slug === added.slug && version !== added.version);
-    const ofOthers = known.filter(({ slug }) => slug !== added.slug);
-    return [...ofOthers, ...[...ofProject, added].slice(-MAX_PROJECT_VERSIONS)];
+/** A version whose source has supplied other trees since is there once for each set of trees. */
+function withVersion(known, added, rows) {
+    const others = known.filter(version => added === undefined || !isSameSet(version, added));
+    const all = added === undefined ? others : [...others, added];
+    const left = all.filter((version, index) => isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
+    const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug);
+    const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])];
+    return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS));
+}
+function isSameName(a, b) {
+    return a.slug === b.slug && a.version === b.version;
+}
+/** Whether two are the same version with the same trees. */
+function isSameSet(a, b) {
+    const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
+    return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
 }
 /** Whether the host still has each part of a version, or some part that nothing but this version had. */
-function isLeft({ slug, version, parts }, rows) {
+function isLeft({ slug, version, parts }, { rows, isNewest }) {
     const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
     const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
-    return isNamed || parts.every(part => known.some(row => isSameTree(row, part)));
+    return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
 }
 /** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
 function isSameTree(a, b) {
@@ -35232,6 +35242,7 @@ function listProblems(error) {
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/version-move.js
 
+
 /** From which version to which a deployment that succeeded has gone. */
 function describeMove({ previous_version: before, changed, drift = [], ...report }) {
     const after = report.version ?? report.requested_version ?? 'unknown';
@@ -35239,6 +35250,8 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
         return `first install of ${after}`;
     if (before !== after)
         return `${before} → ${after}`;
+    if (changed && drift.length === 0 && hasOtherParts(report))
+        return describeParts(after, report);
     if (drift.length === 0)
         return `${after} was already installed`;
     if (changed)
@@ -35248,6 +35261,15 @@ function describeMove({ previous_version: before, changed, drift = [], ...report
         return `${after} is installed, but its files differ from what was installed`;
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
     return `${after} was already installed with these files; ${addedInWords(count)}`;
+}
+/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
+function hasOtherParts({ contract, sources, rollback_of: replaced }) {
+    return contract === 'project' && (sources !== undefined || replaced !== undefined);
+}
+function describeParts(version, { plugins = [], sources }) {
+    const isSourced = (id) => sources?.some(({ part }) => part === `plugins/${id}`) ?? true;
+    const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`);
+    return names.length === 0 ? `${version} now has other parts` : `${version} now has ${listNames(names)}`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/deploy-summary.js
@@ -41302,6 +41324,7 @@ function isEarlier(snapshot, row) {
 
 
 
+
 /**
  * All parts of one version of a project: those that are installed with the same files stay, the others return from their
  * snapshots, and what that version did not contain is removed. Throws as `findTarget` does, with the names of what is
@@ -41326,27 +41349,42 @@ async function findProjectTarget(rollback, slug, rows) {
 }
 /**
  * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
- * replaced, which is later.
+ * replaced, which is later. Each part may have changed within one version, where its source supplied another tree.
  */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;
     const known = readHostRecord(rollback.layout).projects.filter(project => project.slug === slug);
-    const asked = toVersion === undefined
-        ? known
-            .slice(0, -1)
-            .filter(isBefore(known.at(-1)))
-            .reverse()
-        : known.filter(({ version }) => isSameVersion(version, toVersion)).slice(-1);
     const lacking = [];
-    for (const version of asked) {
+    for (const version of candidatesOf(known, toVersion)) {
         const found = await findParts(rollback, version);
         if (found.missing.length === 0)
             return { version: version.version, parts: found.parts };
-        lacking.push(`${version.version} lacks ${found.missing.join(', ')}`);
+        lacking.push(`${project_target_describe(version)} lacks ${found.missing.join(', ')}`);
     }
     if (lacking.length > 0)
         throw missingParts(slug, lacking);
-    throw noProjectVersion(slug, { toVersion, known: known.map(({ version }) => version) });
+    throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] });
+}
+/**
+ * Newest first. The name of the present version asks for what it was before it became what it is now; only where that
+ * is not known, for the present one.
+ */
+function candidatesOf(known, toVersion) {
+    const present = known.at(-1);
+    const earlier = known.slice(0, -1).filter(isBefore(present)).reverse();
+    if (toVersion === undefined)
+        return earlier;
+    const isAsked = ({ version }) => isSameVersion(version, toVersion);
+    if (present === undefined || !isAsked(present))
+        return known.filter(isAsked).slice(-1);
+    const asked = earlier.filter(isAsked);
+    return asked.length === 0 ? [present] : asked;
+}
+function project_target_describe({ version, parts }) {
+    const sourced = parts.filter(({ source }) => source !== undefined);
+    if (sourced.length === 0)
+        return version;
+    return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`;
 }
 /** By when the newest part of each was first installed, which a rollback does not change. */
 function isBefore(present) {

@@ -188,24 +188,51 @@ export async function recordInstalled(
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
   const rowsLeft = [...installed, ...retained]
-  const projects = withVersion(before.projects, project).filter(version => isLeft(version, rowsLeft))
+  const projects = withVersion(before.projects, project, rowsLeft)
   await writeRecord(layout, { ...before, installed, removed: retained, projects })
 }
 
-function withVersion(known: readonly ProjectVersion[], added: ProjectVersion | undefined): ProjectVersion[] {
-  if (added === undefined) return [...known]
-  const ofProject = known.filter(({ slug, version }) => slug === added.slug && version !== added.version)
-  const ofOthers = known.filter(({ slug }) => slug !== added.slug)
-  return [...ofOthers, ...[...ofProject, added].slice(-MAX_PROJECT_VERSIONS)]
+/** A version whose source has supplied other trees since is there once for each set of trees. */
+function withVersion(
+  known: readonly ProjectVersion[],
+  added: ProjectVersion | undefined,
+  rows: readonly (InstalledRow | RemovedRow)[],
+): ProjectVersion[] {
+  const others = known.filter(version => added === undefined || !isSameSet(version, added))
+  const all = added === undefined ? others : [...others, added]
+  const left = all.filter((version, index) =>
+    isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }),
+  )
+  const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug)
+  const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])]
+  return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS))
+}
+
+function isSameName(a: ProjectVersion, b: ProjectVersion): boolean {
+  return a.slug === b.slug && a.version === b.version
+}
+
+/** Whether two are the same version with the same trees. */
+export function isSameSet(a: ProjectVersion, b: ProjectVersion): boolean {
+  const treesOf = ({ parts }: ProjectVersion): string[] =>
+    parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort()
+  return isSameName(a, b) && treesOf(a).join() === treesOf(b).join()
+}
+
+/** What decides whether a version is still of use. */
+interface Remains {
+  readonly rows: readonly (InstalledRow | RemovedRow)[]
+  /** Of those with its name. */
+  readonly isNewest: boolean
 }
 
 /** Whether the host still has each part of a version, or some part that nothing but this version had. */
-function isLeft({ slug, version, parts }: ProjectVersion, rows: readonly (InstalledRow | RemovedRow)[]): boolean {
+function isLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Remains): boolean {
   const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots])
   const isNamed = rows.some(row =>
     snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version),
   )
-  return isNamed || parts.every(part => known.some(row => isSameTree(row, part)))
+  return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)))
 }
 
 /** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */

@@ -1,3 +1,4 @@
+import { listNames } from '../../core/foreign-text.ts'
 import { isSameVersion } from '../../core/trust/versions.ts'
 import {
   findInstalled,
@@ -54,26 +55,39 @@ interface WholeVersion {
 
 /**
  * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
- * replaced, which is later.
+ * replaced, which is later. Each part may have changed within one version, where its source supplied another tree.
  */
 async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
   const { toVersion } = rollback.request
   const known = readHostRecord(rollback.layout).projects.filter(project => project.slug === slug)
-  const asked =
-    toVersion === undefined
-      ? known
-          .slice(0, -1)
-          .filter(isBefore(known.at(-1)))
-          .reverse()
-      : known.filter(({ version }) => isSameVersion(version, toVersion)).slice(-1)
   const lacking: string[] = []
-  for (const version of asked) {
+  for (const version of candidatesOf(known, toVersion)) {
     const found = await findParts(rollback, version)
     if (found.missing.length === 0) return { version: version.version, parts: found.parts }
-    lacking.push(`${version.version} lacks ${found.missing.join(', ')}`)
+    lacking.push(`${describe(version)} lacks ${found.missing.join(', ')}`)
   }
   if (lacking.length > 0) throw missingParts(slug, lacking)
-  throw noProjectVersion(slug, { toVersion, known: known.map(({ version }) => version) })
+  throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] })
+}
+
+/**
+ * Newest first. The name of the present version asks for what it was before it became what it is now; only where that
+ * is not known, for the present one.
+ */
+function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {
+  const present = known.at(-1)
+  const earlier = known.slice(0, -1).filter(isBefore(present)).reverse()
+  if (toVersion === undefined) return earlier
+  const isAsked = ({ version }: ProjectVersion): boolean => isSameVersion(version, toVersion)
+  if (present === undefined || !isAsked(present)) return known.filter(isAsked).slice(-1)
+  const asked = earlier.filter(isAsked)
+  return asked.length === 0 ? [present] : asked
+}
+
+function describe({ version, parts }: ProjectVersion): string {
+  const sourced = parts.filter(({ source }) => source !== undefined)
+  if (sourced.length === 0) return version
+  return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`
 }
 
 /** By when the newest part of each was first installed, which a rollback does not change. */

@@ -188,6 +188,24 @@ describe('the versions of a project', () => {
     assert.deepEqual(versionsIn(layout), ['2.0.0'])
   })
 
+  it('are there once for each set of trees, as long as all trees of an earlier set are', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const treesIn = () => readHostRecord(layout).projects.map(({ parts }) => parts[0]?.tree_digest)
+    const [a, b] = [trees[0] ?? '', trees[1] ?? '']
+    const left = snapshotOf('1-1.0.0', { tree_digest: a, project_version: '1.0.0' })
+    await recordInstalled(layout, { rows: [rowWith(a)], removed: [], project: version('1.0.0', a) })
+    for (const _ of [1, 2]) {
+      await recordInstalled(layout, { rows: [rowWith(b, [left])], removed: [], project: version('1.0.0', b) })
+      assert.deepEqual(treesIn(), [a, b])
+    }
+    const other = snapshotOf('2-1.0.0', { tree_digest: b, project_version: '1.0.0' })
+    await recordInstalled(layout, { rows: [rowWith(a, [other])], removed: [], project: version('1.0.0', a) })
+    assert.deepEqual(treesIn(), [b, a])
+    const unlike = snapshotOf('3-1.0.0', { tree_digest: trees[2] ?? '', project_version: '1.0.0' })
+    await recordInstalled(layout, { rows: [rowWith(a, [unlike])], removed: [], project: version('1.0.0', a) })
+    assert.deepEqual(treesIn(), [a])
+  })
+
   it('are at most 20 of each project', async t => {
     const layout = await prepareTemporaryHost(t)
     for (let patch = 0; patch < 22; patch++)
