@@ -38418,7 +38418,8 @@ function verifyTree(part, { tree }) {
 }
 /** A commit has no version but what its plugin.yaml says. */
 function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
-    if (shelf !== 'plugins' || !tree.files.some(({ path }) => path === 'plugin.yaml'))
+    const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml');
+    if (shelf !== 'plugins' || !hasPluginYaml)
         return version;
     const { versionAsWritten } = readPluginYaml(staged);
     return versionSchema.safeParse(versionAsWritten).data ?? version;
@@ -40331,6 +40332,10 @@ async function readBlobs({ git, folder }, entries, use) {
 
 
 
+
+
+/** What git's own files need, and everything else on this file system. */
+const git_source_SPARE_BYTES = 64 * 1024 * 1024;
 /**
  * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
  * Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree` and the address rules throw,
@@ -40341,19 +40346,47 @@ async function fetchGitTree({ request, tools }, source, folder) {
     const endsAt = performance.now() + request.downloadTimeoutMs;
     const work = (0,external_node_path_namespaceObject.join)(folder, 'git');
     (0,external_node_fs_namespaceObject.mkdirSync)(work, { mode: 0o700 });
-    const git = new HostGit({ folder: work, maxBytes: request.maxArtifactBytes, endsAt, signal });
+    const maxBytes = Math.min(request.maxArtifactBytes, roomIn(folder));
+    const git = new HostGit({ folder: work, maxBytes, endsAt, signal });
     await git.verifyVersion();
     const url = new URL(source.url);
     const route = await wires.wire.routeForChild(url, new URL(request.hubUrl));
-    const relay = new Relay({ url, route, maxBytes: request.maxArtifactBytes });
+    const relay = new Relay({ url, route, maxBytes });
     const server = { url, relay, tokens: request.gitTokens, ca: request.ca };
-    const commit = await fetchCommit({ git, server, folder: work, log }, source).finally(() => relay.close());
+    const commit = await fetchCommit({ git, server, folder: work, log }, source)
+        .catch(error => {
+        throw error instanceof ArchiveError && maxBytes < request.maxArtifactBytes ? noRoom(source, folder) : error;
+    })
+        .finally(() => relay.close());
     const tree = await findTree(git, commit, source);
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
     const reading = { git, folder: work, target: staged, limits: request.extraction, signal };
     const found = await readTree(reading, tree);
+    if (!isCommitId(source.ref))
+        verifyCovered(source, commit, found);
     await removeTree(work);
-    return { staged, tree: found, commit };
+    return { staged, tree: found, commit, received: relay.received };
+}
+/** How much may arrive there: git does not say before how much it will be. Throws DeploymentError `disk_full`. */
+function roomIn(folder) {
+    requireSpace(folder, { sizes: [git_source_SPARE_BYTES], inodes: OWN_INODES });
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
+    return bavail * bsize - git_source_SPARE_BYTES;
+}
+function noRoom({ url }, folder) {
+    return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (df shows it) and run again.`);
+}
+/**
+ * Without a commit id only the digest says what the tree is, and it covers neither symlinks without a file behind them
+ * nor modes. Throws ArtifactError `unpinned_source`.
+ */
+function verifyCovered({ url, ref }, commit, { files, symlinks }) {
+    const link = symlinks.find(({ file }) => file === null);
+    const program = files.find(({ mode }) => mode !== 0o644);
+    const found = link ? `the symlink ${link.path}, which leads to no file` : program && `the executable ${program.path}`;
+    if (found === undefined)
+        return;
+    throw new ArtifactError('unpinned_source', `The project's manifest.json names ${url} at ${ref} with a sha256, which does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`);
 }
 /** A path after the colon is never an option, and leads through no symlink. */
 async function findTree(git, commit, source) {
@@ -40439,7 +40472,8 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
             refuseReused(offered, past.history);
         if (source.version === 'latest' && !request.allowDowngrade)
             refuseOlder(offered, past);
-        return { ...part, ...offered };
+        const cost = { received: found.served.artifact.size, tree: unpacked.tree };
+        return { ...part, ...offered, cost };
     }
     finally {
         file.close();
@@ -40458,7 +40492,41 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
     return { staged: `${staged}/${subdirectory}`, tree: treeBelow(tree, subdirectory) };
 }
 
+;// CONCATENATED MODULE: ./build/sources/source-budget.js
+/** The limits of one artifact hold for all sources of a run together: a part gets what those before it have left. */
+class SourceBudget {
+    #limits;
+    #now;
+    #endsAt;
+    #received = 0;
+    #bytes = 0;
+    #entries = 0;
+    constructor(limits, now = () => performance.now()) {
+        this.#limits = limits;
+        this.#now = now;
+    }
+    /** The time runs from the first call. */
+    get left() {
+        const { downloadTimeoutMs, maxArtifactBytes, extraction } = this.#limits;
+        this.#endsAt ??= this.#now() + downloadTimeoutMs;
+        return {
+            downloadTimeoutMs: Math.max(1, this.#endsAt - this.#now()),
+            maxArtifactBytes: Math.max(0, maxArtifactBytes - this.#received),
+            extraction: {
+                maxExtractedBytes: Math.max(0, extraction.maxExtractedBytes - this.#bytes),
+                maxEntries: Math.max(0, extraction.maxEntries - this.#entries),
+            },
+        };
+    }
+    spend({ received, tree: { bytes, files, symlinks, directories } }) {
+        this.#received += received;
+        this.#bytes += bytes;
+        this.#entries += files.length + symlinks.length + directories.length;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/sources/supplier.js
+
 
 
 
@@ -40474,8 +40542,10 @@ const MARKETPLACE_INPUTS = {
 class SourceSupplier {
     #request;
     #tools;
+    #budget;
     constructor(request, tools) {
         this.#request = request;
+        this.#budget = new SourceBudget(request);
         this.#tools = tools;
     }
     /** Throws ConfigError `missing_input`. */
@@ -40493,10 +40563,17 @@ class SourceSupplier {
         const { source } = part;
         const name = `${part.shelf}/${part.id}`;
         this.#tools.log.info(`${name}: fetching ${supplier_describe(source)}.`);
-        const context = { request: this.#request, tools: this.#tools };
-        if (source.from === 'marketplace')
-            return await fetchFromMarketplace(context, source, { ...wanted, isPinned: part.sha256 !== null });
-        const { staged, tree, commit } = await fetchGitTree(context, source, folder);
+        const context = { request: { ...this.#request, ...this.#budget.left }, tools: this.#tools };
+        if (source.from === 'marketplace') {
+            const { cost, ...supplied } = await fetchFromMarketplace(context, source, {
+                ...wanted,
+                isPinned: part.sha256 !== null,
+            });
+            this.#budget.spend(cost);
+            return supplied;
+        }
+        const { staged, tree, commit, received } = await fetchGitTree(context, source, folder);
+        this.#budget.spend({ received, tree });
         this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`);
         return { staged, tree, version: undefined, source: { from: source.url, id: commit } };
     }

@@ -106,7 +106,8 @@ function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
 
 /** A commit has no version but what its plugin.yaml says. */
 function versionOf({ shelf, version }: SourcedPart, { staged, tree }: PlacedTree): string {
-  if (shelf !== 'plugins' || !tree.files.some(({ path }) => path === 'plugin.yaml')) return version
+  const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml')
+  if (shelf !== 'plugins' || !hasPluginYaml) return version
   const { versionAsWritten } = readPluginYaml(staged)
   return versionSchema.safeParse(versionAsWritten).data ?? version
 }

@@ -9,6 +9,7 @@ import { createMarketplaceClient } from '../marketplace/api/client.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
 import { fetchRequested, noticeOtherVersion } from '../marketplace/fetch.ts'
 import { decideVersion } from '../marketplace/version.ts'
+import type { SourceCost } from './source-budget.ts'
 import { type OfferedVersion, refuseOlder, refuseReused, type SourcePast } from './source-history.ts'
 import type { SourceRequest, SourceTools } from './source-request.ts'
 
@@ -33,7 +34,7 @@ export async function fetchFromMarketplace(
   { request, tools }: Fetching,
   source: MarketplaceSource,
   { folder, past, isPinned }: Destination,
-): Promise<OfferedVersion & { staged: string; tree: NamedTree }> {
+): Promise<OfferedVersion & { staged: string; tree: NamedTree; cost: SourceCost }> {
   const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
   const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
   const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug })
@@ -55,7 +56,8 @@ export async function fetchFromMarketplace(
     const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } }
     if (!isPinned) refuseReused(offered, past.history)
     if (source.version === 'latest' && !request.allowDowngrade) refuseOlder(offered, past)
-    return { ...part, ...offered }
+    const cost = { received: found.served.artifact.size, tree: unpacked.tree }
+    return { ...part, ...offered, cost }
   } finally {
     file.close()
   }

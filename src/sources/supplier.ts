@@ -4,6 +4,7 @@ import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
 import { fetchGitTree } from './git/git-source.ts'
 import { fetchFromMarketplace } from './marketplace-source.ts'
+import { SourceBudget } from './source-budget.ts'
 import type { SourcePast } from './source-history.ts'
 import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
 
@@ -39,9 +40,11 @@ const MARKETPLACE_INPUTS = {
 export class SourceSupplier {
   readonly #request: SourceRequest
   readonly #tools: SourceTools
+  readonly #budget: SourceBudget
 
   constructor(request: SourceRequest, tools: SourceTools) {
     this.#request = request
+    this.#budget = new SourceBudget(request)
     this.#tools = tools
   }
 
@@ -63,10 +66,17 @@ export class SourceSupplier {
     const { source } = part
     const name = `${part.shelf}/${part.id}`
     this.#tools.log.info(`${name}: fetching ${describe(source)}.`)
-    const context = { request: this.#request, tools: this.#tools }
-    if (source.from === 'marketplace')
-      return await fetchFromMarketplace(context, source, { ...wanted, isPinned: part.sha256 !== null })
-    const { staged, tree, commit } = await fetchGitTree(context, source, folder)
+    const context = { request: { ...this.#request, ...this.#budget.left }, tools: this.#tools }
+    if (source.from === 'marketplace') {
+      const { cost, ...supplied } = await fetchFromMarketplace(context, source, {
+        ...wanted,
+        isPinned: part.sha256 !== null,
+      })
+      this.#budget.spend(cost)
+      return supplied
+    }
+    const { staged, tree, commit, received } = await fetchGitTree(context, source, folder)
+    this.#budget.spend({ received, tree })
     this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`)
     return { staged, tree, version: undefined, source: { from: source.url, id: commit } }
   }

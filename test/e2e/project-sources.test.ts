@@ -16,6 +16,8 @@ import { SIGNING_SECRET, writeFiles } from './harness/stage.ts'
 
 const TOKEN = 'a-token-for-the-git-server'
 
+const MAIL_YAML = 'name: mail\nversion: "4.5.6"\n'
+
 const CART_PLAN = `format_version: "1"
 project_id: ${PROJECT_ID}
 version: "1"
@@ -142,6 +144,18 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     })
     assert.deepEqual(rows['service mailer']?.source, { from: `${git.url}/mailer`, id: commit })
     assert.equal(rows['plugin cart']?.source, undefined)
+  })
+
+  it('has the version of a plugin.yaml that is a symlink, in the record as in plugin.sig', async () => {
+    const ref = repository.commit({ 'ext/run.sh': '1', 'plugin.yaml': '->meta.yaml', 'meta.yaml': MAIL_YAML })
+    const source = `{url: "${git.url}/mailer", ref: ${ref}}`
+    const plan = `${planWith({ url: `${git.url}/mailer`, ref: commit })}  - {id: mail, action: install_plugin, plugin: mail, source: ${source}}\n`
+    const files = { 'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.0.0"\n', 'deployment/install.yaml': plan }
+    await stage.publish('1.0.1', { ...files, 'plugins/pay/.env.template': 'CURRENCY=EUR\n' })
+    const { exitCode, log } = await deploy()
+    assert.equal(exitCode, 0, log)
+    assert.equal(installedRows(stage)['plugin mail']?.version, '4.5.6')
+    assert.match(readFileSync(join(stage.root, 'plugins/mail/plugin.yaml'), 'utf8'), /4\.5\.6/)
   })
 
   it('is refused before anything changes: without an input, with older bytes, or with another tree', async () => {

@@ -1,10 +1,11 @@
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { GitSource } from '../../core/content/external-source.ts'
-import { ArtifactError } from '../../core/errors.ts'
+import { type GitSource, isCommitId } from '../../core/content/external-source.ts'
+import { ArchiveError, ArtifactError, DeploymentError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { ExtractedTree } from '../../install/files/extracted-tree.ts'
 import { removeTree } from '../../install/files/remove-tree.ts'
+import { OWN_INODES, requireSpace } from '../../install/files/space.ts'
 import { Relay } from '../../net/relay.ts'
 import type { SourceRequest, SourceTools } from '../source-request.ts'
 import { fetchCommit } from './fetch-commit.ts'
@@ -16,7 +17,12 @@ export interface GitTree {
   readonly staged: string
   readonly tree: ExtractedTree
   readonly commit: string
+  /** Bytes that the server sent. */
+  readonly received: number
 }
+
+/** What git's own files need, and everything else on this file system. */
+const SPARE_BYTES = 64 * 1024 * 1024
 
 /**
  * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
@@ -32,19 +38,54 @@ export async function fetchGitTree(
   const endsAt = performance.now() + request.downloadTimeoutMs
   const work = join(folder, 'git')
   mkdirSync(work, { mode: 0o700 })
-  const git = new HostGit({ folder: work, maxBytes: request.maxArtifactBytes, endsAt, signal })
+  const maxBytes = Math.min(request.maxArtifactBytes, roomIn(folder))
+  const git = new HostGit({ folder: work, maxBytes, endsAt, signal })
   await git.verifyVersion()
   const url = new URL(source.url)
   const route = await wires.wire.routeForChild(url, new URL(request.hubUrl))
-  const relay = new Relay({ url, route, maxBytes: request.maxArtifactBytes })
+  const relay = new Relay({ url, route, maxBytes })
   const server = { url, relay, tokens: request.gitTokens, ca: request.ca }
-  const commit = await fetchCommit({ git, server, folder: work, log }, source).finally(() => relay.close())
+  const commit = await fetchCommit({ git, server, folder: work, log }, source)
+    .catch(error => {
+      throw error instanceof ArchiveError && maxBytes < request.maxArtifactBytes ? noRoom(source, folder) : error
+    })
+    .finally(() => relay.close())
   const tree = await findTree(git, commit, source)
   const staged = join(folder, 'tree')
   const reading = { git, folder: work, target: staged, limits: request.extraction, signal }
   const found = await readTree(reading, tree)
+  if (!isCommitId(source.ref)) verifyCovered(source, commit, found)
   await removeTree(work)
-  return { staged, tree: found, commit }
+  return { staged, tree: found, commit, received: relay.received }
+}
+
+/** How much may arrive there: git does not say before how much it will be. Throws DeploymentError `disk_full`. */
+function roomIn(folder: string): number {
+  requireSpace(folder, { sizes: [SPARE_BYTES], inodes: OWN_INODES })
+  const { bavail, bsize } = statfsSync(folder)
+  return bavail * bsize - SPARE_BYTES
+}
+
+function noRoom({ url }: GitSource, folder: string): DeploymentError {
+  return new DeploymentError(
+    'disk_full',
+    `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (df shows it) and run again.`,
+  )
+}
+
+/**
+ * Without a commit id only the digest says what the tree is, and it covers neither symlinks without a file behind them
+ * nor modes. Throws ArtifactError `unpinned_source`.
+ */
+function verifyCovered({ url, ref }: GitSource, commit: string, { files, symlinks }: ExtractedTree): void {
+  const link = symlinks.find(({ file }) => file === null)
+  const program = files.find(({ mode }) => mode !== 0o644)
+  const found = link ? `the symlink ${link.path}, which leads to no file` : program && `the executable ${program.path}`
+  if (found === undefined) return
+  throw new ArtifactError(
+    'unpinned_source',
+    `The project's manifest.json names ${url} at ${ref} with a sha256, which does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`,
+  )
 }
 
 /** A path after the colon is never an option, and leads through no symlink. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
@@ -8,6 +9,7 @@ import { after, afterEach, before, describe, it } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { createGzip } from 'node:zlib'
 import { DeployError } from '../../../src/core/errors.ts'
+import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { whyNoGitServer } from './git-server.ts'
 import { type FetchOptions, type GitStage, openGitStage } from './git-stage.ts'
 
@@ -72,6 +74,34 @@ describe('what git may use while it fetches a part', { skip }, () => {
     const extraction = { maxExtractedBytes: MIB, maxEntries: 100 }
     const { code } = await refused({ request: { extraction } }, 'hollow', ref)
     assert.equal(code, 'archive_too_large')
+  })
+
+  it('is no more than the file system has room for', { skip: whyNoMounting() }, async t => {
+    const ref = stage.repository('wide').commit({ a: randomBytes(4 * MIB) })
+    assert.equal((await refused({ folder: mountMemory(t, 'size=32m') }, 'wide', ref)).code, 'disk_full')
+    const folder = mountMemory(t, 'size=66m')
+    const { code, message } = await refused({ folder }, 'wide', ref)
+    assert.equal(code, 'disk_full')
+    assert.match(message, /has room for/)
+  })
+
+  it('is what the sources before have left: of entries, of bytes that arrive and of bytes that are unpacked', async () => {
+    const commit = stage.repository('twice').commit({ 'x/a': randomBytes(20_000), b: 'b' })
+    const source = { from: 'git' as const, url: `${stage.server.url}/twice`, ref: commit, subdirectory: undefined }
+    const part = { shelf: 'plugins', id: 'a', source, sha256: null }
+    const past = { installed: undefined, history: [], wasReplaced: () => false }
+    for (const [index, request] of [
+      { extraction: { maxExtractedBytes: MIB, maxEntries: 5 } },
+      { extraction: { maxExtractedBytes: 30_000, maxEntries: 100 } },
+      { maxArtifactBytes: 40_000 },
+    ].entries()) {
+      const supplier = stage.supplier(request)
+      const folders = ['first', 'second'].map(name => join(stage.folder, `${name}-${index}`))
+      for (const folder of folders) mkdirSync(folder)
+      const [first = '', second = ''] = folders
+      await supplier.fetch({ part, past, folder: first })
+      await assert.rejects(supplier.fetch({ part, past, folder: second }), { code: 'archive_too_large' })
+    }
   })
 
   it('is limited, or git does not start: a shell that cannot set a limit is reported', async () => {

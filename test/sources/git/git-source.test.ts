@@ -63,6 +63,25 @@ describe('a part from git', { skip }, () => {
     assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '2')
   })
 
+  it('is refused at a branch or tag where a digest would not cover all of it, and the commit id is named', async () => {
+    const url = `${stage.server.url}/uncovered`
+    const repository = stage.repository('uncovered')
+    const trees = {
+      'the symlink link': { 'a/b': '1', link: '->a' },
+      'the symlink gone': { a: '1', gone: '->nothing' },
+      'the executable run': { run: '+x 1' },
+    }
+    for (const [found, files] of Object.entries(trees)) {
+      const commit = repository.commit(files)
+      const { code, message } = await refused({ url, ref: 'main' })
+      assert.equal(code, 'unpinned_source')
+      assert.ok(message.includes(found) && message.includes(commit), message)
+      assert.equal((await stage.fetch({ url, ref: commit })).commit, commit)
+    }
+    repository.commit({ a: '1', link: '->a' })
+    assert.equal((await stage.fetch({ url, ref: 'main' })).tree.symlinks.length, 1)
+  })
+
   it('may come from a repository with SHA-256 ids', async () => {
     const ref = stage.repository('long', 'sha256').commit({ a: '1' })
     assert.equal(ref.length, 64)

@@ -5,6 +5,7 @@ import { externalSourceSchema, type GitSource } from '../../../src/core/content/
 import { createWire, type WireOptions } from '../../../src/net/wire.ts'
 import { fetchGitTree, type GitTree } from '../../../src/sources/git/git-source.ts'
 import type { SourceRequest } from '../../../src/sources/source-request.ts'
+import { SourceSupplier } from '../../../src/sources/supplier.ts'
 import { type CollectedLog, collectLog } from '../../install/collected-log.ts'
 import { type GitServer, startGitServer } from './git-server.ts'
 import { Repository } from './repository.ts'
@@ -17,6 +18,8 @@ export interface GitStage {
   repository(name: string, format?: 'sha1' | 'sha256'): Repository
   /** Fetches as a deployment does; the source is written as in a manifest. */
   fetch(source: Record<string, string>, more?: FetchOptions): Promise<GitTree>
+  /** What supplies all parts of one run. */
+  supplier(request?: Partial<SourceRequest>): SourceSupplier
   close(): Promise<void>
 }
 
@@ -24,6 +27,8 @@ export interface FetchOptions {
   readonly request?: Partial<SourceRequest>
   readonly wire?: Partial<WireOptions>
   readonly signal?: AbortSignal
+  /** Where the tree is to be; default a new folder of the stage. */
+  readonly folder?: string
 }
 
 export async function openGitStage(parent = tmpdir()): Promise<GitStage> {
@@ -37,21 +42,28 @@ export async function openGitStage(parent = tmpdir()): Promise<GitStage> {
     server,
     log,
     repository: (name, format) => new Repository(join(folder, 'served'), name, format),
-    async fetch(written, { request = {}, wire = {}, signal = new AbortController().signal } = {}) {
+    async fetch(written, options = {}) {
       const source = externalSourceSchema.parse(written) as GitSource
-      const target = join(folder, `fetch-${++fetches}`)
-      mkdirSync(target)
-      const options = { allowHttp: false, userAgent: 'test', log: () => {}, ...wire }
-      const made = createWire(options)
-      const tools = { wires: { wire: made, reportWire: made }, log, signal, now: () => new Date() }
-      const runner = { temporaryFolder: folder, workflow: NO_WORKFLOW }
-      const asked = { ...requestTo(server), ...request }
-      return await fetchGitTree({ request: asked, tools: { ...tools, runner } }, source, target)
+      const target = options.folder ?? join(folder, `fetch-${++fetches}`)
+      mkdirSync(target, { recursive: true })
+      return await fetchGitTree(hostOf(options), source, target)
+    },
+    supplier(request = {}) {
+      const host = hostOf({ request })
+      return new SourceSupplier(host.request, host.tools)
     },
     async close() {
       await server.close()
       rmSync(folder, { recursive: true, force: true })
     },
+  }
+
+  function hostOf({ request = {}, wire = {}, signal = new AbortController().signal }: FetchOptions) {
+    const options = { allowHttp: false, userAgent: 'test', log: () => {}, ...wire }
+    const made = createWire(options)
+    const tools = { wires: { wire: made, reportWire: made }, log, signal, now: () => new Date() }
+    const runner = { temporaryFolder: folder, workflow: NO_WORKFLOW }
+    return { request: { ...requestTo(server), ...request }, tools: { ...tools, runner } }
   }
 }
 

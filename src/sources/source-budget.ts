@@ -1,0 +1,51 @@
+import type { SourceRequest } from './source-request.ts'
+
+/** What fetching may cost. */
+export type SourceLimits = Pick<SourceRequest, 'downloadTimeoutMs' | 'maxArtifactBytes' | 'extraction'>
+
+/** What fetching a part has cost. */
+export interface SourceCost {
+  /** Bytes that arrived. */
+  readonly received: number
+  readonly tree: {
+    readonly bytes: number
+    readonly files: readonly unknown[]
+    readonly symlinks: readonly unknown[]
+    readonly directories: readonly unknown[]
+  }
+}
+
+/** The limits of one artifact hold for all sources of a run together: a part gets what those before it have left. */
+export class SourceBudget {
+  readonly #limits: SourceLimits
+  readonly #now: () => number
+  #endsAt: number | undefined
+  #received = 0
+  #bytes = 0
+  #entries = 0
+
+  constructor(limits: SourceLimits, now: () => number = () => performance.now()) {
+    this.#limits = limits
+    this.#now = now
+  }
+
+  /** The time runs from the first call. */
+  get left(): SourceLimits {
+    const { downloadTimeoutMs, maxArtifactBytes, extraction } = this.#limits
+    this.#endsAt ??= this.#now() + downloadTimeoutMs
+    return {
+      downloadTimeoutMs: Math.max(1, this.#endsAt - this.#now()),
+      maxArtifactBytes: Math.max(0, maxArtifactBytes - this.#received),
+      extraction: {
+        maxExtractedBytes: Math.max(0, extraction.maxExtractedBytes - this.#bytes),
+        maxEntries: Math.max(0, extraction.maxEntries - this.#entries),
+      },
+    }
+  }
+
+  spend({ received, tree: { bytes, files, symlinks, directories } }: SourceCost): void {
+    this.#received += received
+    this.#bytes += bytes
+    this.#entries += files.length + symlinks.length + directories.length
+  }
+}
