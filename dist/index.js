@@ -22227,6 +22227,134 @@ async function awaitAll(...works) {
     return (await Promise.all(works));
 }
 
+;// CONCATENATED MODULE: ./build/core/content/integration-yaml.js
+
+
+
+
+
+const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
+const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
+const directorySchema = schemas_nullish(schemas_string());
+/**
+ * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
+ * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
+ */
+function parseIntegrationYaml(text) {
+    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins;
+    const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory;
+    const written = expect(directorySchema, directory, 'must have a text as plugins.directory');
+    if (written === undefined || written === null)
+        return undefined;
+    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
+    if (found.success)
+        return found.data;
+    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
+    throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`);
+}
+function expect(schema, value, rule) {
+    const parsed = schema.safeParse(value);
+    if (!parsed.success)
+        throw new Error(rule);
+    return parsed.data;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
+
+
+
+
+
+
+
+
+const INTEGRATION = 'integration.yaml';
+/**
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
+ * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ */
+function findPluginsDirectory(layout, { input, recorded }, log) {
+    const { directory, problem } = readHostsDirectory(layout);
+    if (input !== undefined) {
+        if (directory !== undefined && directory !== input)
+            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`);
+        return { directory: input, isOperators: true };
+    }
+    if (problem === undefined)
+        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
+    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
+    log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
+    return { directory: used, isOperators: false };
+}
+/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
+function warnOfOtherDirectory(layout, directory, log) {
+    const { directory: asked, problem } = readHostsDirectory(layout);
+    if (problem !== undefined)
+        log.warning(`${problem} The project's plugins are installed in ${directory}.`);
+    if (asked === undefined || asked === directory)
+        return;
+    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
+}
+/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
+function knownDirectories(layout) {
+    const { directory } = readHostsDirectory(layout);
+    const hosts = directory === undefined ? [] : [directory];
+    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
+}
+/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
+function readHostsDirectory({ root }) {
+    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
+    try {
+        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
+        return { directory: parseIntegrationYaml(text) };
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'ENOENT' || errno === 'ENOTDIR')
+            return {};
+        if (errno === 'ELOOP')
+            return { problem: `${path} is a symlink, which is not followed.` };
+        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
+        return { problem: `${path} ${reason}.` };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/mounts.js
+
+
+/**
+ * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ */
+function mountPointsIn(path) {
+    const mountPoints = readMountPoints();
+    if (mountPoints.length === 0)
+        return [];
+    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
+    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+}
+/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+function parseMountPoints(text) {
+    const lines = text.toString('latin1').split('\n');
+    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
+    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
+}
+function mounts_decode(point) {
+    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+    return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+function readMountPoints() {
+    try {
+        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
+    }
+    catch {
+        return [];
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
 
 
@@ -22282,39 +22410,6 @@ function requireRealParents(root, path) {
         if (!stat.isDirectory()) {
             throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
         }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/mounts.js
-
-
-/**
- * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
- */
-function mountPointsIn(path) {
-    const mountPoints = readMountPoints();
-    if (mountPoints.length === 0)
-        return [];
-    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
-    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
-}
-/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
-function parseMountPoints(text) {
-    const lines = text.toString('latin1').split('\n');
-    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
-    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
-}
-function mounts_decode(point) {
-    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
-    return Buffer.from(bytes, 'latin1').toString('utf8');
-}
-function readMountPoints() {
-    try {
-        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
-    }
-    catch {
-        return [];
     }
 }
 
@@ -22465,6 +22560,118 @@ function findRealDirectory(layout, directory) {
 /** The path itself if anything is there, else the nearest directory above, in which it will be made. */
 function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
+
+
+
+
+
+
+
+
+
+
+/** What is known of a part that is going to be in this place. */
+function readPreviousInstall(layout, target) {
+    const record = readHostRecord(layout);
+    const installed = findInstalled(record.installed, target);
+    const removed = findInstalled(record.removed, target);
+    const place = installed === undefined ? target : placeOf(installed);
+    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
+    return { place, installed, removed, version };
+}
+/** Where this origin's settings of a part are, and what its kept paths are relative to: perhaps of a removed one. */
+function formerPlace({ place, installed, removed }, origin) {
+    const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
+    return isReturning ? placeOf(removed) : place;
+}
+/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
+function versionsFrom({ installed }, origin) {
+    if (installed === undefined)
+        return [];
+    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
+}
+/**
+ * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
+ * something is in the place now, which has its own.
+ */
+function findLeftBehind(layout, previous, origin) {
+    const { place, installed, removed } = previous;
+    const row = installed ?? removed;
+    if (row === undefined || pathExistsSync(installPath(layout, place)))
+        return undefined;
+    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
+}
+/** What `latest` is compared with: another origin's version says nothing about this one's. */
+function stateFor({ installed, version }, origin) {
+    const isOurs = installed !== undefined && isFrom(installed, origin);
+    return { version: installed === undefined || isOurs ? version : null, isOurs };
+}
+/**
+ * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
+ * `allowTakeover`, warns instead. Names the kept paths that others have left there.
+ */
+function verifyPlace(previous, { origin, allowTakeover }, log) {
+    const { place, installed, removed } = previous;
+    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
+        const owner = snapshot.origin ?? removed;
+        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
+            log.notice(`Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
+    }
+    if (installed === undefined || isFrom(installed, origin))
+        return;
+    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
+    if (!allowTakeover)
+        throw placeTaken(place, owner);
+    log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+}
+/**
+ * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
+ * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
+ */
+function verifyProjectPlace(layout, place, claim) {
+    const recorded = new Set();
+    for (const shelf of ['plugins', 'extensions']) {
+        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
+        verifyPlace(known, claim, claim.log);
+        if (known.installed !== undefined)
+            recorded.add(findRealPath(layout, known.place));
+    }
+    for (const other of placesOf(layout, place)) {
+        const path = findRealPath(layout, other);
+        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
+            continue;
+        recorded.add(path);
+        if (!claim.allowTakeover)
+            throw placeTaken(other, 'something that this action has no record of');
+        claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
+    }
+}
+/** Everywhere on this host where a part of this id may be, or is going to be. */
+function placesOf(layout, { id, directory: chosen }) {
+    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
+    return directories.map(directory => placeAt(`${directory}/${id}`));
+}
+function findRealPath(layout, { directory, id }) {
+    const real = findRealDirectory(layout, directory);
+    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
+}
+function placeTaken(place, owner) {
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
+}
+/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
+function readForeignVersion(path) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
+    }
+    catch {
+        return null;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
@@ -22910,6 +23117,7 @@ async function noteReplaced({ deployment, stagingFolder }, place) {
 
 
 
+
 /** Keeps a part that is intact in its place. */
 async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
@@ -22955,14 +23163,17 @@ async function makeDirectory({ deployment, transaction }, directory) {
             await transaction.apply({ type: 'make_directory', path });
     }
 }
-/** The host's own settings of a part that moves to another directory go with it. */
-async function moveSettings({ deployment, transaction }, part) {
+/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+async function moveSettings(context, part) {
+    const { deployment, transaction, order } = context;
     const { layout, tools } = deployment;
-    const { place } = part.previous;
-    const [from, to] = [settingsPath(layout, place), settingsPath(layout, part)];
-    if (isSamePlace(place, part))
+    const former = formerPlace(part.previous, order.origin);
+    const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)];
+    if (isSamePlace(former, part))
         return;
-    tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
+    const { place, installed } = part.previous;
+    if (installed !== undefined)
+        tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
     if (!pathExistsSync(from))
         return;
     if (pathExistsSync(to))
@@ -26352,101 +26563,6 @@ async function noteInstalledVersion({ layout, request, record }) {
     await record.update({ previous_version: installed?.version ?? null });
 }
 
-;// CONCATENATED MODULE: ./build/core/content/integration-yaml.js
-
-
-
-
-
-const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
-const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
-const directorySchema = schemas_nullish(schemas_string());
-/**
- * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
- * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
- */
-function parseIntegrationYaml(text) {
-    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins;
-    const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory;
-    const written = expect(directorySchema, directory, 'must have a text as plugins.directory');
-    if (written === undefined || written === null)
-        return undefined;
-    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
-    if (found.success)
-        return found.data;
-    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
-    throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`);
-}
-function expect(schema, value, rule) {
-    const parsed = schema.safeParse(value);
-    if (!parsed.success)
-        throw new Error(rule);
-    return parsed.data;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
-
-
-
-
-
-
-
-
-const INTEGRATION = 'integration.yaml';
-/**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
- * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
- */
-function findPluginsDirectory(layout, { input, recorded }, log) {
-    const { directory, problem } = readHostsDirectory(layout);
-    if (input !== undefined) {
-        if (directory !== undefined && directory !== input)
-            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`);
-        return { directory: input, isOperators: true };
-    }
-    if (problem === undefined)
-        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
-    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
-    log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
-    return { directory: used, isOperators: false };
-}
-/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
-function warnOfOtherDirectory(layout, directory, log) {
-    const { directory: asked, problem } = readHostsDirectory(layout);
-    if (problem !== undefined)
-        log.warning(`${problem} The project's plugins are installed in ${directory}.`);
-    if (asked === undefined || asked === directory)
-        return;
-    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
-}
-/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
-function knownDirectories(layout) {
-    const { directory } = readHostsDirectory(layout);
-    const hosts = directory === undefined ? [] : [directory];
-    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
-}
-/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
-function readHostsDirectory({ root }) {
-    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
-    try {
-        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
-        return { directory: parseIntegrationYaml(text) };
-    }
-    catch (error) {
-        const errno = errnoOf(error);
-        if (errno === 'ENOENT' || errno === 'ENOTDIR')
-            return {};
-        if (errno === 'ELOOP')
-            return { problem: `${path} is a symlink, which is not followed.` };
-        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
-        return { problem: `${path} ${reason}.` };
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/marketplace/place.js
 
 
@@ -28352,7 +28468,7 @@ const rollback_UNKNOWN = { verified: null, problems: [] };
  * began, without anybody having written them; a tree with other differences is only not verified.
  */
 async function verifyRestored(request) {
-    const found = await Promise.all(request.places.map(place => verifyPlace(place, request)));
+    const found = await Promise.all(request.places.map(place => rollback_verifyPlace(place, request)));
     const restored = found.filter(verification => verification !== undefined);
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
     const isDamaged = restored.some(({ verified }) => verified === false);
@@ -28366,7 +28482,7 @@ function notVerified({ grace }, error) {
     return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
 }
 /** Undefined where nothing is in the place. */
-async function verifyPlace(place, request) {
+async function rollback_verifyPlace(place, request) {
     const { layout, log, grace, keepPaths, byContent } = request;
     const root = installPath(layout, place);
     const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined;
@@ -30074,7 +30190,7 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
         'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
 }
 
-;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+;// CONCATENATED MODULE: ./build/install/host/moved-data.js
 
 
 
@@ -30083,102 +30199,62 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
 
 
 
-
-
-
-/** What is known of a part that is going to be in this place. */
-function readPreviousInstall(layout, target) {
-    const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, target);
-    const removed = findInstalled(record.removed, target);
-    const place = installed === undefined ? target : placeOf(installed);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
-    return { place, installed, removed, version };
-}
-/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
-function versionsFrom({ installed }, origin) {
-    if (installed === undefined)
-        return [];
-    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
-}
 /**
- * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
- * something is in the place now, which has its own.
+ * Checks that a part keeps all data of this host when it changes its directory: its settings, and what symlinks in its
+ * kept paths lead to. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
-function findLeftBehind(layout, previous, origin) {
-    const { place, installed, removed } = previous;
-    const row = installed ?? removed;
-    if (row === undefined || pathExistsSync(installPath(layout, place)))
-        return undefined;
-    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
-}
-/** What `latest` is compared with: another origin's version says nothing about this one's. */
-function stateFor({ installed, version }, origin) {
-    const isOurs = installed !== undefined && isFrom(installed, origin);
-    return { version: installed === undefined || isOurs ? version : null, isOurs };
-}
-/**
- * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
- * `allowTakeover`, warns instead. Names the kept paths that others have left there.
- */
-function previous_install_verifyPlace(previous, { origin, allowTakeover }, log) {
-    const { place, installed, removed } = previous;
-    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
-        const owner = snapshot.origin ?? removed;
-        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
-    }
-    if (installed === undefined || isFrom(installed, origin))
+async function requireMovableData(host, move) {
+    if (isSamePlace(move.target, formerPlace(move.previous, move.origin)))
         return;
-    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
-    if (!allowTakeover)
-        throw placeTaken(place, owner);
-    log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+    requireMovableSettings(host.layout, move);
+    await requireMovableLinks(host, move);
 }
-/**
- * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
- * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
- */
-function verifyProjectPlace(layout, place, claim) {
-    const recorded = new Set();
-    for (const shelf of ['plugins', 'extensions']) {
-        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
-        previous_install_verifyPlace(known, claim, claim.log);
-        if (known.installed !== undefined)
-            recorded.add(findRealPath(layout, known.place));
+/** A symlink's target may be relative to its directory; and the settings that are used must be the operator's. */
+function requireMovableSettings(layout, { target, previous, origin, isOperators }) {
+    const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
+    const found = lstatIfPresentSync(from);
+    if (found === undefined)
+        return;
+    if (pathExistsSync(to)) {
+        if (isOperators)
+            return;
+        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the plugins directory.`);
     }
-    for (const other of placesOf(layout, place)) {
-        const path = findRealPath(layout, other);
-        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
+    if (found.isFile())
+        return;
+    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move it there yourself, or keep the plugins directory.`);
+}
+async function requireMovableLinks({ layout, keepPaths }, move) {
+    const { target, previous, origin } = move;
+    const [former, old] = [formerPlace(previous, origin), installPath(layout, previous.place)];
+    const keeper = pathExistsSync(old) ? old : findLeftBehind(layout, previous, origin);
+    const directory = findRealDirectory(layout, former.directory);
+    if (keeper === undefined || directory === undefined)
+        return;
+    const [before, after] = [(0,external_node_path_namespaceObject.join)(directory, former.id), (0,external_node_path_namespaceObject.join)(realDirectory(layout, target.directory), target.id)];
+    for (const { path, link } of await keptLinks(keeper, keepPaths)) {
+        const [leads, wouldLead] = [before, after].map(place => (0,external_node_path_namespaceObject.resolve)(place, (0,external_node_path_namespaceObject.dirname)(path), link));
+        const isInside = `${leads}/`.startsWith(`${before}/`);
+        if (isInside ? !(0,external_node_path_namespaceObject.isAbsolute)(link) : leads === wouldLead)
             continue;
-        recorded.add(path);
-        if (!claim.allowTakeover)
-            throw placeTaken(other, 'something that this action has no record of');
-        claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
+        throw new DeploymentError('unsafe_host', `${(0,external_node_path_namespaceObject.join)(keeper, path)}, which keep-paths names, is a symlink to ${link}, which would lead nowhere or elsewhere in ${placePath(target)}: nothing was changed. Make it ${isInside ? 'relative' : 'absolute'}, or keep the plugins directory.`);
     }
 }
-/** Everywhere on this host where a part of this id may be, or is going to be. */
-function placesOf(layout, { id, directory: chosen }) {
-    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
-    return directories.map(directory => placeAt(`${directory}/${id}`));
-}
-function findRealPath(layout, { directory, id }) {
-    const real = findRealDirectory(layout, directory);
-    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
-}
-function placeTaken(place, owner) {
-    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
-}
-/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
-function readForeignVersion(path) {
-    try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
-        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
+/** Each symlink that is a kept path, or in one. */
+async function keptLinks(root, keepPaths) {
+    const found = [];
+    for (const kept of presentPaths(root, keepPaths)) {
+        const path = (0,external_node_path_namespaceObject.join)(root, kept);
+        const stat = lstatIfPresentSync(path);
+        if (stat?.isSymbolicLink())
+            found.push({ path: kept, link: (0,external_node_fs_namespaceObject.readlinkSync)(path) });
+        if (!stat?.isDirectory())
+            continue;
+        for (const entry of await walkTree(path))
+            if (entry.type === 'symlink')
+                found.push({ path: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(path, entry.path)), link: entry.target });
     }
-    catch {
-        return null;
-    }
+    return found;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/relocation.js
@@ -30191,24 +30267,25 @@ function readForeignVersion(path) {
 
 
 
+
 /**
  * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
- * other part and contains none, and that nothing is there which the part would replace without having been installed
- * there. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * other part and contains none, that nothing is there which the part would replace without having been installed
+ * there, and that no data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
-function verifyDestination(layout, destination) {
-    const { target, previous } = destination;
+async function verifyDestination(host, destination) {
+    const { layout } = host;
+    const { target, previous, chosenBy } = destination;
     if (target.directory === EXTENSIONS_DIRECTORY)
         return;
     requireInside(layout, destination);
-    if (destination.chosenBy === 'publisher')
+    if (chosenBy === 'publisher')
         refuseForeignDirectory(layout, target);
     if (previous.installed === undefined || !isSamePlace(target, previous.place))
         refuseBelowPart(layout, target);
     refuseNesting(layout, target);
     refuseOccupied(layout, destination);
-    if (!isSamePlace(target, previous.place))
-        requireMovableSettings(layout, destination);
+    await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' });
 }
 /** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
 function requireInside(layout, { target: { directory }, chosenBy }) {
@@ -30264,14 +30341,6 @@ function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
         ? `${placePath(previous.place)} is to be moved there. Move ${path} away, or keep the plugins directory`
         : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`;
     throw new DeploymentError('place_taken', `${placePath(target)} is taken: something that this action has no record of is there, and ${why}. Nothing was changed.`);
-}
-/** A symlink's target may be relative to its directory. */
-function requireMovableSettings(layout, { target, previous }) {
-    const [from, to] = [settingsPath(layout, previous.place), settingsPath(layout, target)];
-    const isFile = lstatIfPresentSync(from)?.isFile() ?? true;
-    if (isFile || pathExistsSync(to))
-        return;
-    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Make ${to} yourself, or keep the plugins directory.`);
 }
 function relocation_isBelow(path, other) {
     return path.startsWith(`${other}/`);
@@ -32318,8 +32387,9 @@ async function findTarget(deployment, plan) {
     const previous = readPreviousInstall(layout, place);
     await record.update({ previous_version: previous.version, ...directoryIn(place) });
     const { allowTakeover } = request;
-    previous_install_verifyPlace(previous, { origin: originOf(deployment), allowTakeover }, tools.log);
-    verifyDestination(layout, { target: place, previous, chosenBy, allowTakeover });
+    const origin = originOf(deployment);
+    verifyPlace(previous, { origin, allowTakeover }, tools.log);
+    await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin });
     if (!request.dryRun)
         for (const affected of [previous.place, place])
             checkHost(deployment, affected);
@@ -38518,7 +38588,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig });
     warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log);
     for (const part of bound.parts)
-        checkPart(deployment, part);
+        await checkPart(deployment, part);
     for (const { shelf, id } of bound.notInstalled)
         tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
     for (const part of installed)
@@ -38541,12 +38611,16 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     };
 }
 /** The publisher has chosen the directory of its plugins too. */
-function checkPart(deployment, target) {
+async function checkPart(deployment, target) {
     const { host, layout, request, tools } = deployment;
     const previous = readPreviousInstall(layout, target);
-    for (const accepted of requireSafeDirectory(host, target.directory))
-        tools.log.warning(accepted);
-    verifyDestination(layout, { target, previous, chosenBy: 'publisher', allowTakeover: request.allowTakeover });
+    const { allowTakeover, projectId } = request;
+    const origin = { contract: 'project', slug: projectId };
+    const directories = [target, formerPlace(previous, origin)].map(({ directory }) => directory);
+    for (const directory of new Set(directories))
+        for (const accepted of requireSafeDirectory(host, directory))
+            tools.log.warning(accepted);
+    await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin });
     for (const place of [previous.place, target])
         checkHost(deployment, place);
 }
@@ -41521,6 +41595,7 @@ function lostPart(place, { version }, snapshots) {
 
 
 
+
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them; a dry run only reads. Throws
  * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
@@ -41534,7 +41609,7 @@ async function target_findTarget(rollback) {
     await record.update(known);
     if (!request.dryRun)
         for (const part of [...target.parts, ...target.removals])
-            requireRestorable(rollback, part);
+            await requireRestorable(rollback, part, target.origin);
     return target;
 }
 /** Of a project, the plugins; else the directory of the only part. */
@@ -41561,20 +41636,24 @@ async function choose(rollback) {
         : await findPartTarget(rollback, placeOf(row), row);
 }
 /** A version of a project may have been in another directory. */
-function checkDestination(rollback, target) {
+async function checkDestination(rollback, target, origin) {
     const { host, layout, request, tools } = rollback;
     const { previous } = target;
-    if (isSamePlace(previous.place, target))
+    const former = formerPlace(previous, origin);
+    if (isSamePlace(former, target))
         return;
-    for (const accepted of requireSafeDirectory(host, target.directory))
-        tools.log.warning(accepted);
-    verifyDestination(layout, { target, previous, chosenBy: 'host', allowTakeover: request.allowTakeover });
+    for (const directory of [target.directory, former.directory])
+        for (const accepted of requireSafeDirectory(host, directory))
+            tools.log.warning(accepted);
+    const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths;
+    const { allowTakeover } = request;
+    await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'host', allowTakeover, origin });
     checkHost(rollback, previous.place);
 }
-function requireRestorable(rollback, part) {
+async function requireRestorable(rollback, part, origin) {
     const { layout } = rollback;
     if ('previous' in part)
-        checkDestination(rollback, part);
+        await checkDestination(rollback, part, origin);
     checkHost(rollback, part);
     if (!('retained' in part) || part.retained === undefined)
         return;

@@ -57,8 +57,9 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   const previous = readPreviousInstall(layout, place)
   await record.update({ previous_version: previous.version, ...directoryIn(place) })
   const { allowTakeover } = request
-  verifyPlace(previous, { origin: originOf(deployment), allowTakeover }, tools.log)
-  verifyDestination(layout, { target: place, previous, chosenBy, allowTakeover })
+  const origin = originOf(deployment)
+  verifyPlace(previous, { origin, allowTakeover }, tools.log)
+  await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin })
   if (!request.dryRun) for (const affected of [previous.place, place]) checkHost(deployment, affected)
   return { plan, place, previous }
 }

@@ -9,7 +9,7 @@ import { verifyServiceNames } from '../core/plan/service-names.ts'
 import { type PartName, placeName, placePath } from '../install/host/layout.ts'
 import { requireSafeDirectory } from '../install/host/ownership/ownership.ts'
 import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
-import { readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
+import { formerPlace, readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
 import { verifyDestination } from '../install/host/relocation.ts'
 import { hasRegularFile } from '../install/steps/intact-part.ts'
@@ -42,7 +42,7 @@ export async function orderInstallation(
   const removals = installed.filter(part => !isAmong(manifest.parts, part))
   verifyReach(deployment, { bound, skipped, manifest, removals, hostConfig })
   warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log)
-  for (const part of bound.parts) checkPart(deployment, part)
+  for (const part of bound.parts) await checkPart(deployment, part)
   for (const { shelf, id } of bound.notInstalled)
     tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
@@ -66,11 +66,15 @@ export async function orderInstallation(
 export type SealedProject = Omit<PartSource, 'supplied'>
 
 /** The publisher has chosen the directory of its plugins too. */
-function checkPart(deployment: ProjectDeployment, target: ManifestPart): void {
+async function checkPart(deployment: ProjectDeployment, target: ManifestPart): Promise<void> {
   const { host, layout, request, tools } = deployment
   const previous = readPreviousInstall(layout, target)
-  for (const accepted of requireSafeDirectory(host, target.directory)) tools.log.warning(accepted)
-  verifyDestination(layout, { target, previous, chosenBy: 'publisher', allowTakeover: request.allowTakeover })
+  const { allowTakeover, projectId } = request
+  const origin = { contract: 'project' as const, slug: projectId }
+  const directories = [target, formerPlace(previous, origin)].map(({ directory }) => directory)
+  for (const directory of new Set(directories))
+    for (const accepted of requireSafeDirectory(host, directory)) tools.log.warning(accepted)
+  await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin })
   for (const place of [previous.place, target]) checkHost(deployment, place)
 }
 

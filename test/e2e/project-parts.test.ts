@@ -122,6 +122,21 @@ describe('the parts of a project', () => {
     })
   }
 
+  it('return to another directory with the settings and data that they had when they were removed', async () => {
+    await publish('1.0.0')
+    await deployed(stage)
+    writeFiles(stage.root, { 'plugins/cart.env': 'A=theirs\n', 'plugins/cart/data/db': 'rows' })
+    const plan = PROJECT_PLAN.replace(/.*id: cart.*\n/, '').replace('depends_on: [cart]', 'depends_on: []')
+    const files = Object.entries(projectFiles('2.0.0', { 'deployment/install.yaml': plan }))
+    await stage.publish('2.0.0', Object.fromEntries(files.filter(([path]) => !path.startsWith('plugins/cart/'))))
+    await deployed(stage)
+    await publishAddons('3.0.0')
+    await deployed(stage)
+    const read = (path: string) => readFileSync(join(stage.root, 'host/addons', path), 'utf8')
+    assert.deepEqual([read('cart.env'), read('cart/data/db')], ['A=theirs\n', 'rows'])
+    assert.equal(existsSync(join(stage.root, 'plugins/cart.env')), false)
+  })
+
   it('replace nothing that the host has in the directory of their manifest', { skip: ONLY_IN_CI }, async () => {
     writeFiles(stage.root, { 'host/addons/cart/orders': 'theirs' })
     await publishAddons('1.0.0')

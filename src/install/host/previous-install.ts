@@ -44,6 +44,12 @@ export function readPreviousInstall(layout: Layout, target: Place): PreviousInst
   return { place, installed, removed, version }
 }
 
+/** Where this origin's settings of a part are, and what its kept paths are relative to: perhaps of a removed one. */
+export function formerPlace({ place, installed, removed }: PreviousInstall, origin: Origin): Place {
+  const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin)
+  return isReturning ? placeOf(removed) : place
+}
+
 /** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
 export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []

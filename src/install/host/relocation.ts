@@ -6,12 +6,13 @@ import {
   EXTENSIONS_DIRECTORY,
   pluginsDirectorySchema,
 } from '../../core/plugins-directory.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { placeOf, readInstalled } from './installed.ts'
-import { installPath, isSamePlace, type Layout, type Place, placeName, placePath, settingsPath } from './layout.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { type Origin, placeOf, readInstalled } from './installed.ts'
+import { installPath, isSamePlace, type Layout, type Place, placeName, placePath } from './layout.ts'
+import { requireMovableData } from './moved-data.ts'
 import { knownDirectories } from './plugins-directory.ts'
 import type { PreviousInstall } from './previous-install.ts'
-import { findRealDirectory, nearestDirectory, realDirectory } from './switchable.ts'
+import { findRealDirectory, nearestDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
 /** The operator for this run, the host's own file (or our record of it), or whoever has made a project. */
 export type Chooser = 'operator' | 'host' | 'publisher'
@@ -23,22 +24,24 @@ export interface Destination {
   /** Who names its directory: what another program or a publisher has chosen must not surprise. */
   readonly chosenBy: Chooser
   readonly allowTakeover: boolean
+  readonly origin: Origin
 }
 
 /**
  * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
- * other part and contains none, and that nothing is there which the part would replace without having been installed
- * there. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * other part and contains none, that nothing is there which the part would replace without having been installed
+ * there, and that no data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
-export function verifyDestination(layout: Layout, destination: Destination): void {
-  const { target, previous } = destination
+export async function verifyDestination(host: SwitchingHost, destination: Destination): Promise<void> {
+  const { layout } = host
+  const { target, previous, chosenBy } = destination
   if (target.directory === EXTENSIONS_DIRECTORY) return
   requireInside(layout, destination)
-  if (destination.chosenBy === 'publisher') refuseForeignDirectory(layout, target)
+  if (chosenBy === 'publisher') refuseForeignDirectory(layout, target)
   if (previous.installed === undefined || !isSamePlace(target, previous.place)) refuseBelowPart(layout, target)
   refuseNesting(layout, target)
   refuseOccupied(layout, destination)
-  if (!isSamePlace(target, previous.place)) requireMovableSettings(layout, destination)
+  await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' })
 }
 
 /** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
@@ -105,17 +108,6 @@ function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeo
   throw new DeploymentError(
     'place_taken',
     `${placePath(target)} is taken: something that this action has no record of is there, and ${why}. Nothing was changed.`,
-  )
-}
-
-/** A symlink's target may be relative to its directory. */
-function requireMovableSettings(layout: Layout, { target, previous }: Destination): void {
-  const [from, to] = [settingsPath(layout, previous.place), settingsPath(layout, target)]
-  const isFile = lstatIfPresentSync(from)?.isFile() ?? true
-  if (isFile || pathExistsSync(to)) return
-  throw new DeploymentError(
-    'unsafe_host',
-    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Make ${to} yourself, or keep the plugins directory.`,
   )
 }
 

@@ -4,6 +4,7 @@ import { syncTree } from '../files/durable-files.ts'
 import { hearSignals } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, isSamePlace, placeName, placePath, settingsPath } from '../host/layout.ts'
+import { formerPlace } from '../host/previous-install.ts'
 import { addedInWords } from '../host/trees/drift-check.ts'
 import { stagedItems, type TreeIdentity, writeTreeRecord } from '../host/trees/tree-record.ts'
 import { carryOver, prepareKeptPaths } from './kept-paths.ts'
@@ -64,13 +65,16 @@ async function makeDirectory({ deployment, transaction }: StepContext, directory
   }
 }
 
-/** The host's own settings of a part that moves to another directory go with it. */
-async function moveSettings({ deployment, transaction }: StepContext, part: NewPart | ReturningPart): Promise<void> {
+/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+async function moveSettings(context: StepContext, part: NewPart | ReturningPart): Promise<void> {
+  const { deployment, transaction, order } = context
   const { layout, tools } = deployment
-  const { place } = part.previous
-  const [from, to] = [settingsPath(layout, place), settingsPath(layout, part)]
-  if (isSamePlace(place, part)) return
-  tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`)
+  const former = formerPlace(part.previous, order.origin)
+  const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)]
+  if (isSamePlace(former, part)) return
+  const { place, installed } = part.previous
+  if (installed !== undefined)
+    tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`)
   if (!pathExistsSync(from)) return
   if (pathExistsSync(to))
     return tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`)

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
-import { directoryIn, placeOf } from '../../install/host/installed.ts'
+import { directoryIn, type Origin, placeOf } from '../../install/host/installed.ts'
 import { isSamePlace, snapshotsPath } from '../../install/host/layout.ts'
 import { requireSafeDirectory } from '../../install/host/ownership/ownership.ts'
+import { formerPlace } from '../../install/host/previous-install.ts'
 import { checkHost } from '../../install/host/readiness.ts'
 import { verifyDestination } from '../../install/host/relocation.ts'
 import { requireMovableTree } from '../../install/host/switchable.ts'
@@ -37,7 +38,8 @@ export async function findTarget(rollback: RunningRollback): Promise<Target> {
   const { version } = target
   const known = { version, version_source: 'snapshot', ...identityIn(target), ...placeIn(target) }
   await record.update(known)
-  if (!request.dryRun) for (const part of [...target.parts, ...target.removals]) requireRestorable(rollback, part)
+  if (!request.dryRun)
+    for (const part of [...target.parts, ...target.removals]) await requireRestorable(rollback, part, target.origin)
   return target
 }
 
@@ -65,18 +67,26 @@ async function choose(rollback: RunningRollback): Promise<Target> {
 }
 
 /** A version of a project may have been in another directory. */
-function checkDestination(rollback: RunningRollback, target: TargetPart): void {
+async function checkDestination(rollback: RunningRollback, target: TargetPart, origin: Origin): Promise<void> {
   const { host, layout, request, tools } = rollback
   const { previous } = target
-  if (isSamePlace(previous.place, target)) return
-  for (const accepted of requireSafeDirectory(host, target.directory)) tools.log.warning(accepted)
-  verifyDestination(layout, { target, previous, chosenBy: 'host', allowTakeover: request.allowTakeover })
+  const former = formerPlace(previous, origin)
+  if (isSamePlace(former, target)) return
+  for (const directory of [target.directory, former.directory])
+    for (const accepted of requireSafeDirectory(host, directory)) tools.log.warning(accepted)
+  const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths
+  const { allowTakeover } = request
+  await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'host', allowTakeover, origin })
   checkHost(rollback, previous.place)
 }
 
-function requireRestorable(rollback: RunningRollback, part: TargetPart | InstalledPart): void {
+async function requireRestorable(
+  rollback: RunningRollback,
+  part: TargetPart | InstalledPart,
+  origin: Origin,
+): Promise<void> {
   const { layout } = rollback
-  if ('previous' in part) checkDestination(rollback, part)
+  if ('previous' in part) await checkDestination(rollback, part, origin)
   checkHost(rollback, part)
   if (!('retained' in part) || part.retained === undefined) return
   const root = join(snapshotsPath(layout, part), part.retained.name)

@@ -6,7 +6,7 @@ import { type InstalledRow, recordInstalled } from '../../../src/install/host/in
 import type { Layout, Place } from '../../../src/install/host/layout.ts'
 import { readPreviousInstall } from '../../../src/install/host/previous-install.ts'
 import { type Chooser, verifyDestination } from '../../../src/install/host/relocation.ts'
-import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 const CHOOSERS: readonly Chooser[] = ['operator', 'host', 'publisher']
@@ -20,10 +20,12 @@ async function hostWith(t: TestContext, files: Record<string, string>, rows: Ins
   return layout
 }
 
-function verify(layout: Layout, directory: string, chosenBy: Chooser): void {
+async function verify(layout: Layout, directory: string, chosenBy: Chooser): Promise<void> {
   const target: Place = { shelf: 'plugins', id: 'cart', directory }
   const previous = readPreviousInstall(layout, target)
-  verifyDestination(layout, { target, previous, chosenBy, allowTakeover: true })
+  const origin = { contract: 'project', slug: 'shop' } as const
+  const host = { layout, keepPaths: ['data', 'etc/tls'] }
+  await verifyDestination(host, { target, previous, chosenBy, allowTakeover: true, origin })
 }
 
 describe('verifyDestination', () => {
@@ -36,7 +38,7 @@ describe('verifyDestination', () => {
       mkdirSync(join(layout.root, 'extensions'))
       symlinkSync('extensions', join(layout.root, 'extensions-too'))
       for (const chosenBy of CHOOSERS)
-        assert.throws(() => verify(layout, below, chosenBy), below.startsWith('ext') ? /extensions/ : PLACE_TAKEN)
+        await assert.rejects(verify(layout, below, chosenBy), below.startsWith('ext') ? /extensions/ : PLACE_TAKEN)
     })
   }
 
@@ -44,15 +46,77 @@ describe('verifyDestination', () => {
     it(`lets no publisher add to what is there for another purpose: ${foreign}`, async t => {
       const layout = await hostWith(t, { 'src/main.py': '', 'conf.d/a.conf': '' })
       symlinkSync('src', join(layout.root, 'link'))
-      assert.throws(() => verify(layout, foreign, 'publisher'), PLACE_TAKEN)
-      verify(layout, foreign, 'operator')
-      verify(layout, foreign, 'host')
+      await assert.rejects(verify(layout, foreign, 'publisher'), PLACE_TAKEN)
+      await verify(layout, foreign, 'operator')
+      await verify(layout, foreign, 'host')
     })
   }
 
   it('lets a publisher use what is not there yet, and what is said to be for plugins', async t => {
     const files = { ...integration, 'app/greeter/main.py': '', 'plugins/a/main.py': '', 'mods/other/main.py': '' }
     const layout = await hostWith(t, files, [rowOf({ id: 'other', directory: 'mods' })])
-    for (const directory of ['plugins', 'app', 'mods', 'new', 'new/for/plugins']) verify(layout, directory, 'publisher')
+    for (const directory of ['plugins', 'app', 'mods', 'new', 'new/for/plugins'])
+      await verify(layout, directory, 'publisher')
+  })
+})
+
+describe('verifyDestination of a part that moves', () => {
+  const OURS = { contract: 'project', slug: 'shop', id: 'cart' } as const
+  const SNAPSHOT = '.hub-deploy/snapshots/plugins/cart/1-2.0.0'
+
+  /** Its kept data is a symlink, or contains one. */
+  async function installedWith(t: TestContext, path: string, link: string): Promise<Layout> {
+    const layout = await hostWith(t, { 'plugins/cart/main.py': '' }, [rowOf(OURS)])
+    mkdirSync(join(layout.root, 'plugins/cart', path, '..'), { recursive: true })
+    symlinkSync(link, join(layout.root, 'plugins/cart', path))
+    return layout
+  }
+
+  for (const [path, link] of [
+    ['data', '../../shared'],
+    ['data/db', '../../other/db'],
+    ['etc/tls', '../../../tls'],
+  ] as const) {
+    it(`refuses a kept symlink that would lead elsewhere: ${path} to ${link}`, async t => {
+      const layout = await installedWith(t, path, link)
+      await assert.rejects(verify(layout, 'new/for/plugins', 'operator'), { code: 'unsafe_host', message: /absolute/ })
+    })
+  }
+
+  it('refuses an absolute one that leads into the old place', async t => {
+    const layout = await installedWith(t, 'data/now', '/tmp')
+    symlinkSync(join(layout.root, 'plugins/cart/data/db'), join(layout.root, 'plugins/cart/data/latest'))
+    await assert.rejects(verify(layout, 'new', 'operator'), { code: 'unsafe_host', message: /Make it relative/ })
+  })
+
+  for (const [path, link] of [
+    ['data', '/srv/shared'],
+    ['data/latest', 'db-1'],
+    ['data', '../../shared'],
+    ['cache', '../elsewhere'],
+  ] as const) {
+    it(`accepts one that stays what it is: ${path} to ${link}`, async t => {
+      await verify(await installedWith(t, path, link), 'new', 'publisher')
+    })
+  }
+
+  it('refuses settings that somebody else has put there, unless the operator names the directory', async t => {
+    const layout = await hostWith(t, { 'plugins/cart.env': 'A=1', 'app/cart.env': 'A=2' }, [rowOf(OURS)])
+    await assert.rejects(verify(layout, 'app', 'host'), { ...PLACE_TAKEN, message: /app\/cart\.env/ })
+    await verify(layout, 'app', 'operator')
+  })
+
+  it('has the same rules for what returns after it was removed', async t => {
+    const layout = await hostWith(t, { [`${SNAPSHOT}/main.py`]: '', 'plugins/cart.env': 'A=1' })
+    const snapshots = [snapshotOf('1-2.0.0', { kept_paths: ['data'] })]
+    await recordInstalled(layout, { rows: [], removed: [removedRowOf({ ...OURS, snapshots })] })
+    await verify(layout, 'new', 'publisher')
+    symlinkSync('../../shared', join(layout.root, SNAPSHOT, 'data'))
+    await assert.rejects(verify(layout, 'new/for/plugins', 'publisher'), { code: 'unsafe_host' })
+    writeTree(layout.root, { 'mods/cart.env': 'A=2' })
+    await assert.rejects(
+      verify(layout, 'mods', 'operator').then(() => verify(layout, 'mods', 'host')),
+      PLACE_TAKEN,
+    )
   })
 })

@@ -1,0 +1,85 @@
+import { readlinkSync } from 'node:fs'
+import { dirname, isAbsolute, join, relative, resolve } from 'node:path'
+import { DeploymentError } from '../../core/errors.ts'
+import { lstatIfPresentSync, pathExistsSync, walkTree } from '../files/tree-walk.ts'
+import type { Origin } from './installed.ts'
+import { presentPaths } from './keep-paths.ts'
+import { installPath, isSamePlace, type Layout, type Place, placePath, settingsPath } from './layout.ts'
+import { findLeftBehind, formerPlace, type PreviousInstall } from './previous-install.ts'
+import { findRealDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
+
+/** A part that is going to be in another directory than before, or than when it was removed. */
+export interface Move {
+  readonly target: Place
+  readonly previous: PreviousInstall
+  readonly origin: Origin
+  /** Whether the operator names the new directory. */
+  readonly isOperators: boolean
+}
+
+/**
+ * Checks that a part keeps all data of this host when it changes its directory: its settings, and what symlinks in its
+ * kept paths lead to. Throws DeploymentError `unsafe_host` or `place_taken`.
+ */
+export async function requireMovableData(host: SwitchingHost, move: Move): Promise<void> {
+  if (isSamePlace(move.target, formerPlace(move.previous, move.origin))) return
+  requireMovableSettings(host.layout, move)
+  await requireMovableLinks(host, move)
+}
+
+/** A symlink's target may be relative to its directory; and the settings that are used must be the operator's. */
+function requireMovableSettings(layout: Layout, { target, previous, origin, isOperators }: Move): void {
+  const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)]
+  const found = lstatIfPresentSync(from)
+  if (found === undefined) return
+  if (pathExistsSync(to)) {
+    if (isOperators) return
+    throw new DeploymentError(
+      'place_taken',
+      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the plugins directory.`,
+    )
+  }
+  if (found.isFile()) return
+  throw new DeploymentError(
+    'unsafe_host',
+    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move it there yourself, or keep the plugins directory.`,
+  )
+}
+
+async function requireMovableLinks({ layout, keepPaths }: SwitchingHost, move: Move): Promise<void> {
+  const { target, previous, origin } = move
+  const [former, old] = [formerPlace(previous, origin), installPath(layout, previous.place)]
+  const keeper = pathExistsSync(old) ? old : findLeftBehind(layout, previous, origin)
+  const directory = findRealDirectory(layout, former.directory)
+  if (keeper === undefined || directory === undefined) return
+  const [before, after] = [join(directory, former.id), join(realDirectory(layout, target.directory), target.id)]
+  for (const { path, link } of await keptLinks(keeper, keepPaths)) {
+    const [leads, wouldLead] = [before, after].map(place => resolve(place, dirname(path), link)) as [string, string]
+    const isInside = `${leads}/`.startsWith(`${before}/`)
+    if (isInside ? !isAbsolute(link) : leads === wouldLead) continue
+    throw new DeploymentError(
+      'unsafe_host',
+      `${join(keeper, path)}, which keep-paths names, is a symlink to ${link}, which would lead nowhere or elsewhere in ${placePath(target)}: nothing was changed. Make it ${isInside ? 'relative' : 'absolute'}, or keep the plugins directory.`,
+    )
+  }
+}
+
+interface KeptLink {
+  /** Relative to the part. */
+  readonly path: string
+  readonly link: string
+}
+
+/** Each symlink that is a kept path, or in one. */
+async function keptLinks(root: string, keepPaths: readonly string[]): Promise<KeptLink[]> {
+  const found: KeptLink[] = []
+  for (const kept of presentPaths(root, keepPaths)) {
+    const path = join(root, kept)
+    const stat = lstatIfPresentSync(path)
+    if (stat?.isSymbolicLink()) found.push({ path: kept, link: readlinkSync(path) })
+    if (!stat?.isDirectory()) continue
+    for (const entry of await walkTree(path))
+      if (entry.type === 'symlink') found.push({ path: relative(root, join(path, entry.path)), link: entry.target })
+  }
+  return found
+}
