@@ -1513,7 +1513,7 @@ exports.composeScalar = composeScalar;
 
 
 var node_process = __nccwpck_require__(932);
-var directives = __nccwpck_require__(1342);
+var directives = __nccwpck_require__(8961);
 var Document = __nccwpck_require__(3021);
 var errors = __nccwpck_require__(1464);
 var identity = __nccwpck_require__(1127);
@@ -2918,7 +2918,7 @@ var stringifyDocument = __nccwpck_require__(6829);
 var anchors = __nccwpck_require__(1596);
 var applyReviver = __nccwpck_require__(3661);
 var createNode = __nccwpck_require__(2404);
-var directives = __nccwpck_require__(1342);
+var directives = __nccwpck_require__(8961);
 
 class Document {
     constructor(value, replacer, options) {
@@ -3491,7 +3491,7 @@ exports.createNode = createNode;
 
 /***/ }),
 
-/***/ 1342:
+/***/ 8961:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
@@ -16867,6 +16867,12 @@ class DeploymentError extends DeployError {
 class RollbackError extends DeploymentError {
     name = 'RollbackError';
 }
+/** The same error, whose message now says first what it is about; a cancel is about the whole run. */
+function withSubject(subject, error) {
+    if (error instanceof DeployError && error.code !== 'cancelled')
+        error.message = `${subject}: ${error.message}`;
+    return error;
+}
 /** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
 function toDeployError(error) {
     if (error instanceof DeployError)
@@ -26141,7 +26147,18 @@ function parseErrorText(body) {
     return reasonText(fields.find(field => typeof field === 'string' && field !== '') ?? fields.find(reasonText));
 }
 
+;// CONCATENATED MODULE: ./build/marketplace/api/input-names.js
+const OWN_INPUTS = {
+    hub: 'hub-url',
+    services: 'services-url',
+    deployments: 'deployments-url',
+    apiKey: 'api-key',
+    signingSecret: 'signing-secret',
+    subject: 'slug, kind, version',
+};
+
 ;// CONCATENATED MODULE: ./build/marketplace/api/refusal.js
+
 
 
 
@@ -26150,9 +26167,11 @@ function parseErrorText(body) {
  * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
  * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
  */
-function refusal_refusal(answer, { kind, slug }, wanted) {
+function refusal_refusal(answer, subject, wanted) {
     const { status } = answer;
-    const message = `Fetching ${wanted.name} of ${kind} ${slug}: ${saidBy(answer)}. ${remedyFor(answer, wanted)}`;
+    const { kind, slug, inputs = OWN_INPUTS } = subject;
+    const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`;
+    const message = `Fetching ${asked}: ${saidBy(answer)}. ${remedyFor(answer, wanted, inputs)}`;
     if (status === 401 || status === 403)
         return new AuthenticationError('authentication_failed', message);
     return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message);
@@ -26162,24 +26181,30 @@ function saidBy({ status, body, foreign }) {
     const reason = foreign ? undefined : parseErrorText(body);
     return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
 }
-function remedyFor({ status, foreign }, { isSigned }) {
+/** Origin and path. */
+function shownBase({ url }) {
+    const { origin, pathname } = new URL(url);
+    return (origin + pathname).replace(/\/+$/, '');
+}
+function remedyFor({ status, foreign }, { isSigned, base }, inputs) {
     switch (status) {
         case 400:
             return isSigned && !foreign
-                ? "The hub may have no signing key of this api-key's owner, with which it would sign: create one there, and set signing-secret to its secret. Otherwise ask the hub's operator."
+                ? `The hub may have no signing key of the owner of this ${inputs.apiKey}, with which it would sign: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
                 : "Ask the hub's operator.";
         case 401:
-            return 'Check api-key: it may be wrong, revoked or expired.';
+            return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`;
         case 403:
-            return 'A key may be bound to one kind and slug: a matrix over slugs needs a key for each.';
+            return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`;
         case 404:
-            return 'Check slug, kind, version and hub-url.';
+            return `Check ${inputs.subject} and ${base.input}.`;
         default:
             return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
     }
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/client.js
+
 
 
 
@@ -26193,8 +26218,10 @@ const DETAIL_TIMEOUT_MS = 60_000;
  * `artifact_unavailable` for other refusals, and what the wire throws.
  */
 function createMarketplaceClient(wire, subject) {
-    const { bases, kind, slug, apiKey } = subject;
-    const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug);
+    const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject;
+    const group = kind === 'plugin' ? 'hub' : 'services';
+    const base = { url: bases[group], input: inputs[group] };
+    const detailUrl = routeOf(base.url, `${kind}s`, slug);
     const credentials = { 'X-API-Key': apiKey };
     return {
         async readListedVersion() {
@@ -26206,9 +26233,9 @@ function createMarketplaceClient(wire, subject) {
             });
             const { status } = answer;
             if (status === 200)
-                return { version: parseLatestVersion(answer, subject) };
+                return { version: parseLatestVersion(answer, subject, base) };
             if (status < 400 || isTransientStatus(status))
-                throw refusal_refusal(answer, subject, { name: 'the version', isSigned: false });
+                throw refusal_refusal(answer, subject, { name: 'the version', base, isSigned: false });
             return { status };
         },
         async fetchArtifact(request) {
@@ -26222,9 +26249,9 @@ function createMarketplaceClient(wire, subject) {
                 onProgress: request.onProgress,
             });
             if (!answer.ok)
-                throw refusal_refusal(answer, subject, { name: client_nameOf(request.version), isSigned: true });
+                throw refusal_refusal(answer, subject, { name: client_nameOf(request.version), base, isSigned: true });
             return {
-                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
+                artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
                 hmac: answer.hmacSha256,
                 signatureHeader: answer.headers['x-signature'],
                 headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
@@ -26245,10 +26272,10 @@ function createMarketplaceClient(wire, subject) {
 function routeOf(base, ...parts) {
     return [base.replace(/\/+$/, ''), ...parts.map(encodeURIComponent)].join('/');
 }
-function parseLatestVersion({ body, foreign }, { kind, slug }) {
+function parseLatestVersion({ body, foreign }, { kind, slug }, base) {
     const parsed = detailSchema.safeParse(body);
     if (!parsed.success) {
-        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`);
+        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} at ${shownBase(base)} is not a JSON object with latest_version: check ${base.input}.`);
     }
     const latest = parsed.data.latest_version?.trim();
     if (!latest) {
@@ -26439,6 +26466,7 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
+
 const MAX_ERROR_MESSAGE_CHARS = 2000;
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
 function createReportSender(client, subject) {
@@ -26450,7 +26478,7 @@ function createReportSender(client, subject) {
                 const { status, attempts } = answer;
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
-                return refused(status, { attempts, error: `${saidBy(answer)}.` });
+                return refused(status, { attempts, error: `${saidBy(answer)}.${hub_report_remedyFor(status, subject.bases.deployments)}` });
             }
             catch (error) {
                 return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
@@ -26470,6 +26498,9 @@ function buildReportBody(report, { kind, slug }) {
         repo: report.repo,
         error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
     };
+}
+function hub_report_remedyFor(status, url) {
+    return status === 404 ? ` It was sent to ${shownBase({ url })}: check ${OWN_INPUTS.deployments}.` : '';
 }
 function reportAddress({ bases, kind, slug }) {
     return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
@@ -30665,8 +30696,9 @@ function parseSignatureHeader(header) {
 function verifyHmacSignature(artifact, computedHmac, header) {
     const expected = parseSignatureHeader(header);
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
-        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this signing-secret: ` +
-            'nothing was installed. It must be the current secret with which the hub signs what it serves to this api-key: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.');
+        const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
+        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}: ` +
+            `nothing was installed. It must be the current secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.`);
     }
     return artifact;
 }
@@ -36669,6 +36701,7 @@ function isAhead(report, newest, now) {
 
 
 
+
 const HOSTS_TIMEOUT_MS = 60_000;
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
 /**
@@ -36688,8 +36721,11 @@ async function readHosts(wire, access, reading) {
         timeoutMs: HOSTS_TIMEOUT_MS,
         maxBytes: MAX_HOSTS_BYTES,
     });
-    if (answer.status !== 200)
-        throw refusal_refusal(answer, access, { name: 'the hosts', isSigned: false });
+    if (answer.status !== 200) {
+        const base = { url: deployments, input: OWN_INPUTS.deployments };
+        const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' };
+        throw refusal_refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
+    }
     return parseHostReports(answer.body, access, reading);
 }
 
@@ -40517,6 +40553,15 @@ function refuseOlder({ version, source }, { installed, wasReplaced }) {
 
 
 
+/** Of the project action, for the marketplace of its parts. */
+const SOURCE_INPUTS = {
+    hub: 'sources-hub-url',
+    services: 'sources-hub-url',
+    deployments: 'sources-hub-url',
+    apiKey: 'sources-api-key',
+    signingSecret: 'sources-signing-secret',
+    subject: "the slug, kind and version in the project's manifest.json",
+};
 /**
  * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
  * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
@@ -40525,7 +40570,8 @@ function refuseOlder({ version, source }, { installed, wasReplaced }) {
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace;
     const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl };
-    const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug });
+    const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs: SOURCE_INPUTS };
+    const client = createMarketplaceClient(tools.wires.wire, access);
     const { maxArtifactBytes, downloadTimeoutMs } = request;
     const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret };
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
@@ -40605,9 +40651,9 @@ class SourceBudget {
 
 
 const MARKETPLACE_INPUTS = {
-    hubUrl: 'sources-hub-url',
-    apiKey: 'sources-api-key',
-    signingSecret: 'sources-signing-secret',
+    hubUrl: SOURCE_INPUTS.hub,
+    apiKey: SOURCE_INPUTS.apiKey,
+    signingSecret: SOURCE_INPUTS.signingSecret,
 };
 /**
  * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
@@ -40632,10 +40678,19 @@ class SourceSupplier {
             return;
         throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, for which ${missing.join(', ')} must be given: nothing was installed. Add to the step's "with:".`);
     }
+    /** Throws what the source's own client throws, with the part's name in front. */
     async fetch(wanted) {
+        const name = `${wanted.part.shelf}/${wanted.part.id}`;
+        try {
+            return await this.#fetch(wanted, name);
+        }
+        catch (error) {
+            throw withSubject(name, error);
+        }
+    }
+    async #fetch(wanted, name) {
         const { part, folder } = wanted;
         const { source } = part;
-        const name = `${part.shelf}/${part.id}`;
         this.#tools.log.info(`${name}: fetching ${supplier_describe(source)}.`);
         const context = { request: { ...this.#request, ...this.#budget.left }, tools: this.#tools };
         if (source.from === 'marketplace') {

@@ -110,6 +110,12 @@ export class RollbackError extends DeploymentError {
   override readonly name: string = 'RollbackError'
 }
 
+/** The same error, whose message now says first what it is about; a cancel is about the whole run. */
+export function withSubject(subject: string, error: unknown): unknown {
+  if (error instanceof DeployError && error.code !== 'cancelled') error.message = `${subject}: ${error.message}`
+  return error
+}
+
 /** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
 export function toDeployError(error: unknown): DeployError {
   if (error instanceof DeployError) return error

@@ -6,12 +6,23 @@ import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { type NamedTree, treeBelow } from '../install/files/tree-below.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { createMarketplaceClient } from '../marketplace/api/client.ts'
+import type { InputNames } from '../marketplace/api/input-names.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
 import { fetchRequested, noticeOtherVersion } from '../marketplace/fetch.ts'
 import { decideVersion } from '../marketplace/version.ts'
 import type { SourceCost } from './source-budget.ts'
 import { type OfferedVersion, refuseOlder, refuseReused, type SourcePast } from './source-history.ts'
 import type { SourceRequest, SourceTools } from './source-request.ts'
+
+/** Of the project action, for the marketplace of its parts. */
+export const SOURCE_INPUTS: InputNames = {
+  hub: 'sources-hub-url',
+  services: 'sources-hub-url',
+  deployments: 'sources-hub-url',
+  apiKey: 'sources-api-key',
+  signingSecret: 'sources-signing-secret',
+  subject: "the slug, kind and version in the project's manifest.json",
+}
 
 interface Destination {
   readonly folder: string
@@ -37,7 +48,8 @@ export async function fetchFromMarketplace(
 ): Promise<OfferedVersion & { staged: string; tree: NamedTree; cost: SourceCost }> {
   const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
   const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
-  const client = createMarketplaceClient(tools.wires.wire, { bases, apiKey, kind: source.kind, slug: source.slug })
+  const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs: SOURCE_INPUTS }
+  const client = createMarketplaceClient(tools.wires.wire, access)
   const { maxArtifactBytes, downloadTimeoutMs } = request
   const asked = { version: source.version, maxArtifactBytes, downloadTimeoutMs, signingSecret }
   const file = openPrivateFileSync(tools.runner.temporaryFolder)

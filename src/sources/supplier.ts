@@ -1,9 +1,9 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
-import { ConfigError } from '../core/errors.ts'
+import { ConfigError, withSubject } from '../core/errors.ts'
 import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed.ts'
 import { fetchGitTree } from './git/git-source.ts'
-import { fetchFromMarketplace } from './marketplace-source.ts'
+import { fetchFromMarketplace, SOURCE_INPUTS } from './marketplace-source.ts'
 import { SourceBudget } from './source-budget.ts'
 import type { SourcePast } from './source-history.ts'
 import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
@@ -28,9 +28,9 @@ export interface Supplied {
 }
 
 const MARKETPLACE_INPUTS = {
-  hubUrl: 'sources-hub-url',
-  apiKey: 'sources-api-key',
-  signingSecret: 'sources-signing-secret',
+  hubUrl: SOURCE_INPUTS.hub,
+  apiKey: SOURCE_INPUTS.apiKey,
+  signingSecret: SOURCE_INPUTS.signingSecret,
 } as const satisfies Record<keyof Omit<SourceInputs, 'gitTokens'>, string>
 
 /**
@@ -61,10 +61,19 @@ export class SourceSupplier {
     )
   }
 
+  /** Throws what the source's own client throws, with the part's name in front. */
   async fetch(wanted: Wanted): Promise<Supplied> {
+    const name = `${wanted.part.shelf}/${wanted.part.id}`
+    try {
+      return await this.#fetch(wanted, name)
+    } catch (error) {
+      throw withSubject(name, error)
+    }
+  }
+
+  async #fetch(wanted: Wanted, name: string): Promise<Supplied> {
     const { part, folder } = wanted
     const { source } = part
-    const name = `${part.shelf}/${part.id}`
     this.#tools.log.info(`${name}: fetching ${describe(source)}.`)
     const context = { request: { ...this.#request, ...this.#budget.left }, tools: this.#tools }
     if (source.from === 'marketplace') {

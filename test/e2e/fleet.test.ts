@@ -218,6 +218,11 @@ describe('the fleet action', () => {
       assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['false', ''])
     })
 
+  it('names the base URL that was asked, and the input that says it, where there is no such route', async t => {
+    const { result, server } = await ask(t, answering({ error: 'no route' }, 404), {})
+    assert.match(result.log, new RegExp(`from ${server.url}: .*404.* Check slug, kind and deployments-url\\.`))
+  })
+
   for (const [name, body, status] of [
     ['in a refusal', (key: string) => ({ error: `the key ${key} is wrong` }), 403],
     [

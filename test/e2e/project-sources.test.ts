@@ -160,13 +160,22 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
 
   it('is refused before anything changes: without an input, with older bytes, or with another tree', async () => {
     const before = listHost(stage.root)
-    const refused = async (code: string, inputs: Record<string, string> = {}): Promise<void> => {
+    const refused = async (code: string, inputs: Record<string, string> = {}, said = /./): Promise<void> => {
       const { exitCode, outputs, log } = await deploy(inputs)
       assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', code], log)
+      assert.match(log, said)
       assert.deepEqual(listHost(stage.root), before)
     }
     await refused('missing_input', { 'sources-api-key': '' })
-    await refused('signature_mismatch', { 'sources-signing-secret': 'another secret' })
+    const isSecretNamed = /plugins\/pay: .* with this sources-signing-secret: .* to this sources-api-key:/
+    await refused('signature_mismatch', { 'sources-signing-secret': 'another secret' }, isSecretNamed)
+    await refused(
+      'authentication_failed',
+      { 'sources-api-key': 'another-key' },
+      /plugins\/pay: .* Check sources-api-key:/,
+    )
+    const isBaseNamed = /plugins\/pay: .* from http:[^ ]*\/elsewhere: .* 404.* manifest\.json and sources-hub-url\./
+    await refused('not_found', { 'sources-hub-url': `${stage.hub.url}/elsewhere` }, isBaseNamed)
     stage.store.db.prepare("DELETE FROM versions WHERE version = '3.2.0'").run()
     await refused('downgrade_refused')
     await refused('invalid_input', { 'sources-git-tokens': 'no token at all' })

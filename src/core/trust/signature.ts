@@ -15,6 +15,14 @@ export interface FetchedArtifact {
   readonly size: number
   /** Lowercase hex SHA-256 of the bytes. */
   readonly sha256: string
+  /** Where they are not those of the deploy action. */
+  readonly signedFor?: SigningInputs
+}
+
+/** What the operator calls the key that fetches, and the secret that verifies. */
+export interface SigningInputs {
+  readonly apiKey: string
+  readonly signingSecret: string
 }
 
 /** An artifact with a valid signature. Only `verifyHmacSignature` makes one; extraction takes nothing else. */
@@ -56,10 +64,11 @@ export function verifyHmacSignature(
 ): VerifiedArtifact {
   const expected = parseSignatureHeader(header)
   if (computedHmac.length !== expected.length || !timingSafeEqual(computedHmac, expected)) {
+    const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' }
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this signing-secret: ` +
-        'nothing was installed. It must be the current secret with which the hub signs what it serves to this api-key: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.',
+      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}: ` +
+        `nothing was installed. It must be the current secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.`,
     )
   }
   return artifact as VerifiedArtifact

@@ -6,7 +6,8 @@ import type { ReportLimits } from '../../install/reports/outbox.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer, Wire } from '../../net/wire.ts'
 import { detailSchema, type ReportBody } from './bodies.ts'
-import { type MarketplaceSubject, refusal } from './refusal.ts'
+import { OWN_INPUTS } from './input-names.ts'
+import { type MarketplaceSubject, type NamedBase, refusal, shownBase } from './refusal.ts'
 
 export type { MarketplaceSubject } from './refusal.ts'
 
@@ -65,8 +66,10 @@ export interface MarketplaceClient {
  * `artifact_unavailable` for other refusals, and what the wire throws.
  */
 export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess): MarketplaceClient {
-  const { bases, kind, slug, apiKey } = subject
-  const detailUrl = routeOf(kind === 'plugin' ? bases.hub : bases.services, `${kind}s`, slug)
+  const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject
+  const group = kind === 'plugin' ? 'hub' : 'services'
+  const base = { url: bases[group], input: inputs[group] }
+  const detailUrl = routeOf(base.url, `${kind}s`, slug)
   const credentials = { 'X-API-Key': apiKey }
   return {
     async readListedVersion() {
@@ -77,9 +80,9 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         timeoutMs: DETAIL_TIMEOUT_MS,
       })
       const { status } = answer
-      if (status === 200) return { version: parseLatestVersion(answer, subject) }
+      if (status === 200) return { version: parseLatestVersion(answer, subject, base) }
       if (status < 400 || isTransientStatus(status))
-        throw refusal(answer, subject, { name: 'the version', isSigned: false })
+        throw refusal(answer, subject, { name: 'the version', base, isSigned: false })
       return { status }
     },
     async fetchArtifact(request) {
@@ -92,9 +95,9 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         hmacSecret: request.signingSecret,
         onProgress: request.onProgress,
       })
-      if (!answer.ok) throw refusal(answer, subject, { name: nameOf(request.version), isSigned: true })
+      if (!answer.ok) throw refusal(answer, subject, { name: nameOf(request.version), base, isSigned: true })
       return {
-        artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256 },
+        artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
         hmac: answer.hmacSha256 as Buffer,
         signatureHeader: answer.headers['x-signature'],
         headerVersion: parseHeaderVersion(answer.headers[kind === 'plugin' ? 'x-plugin' : 'x-service']),
@@ -121,12 +124,13 @@ export function routeOf(base: string, ...parts: string[]): string {
 function parseLatestVersion(
   { body, foreign }: Pick<JsonAnswer, 'body' | 'foreign'>,
   { kind, slug }: MarketplaceSubject,
+  base: NamedBase,
 ): string {
   const parsed = detailSchema.safeParse(body)
   if (!parsed.success) {
     throw new ArtifactError(
       'bad_response',
-      `The hub's record of ${kind} ${slug} is not a JSON object with latest_version: check hub-url.`,
+      `The hub's record of ${kind} ${slug} at ${shownBase(base)} is not a JSON object with latest_version: check ${base.input}.`,
     )
   }
   const latest = parsed.data.latest_version?.trim()

@@ -1,6 +1,7 @@
 import { type HostReports, parseHostReports, type Reading } from '../../fleet/host-report.ts'
 import type { Wire } from '../../net/wire.ts'
 import { routeOf } from './client.ts'
+import { OWN_INPUTS } from './input-names.ts'
 import { type MarketplaceSubject, refusal } from './refusal.ts'
 
 const HOSTS_TIMEOUT_MS = 60_000
@@ -31,6 +32,10 @@ export async function readHosts(wire: Wire, access: HostsAccess, reading: Readin
     timeoutMs: HOSTS_TIMEOUT_MS,
     maxBytes: MAX_HOSTS_BYTES,
   })
-  if (answer.status !== 200) throw refusal(answer, access, { name: 'the hosts', isSigned: false })
+  if (answer.status !== 200) {
+    const base = { url: deployments, input: OWN_INPUTS.deployments }
+    const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' }
+    throw refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false })
+  }
   return parseHostReports(answer.body, access, reading)
 }

@@ -3,7 +3,8 @@ import type { LocalReport } from '../../install/reports/local-report.ts'
 import { type Delivery, type ReportSender, refused } from '../../install/reports/outbox.ts'
 import type { ReportBody } from './bodies.ts'
 import type { MarketplaceAccess, MarketplaceClient } from './client.ts'
-import { type MarketplaceSubject, saidBy } from './refusal.ts'
+import { OWN_INPUTS } from './input-names.ts'
+import { type MarketplaceSubject, saidBy, shownBase } from './refusal.ts'
 
 const MAX_ERROR_MESSAGE_CHARS = 2000
 
@@ -19,7 +20,7 @@ export function createReportSender(
         const answer = await client.sendReport(buildReportBody(report, subject), limits)
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
-        return refused(status, { attempts, error: `${saidBy(answer)}.` })
+        return refused(status, { attempts, error: `${saidBy(answer)}.${remedyFor(status, subject.bases.deployments)}` })
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
       }
@@ -39,6 +40,10 @@ export function buildReportBody(report: LocalReport, { kind, slug }: Marketplace
     repo: report.repo,
     error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
   }
+}
+
+function remedyFor(status: number, url: string): string {
+  return status === 404 ? ` It was sent to ${shownBase({ url })}: check ${OWN_INPUTS.deployments}.` : ''
 }
 
 function reportAddress({ bases, kind, slug }: Omit<MarketplaceAccess, 'apiKey'>): string {

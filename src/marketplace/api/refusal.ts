@@ -4,15 +4,25 @@ import type { Kind } from '../../core/identifiers.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer } from '../../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
+import { type InputNames, OWN_INPUTS } from './input-names.ts'
 
 export interface MarketplaceSubject {
   kind: Kind
   slug: string
+  /** Where they are not those of the deploy action. */
+  inputs?: InputNames
 }
 
-/** What was asked for, and whether the hub signs it. */
+/** A base URL, and the input that says it. */
+export interface NamedBase {
+  readonly url: string
+  readonly input: string
+}
+
+/** What was asked for and where, and whether the hub signs it. */
 export interface Wanted {
   readonly name: string
+  readonly base: NamedBase
   readonly isSigned: boolean
 }
 
@@ -22,9 +32,11 @@ type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
  * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
  * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
  */
-export function refusal(answer: Refused, { kind, slug }: MarketplaceSubject, wanted: Wanted): DeployError {
+export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wanted): DeployError {
   const { status } = answer
-  const message = `Fetching ${wanted.name} of ${kind} ${slug}: ${saidBy(answer)}. ${remedyFor(answer, wanted)}`
+  const { kind, slug, inputs = OWN_INPUTS } = subject
+  const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`
+  const message = `Fetching ${asked}: ${saidBy(answer)}. ${remedyFor(answer, wanted, inputs)}`
   if (status === 401 || status === 403) return new AuthenticationError('authentication_failed', message)
   return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message)
 }
@@ -35,18 +47,24 @@ export function saidBy({ status, body, foreign }: Refused): string {
   return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
 }
 
-function remedyFor({ status, foreign }: Refused, { isSigned }: Wanted): string {
+/** Origin and path. */
+export function shownBase({ url }: Pick<NamedBase, 'url'>): string {
+  const { origin, pathname } = new URL(url)
+  return (origin + pathname).replace(/\/+$/, '')
+}
+
+function remedyFor({ status, foreign }: Refused, { isSigned, base }: Wanted, inputs: InputNames): string {
   switch (status) {
     case 400:
       return isSigned && !foreign
-        ? "The hub may have no signing key of this api-key's owner, with which it would sign: create one there, and set signing-secret to its secret. Otherwise ask the hub's operator."
+        ? `The hub may have no signing key of the owner of this ${inputs.apiKey}, with which it would sign: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
         : "Ask the hub's operator."
     case 401:
-      return 'Check api-key: it may be wrong, revoked or expired.'
+      return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`
     case 403:
-      return 'A key may be bound to one kind and slug: a matrix over slugs needs a key for each.'
+      return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`
     case 404:
-      return 'Check slug, kind, version and hub-url.'
+      return `Check ${inputs.subject} and ${base.input}.`
     default:
       return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
   }

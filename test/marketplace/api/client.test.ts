@@ -196,6 +196,15 @@ describe('a refusal', () => {
     })
   }
 
+  it('with 404 names the base URL that was asked, without a query, and the input that says it', async t => {
+    const { server } = await withHub(t, answering(404, '{}'))
+    const elsewhere = { hub: `${server.url}/app/`, services: `${server.url}/svc` }
+    const said = async (kind: 'plugin' | 'service') =>
+      (await refusalOf(() => clientOf(server.url, elsewhere, kind).fetchArtifact(artifactRequest(t, '1')))).message
+    assert.match(await said('plugin'), /from http:[^ ]*\/app: .* Check slug, kind, version and hub-url\.$/)
+    assert.match(await said('service'), /from http:[^ ]*\/svc: .* Check slug, kind, version and services-url\.$/)
+  })
+
   it('quotes the hub in clean text of limited length', async t => {
     const error = `\u001b[31m::error::x\r\n##[group]${'y'.repeat(5000)}`
     const { client } = await withHub(t, answering(403, JSON.stringify({ error })))

@@ -48,6 +48,13 @@ describe('createReportSender', () => {
     })
   })
 
+  it('says where a report went that the hub has no route for, and which input says so', async t => {
+    const server = await serve(t, (_, response) => response.writeHead(404).end('{}'))
+    const delivery = await senderTo(`${server.url}/app/`).send(reportOf(), { retry: false, timeoutMs: 10_000 })
+    assert.ok(!delivery.accepted)
+    assert.match(delivery.error, /answered 404\. It was sent to http:[^ ]*\/app: check deployments-url\.$/)
+  })
+
   it('retries the report of this run, but sends a waiting report once', async t => {
     const handler: Handler = (_, response, nth) => response.writeHead(nth % 2 === 1 ? 503 : 201).end('{}')
     const server = await serve(t, handler)
