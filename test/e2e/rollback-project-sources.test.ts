@@ -27,22 +27,28 @@ describe('a rollback of a project whose marketplace has moved on within one vers
       'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.0.0"\n',
       'deployment/install.yaml': PLAN,
     })
-    for (const version of ['3.0.0', '3.1.0', '3.2.0']) await deploy(version)
+    for (const version of ['3.0.0', '3.1.0', '3.2.0']) {
+      await publish(version)
+      const { exitCode, log } = await deploy()
+      assert.equal(exitCode, 0, log)
+      live[version] = listLive(stage.root)
+    }
   })
   after(async () => await stage.close())
 
-  async function deploy(version: string): Promise<void> {
+  async function publish(version: string): Promise<void> {
     const source = join(stage.folder, `payments-${version}`)
     writeFiles(source, { 'plugin.yaml': `name: payments\nversion: "${version}"\n`, 'main.py': `print("${version}")\n` })
     const publication = { kind: 'plugin' as const, slug: 'payments', version, replace: false }
     await publishArchive(stage.store, zipFolder(source).bytes, { ...publication, signingSecret: SIGNING_SECRET })
-    const { exitCode, log } = await stage.deploy({
+  }
+
+  async function deploy(): Promise<ActionResult> {
+    return await stage.deploy({
       'sources-hub-url': stage.hub.url,
       'sources-api-key': stage.apiKey,
       'sources-signing-secret': SIGNING_SECRET,
     })
-    assert.equal(exitCode, 0, log)
-    live[version] = listLive(stage.root)
   }
 
   async function rollBack(inputs: Record<string, string> = {}): Promise<ActionResult> {
@@ -61,8 +67,10 @@ describe('a rollback of a project whose marketplace has moved on within one vers
     for (const text of [log, result.summary]) assert.ok(text.includes(`1.0.0 now has cart 1.0.0, pay ${version}`), text)
   }
 
-  it('restores the parts as they were before the last change', async () => {
+  it('restores the parts as they were before the last change, which the next night does not repeat', async () => {
     await assertRestores('3.1.0', {})
+    const { outputs, log } = await deploy()
+    assert.deepEqual([outputs['error-code'], outputs['changed']], ['downgrade_refused', 'false'], log)
   })
 
   it('goes back within the version that is named, as long as there is something earlier', async () => {
