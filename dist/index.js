@@ -18355,8 +18355,11 @@ function asSentence(text) {
  */
 class UntouchableHostError extends DeploymentError {
     name = 'UntouchableHostError';
+    /** Without what was touched. */
+    reason;
     constructor(code, message, options = {}) {
         super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
+        this.reason = asSentence(message);
     }
 }
 
@@ -18524,6 +18527,7 @@ function partsOf(path) {
 
 
 
+
 const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /** In such a directory, other users can rename and remove only what is theirs. */
 const STICKY = 0o1000;
@@ -18553,6 +18557,20 @@ function requireSafeDirectory(access, directory) {
         const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }));
         return found.filter(sentence => !usual.has(sentence));
     });
+}
+/**
+ * The same in a deployment that has begun on a safe host: its report says why it ended. Throws DeploymentError
+ * `unsafe_host`.
+ */
+function requireSafeDestination(access, directory) {
+    try {
+        return requireSafeDirectory(access, directory);
+    }
+    catch (error) {
+        if (!(error instanceof UntouchableHostError))
+            throw error;
+        throw new DeploymentError(error.code, `${error.reason} Nothing was installed or moved.`, { cause: error });
+    }
 }
 function checking(access, check) {
     const us = process.getuid?.();
@@ -26599,9 +26617,10 @@ async function noteInstalledVersion({ layout, request, record }) {
 
 
 
+
 /**
- * Where the operator, or the host's own file, wants what a plan installs. Throws UntouchableHostError where others could
- * write that directory.
+ * Where the operator, or the host's own file, wants what a plan installs. Throws DeploymentError `unsafe_host` where
+ * others could write that directory.
  */
 function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
@@ -26609,10 +26628,17 @@ function choosePlace(deployment, { id }) {
         return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' };
     const installed = findInstalled(readInstalled(layout), { shelf, id });
     const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory };
-    const { directory, isOperators } = findPluginsDirectory(layout, known, tools.log);
-    for (const accepted of requireSafeDirectory(host, directory))
+    const found = findPluginsDirectory(layout, known, tools.log);
+    const { isOperators } = found;
+    const directory = known.recorded !== undefined && place_isSame(layout, found, known.recorded) ? known.recorded : found.directory;
+    for (const accepted of requireSafeDestination(host, directory))
         tools.log.warning(accepted);
     return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' };
+}
+/** Where a symlink leads to the directory that has the plugin, nothing is to be moved. */
+function place_isSame(layout, { directory }, recorded) {
+    const real = findRealDirectory(layout, directory);
+    return real !== undefined && real === findRealDirectory(layout, recorded);
 }
 /** Where it is installed. */
 function installedPlace({ layout, shelf }, id) {
@@ -38035,7 +38061,7 @@ function readManifest(content) {
 
 
 
-
+const SHELVES = ['plugins', 'extensions'];
 /** The parts of a project that this host has, by our own record, each of any version. */
 function readInstalledParts({ layout }, projectId) {
     const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
@@ -38047,16 +38073,17 @@ async function installed_parts_noteInstalledVersion(deployment) {
     await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
 /**
- * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, the one that
- * the host's own file names for plugins, and the installed parts.
+ * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and those of
+ * the installed parts, or the usual one for plugins. What the host's own file names is none of a project's business.
  * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
-    const { directory = usualDirectory('plugins') } = readHostsDirectory(layout);
-    checkShelf(layout, { shelf: 'plugins', directory });
-    checkShelf(layout, { shelf: 'extensions', directory: usualDirectory('extensions') });
-    for (const part of readInstalledParts({ layout }, request.projectId))
+    const installed = readInstalledParts({ layout }, request.projectId);
+    const hasPlugins = installed.some(({ shelf }) => shelf === 'plugins');
+    for (const shelf of hasPlugins ? ['extensions'] : SHELVES)
+        checkShelf(layout, { shelf, directory: usualDirectory(shelf) });
+    for (const part of installed)
         checkHost(deployment, part);
 }
 /** The parts of the project, by name, that came from this artifact and are intact; undefined where there is none. */
@@ -38654,7 +38681,7 @@ async function checkPart(deployment, target) {
     const origin = { contract: 'project', slug: projectId };
     const directories = [target, formerPlace(previous, origin)].map(({ directory }) => directory);
     for (const directory of new Set(directories))
-        for (const accepted of requireSafeDirectory(host, directory))
+        for (const accepted of requireSafeDestination(host, directory))
             tools.log.warning(accepted);
     await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin });
     for (const place of [previous.place, target])
@@ -41698,7 +41725,7 @@ async function checkDestination(rollback, target, origin) {
     if (isSamePlace(former, target))
         return;
     for (const directory of [target.directory, former.directory])
-        for (const accepted of requireSafeDirectory(host, directory))
+        for (const accepted of requireSafeDestination(host, directory))
             tools.log.warning(accepted);
     const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths;
     const { allowTakeover } = request;

@@ -1,8 +1,9 @@
 import { findInstalled, placeOf, readInstalled } from '../install/host/installed.ts'
-import { type Place, usualDirectory } from '../install/host/layout.ts'
-import { requireSafeDirectory } from '../install/host/ownership/ownership.ts'
+import { type Layout, type Place, usualDirectory } from '../install/host/layout.ts'
+import { requireSafeDestination } from '../install/host/ownership/ownership.ts'
 import { findPluginsDirectory } from '../install/host/plugins-directory.ts'
 import type { Chooser } from '../install/host/relocation.ts'
+import { findRealDirectory } from '../install/host/switchable.ts'
 import type { ArtifactDeployment } from './deployment.ts'
 import type { ReadyArtifactPlan } from './plan.ts'
 
@@ -14,17 +15,26 @@ export interface ChosenPlace {
 }
 
 /**
- * Where the operator, or the host's own file, wants what a plan installs. Throws UntouchableHostError where others could
- * write that directory.
+ * Where the operator, or the host's own file, wants what a plan installs. Throws DeploymentError `unsafe_host` where
+ * others could write that directory.
  */
 export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
   const { host, layout, shelf, request, tools } = deployment
   if (shelf === 'extensions') return { place: { shelf, id, directory: usualDirectory(shelf) }, chosenBy: 'operator' }
   const installed = findInstalled(readInstalled(layout), { shelf, id })
   const known = { input: request.pluginsDirectory, recorded: installed && placeOf(installed).directory }
-  const { directory, isOperators } = findPluginsDirectory(layout, known, tools.log)
-  for (const accepted of requireSafeDirectory(host, directory)) tools.log.warning(accepted)
+  const found = findPluginsDirectory(layout, known, tools.log)
+  const { isOperators } = found
+  const directory =
+    known.recorded !== undefined && isSame(layout, found, known.recorded) ? known.recorded : found.directory
+  for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
   return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' }
+}
+
+/** Where a symlink leads to the directory that has the plugin, nothing is to be moved. */
+function isSame(layout: Layout, { directory }: { readonly directory: string }, recorded: string): boolean {
+  const real = findRealDirectory(layout, directory)
+  return real !== undefined && real === findRealDirectory(layout, recorded)
 }
 
 /** Where it is installed. */

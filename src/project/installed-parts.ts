@@ -3,7 +3,6 @@ import { isSourced, parseManifest } from '../core/content/manifest.ts'
 import { isInstallStep, placeOfInstall } from '../core/plan/plan-binding.ts'
 import { placeOf, readInstalled } from '../install/host/installed.ts'
 import { placeName, usualDirectory } from '../install/host/layout.ts'
-import { readHostsDirectory } from '../install/host/plugins-directory.ts'
 import { readPreviousInstall } from '../install/host/previous-install.ts'
 import { checkHost, checkShelf } from '../install/host/readiness.ts'
 import { newestProjectVersion } from '../install/reports/running-version.ts'
@@ -13,6 +12,8 @@ import type { Deployment } from '../install/transaction/context.ts'
 import { readBundledPlan } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { readManifest } from './read-manifest.ts'
+
+const SHELVES = ['plugins', 'extensions'] as const
 
 /** The parts of a project that this host has, by our own record, each of any version. */
 export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, projectId: string): InstalledPart[] {
@@ -27,16 +28,17 @@ export async function noteInstalledVersion(deployment: ProjectDeployment): Promi
 }
 
 /**
- * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, the one that
- * the host's own file names for plugins, and the installed parts.
+ * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and those of
+ * the installed parts, or the usual one for plugins. What the host's own file names is none of a project's business.
  * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
-  const { directory = usualDirectory('plugins') } = readHostsDirectory(layout)
-  checkShelf(layout, { shelf: 'plugins', directory })
-  checkShelf(layout, { shelf: 'extensions', directory: usualDirectory('extensions') })
-  for (const part of readInstalledParts({ layout }, request.projectId)) checkHost(deployment, part)
+  const installed = readInstalledParts({ layout }, request.projectId)
+  const hasPlugins = installed.some(({ shelf }) => shelf === 'plugins')
+  for (const shelf of hasPlugins ? (['extensions'] as const) : SHELVES)
+    checkShelf(layout, { shelf, directory: usualDirectory(shelf) })
+  for (const part of installed) checkHost(deployment, part)
 }
 
 /** The parts of the project, by name, that came from this artifact and are intact; undefined where there is none. */

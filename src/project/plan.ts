@@ -7,7 +7,7 @@ import { type BoundProject, bindPlanToProject, verifySources } from '../core/pla
 import { type ReadyPlan, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { verifyServiceNames } from '../core/plan/service-names.ts'
 import { type PartName, placeName, placePath } from '../install/host/layout.ts'
-import { requireSafeDirectory } from '../install/host/ownership/ownership.ts'
+import { requireSafeDestination } from '../install/host/ownership/ownership.ts'
 import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
 import { formerPlace, readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
 import { checkHost } from '../install/host/readiness.ts'
@@ -73,7 +73,7 @@ async function checkPart(deployment: ProjectDeployment, target: ManifestPart): P
   const origin = { contract: 'project' as const, slug: projectId }
   const directories = [target, formerPlace(previous, origin)].map(({ directory }) => directory)
   for (const directory of new Set(directories))
-    for (const accepted of requireSafeDirectory(host, directory)) tools.log.warning(accepted)
+    for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
   await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin })
   for (const place of [previous.place, target]) checkHost(deployment, place)
 }

@@ -92,6 +92,14 @@ describe('the plugins directory', () => {
     assert.ok(!existsSync(join(stage.root, 'app')))
   })
 
+  it('is the same by another name', async () => {
+    assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
+    symlinkSync('plugins', join(stage.root, 'app'))
+    integrate('app')
+    assertOutcome(await deploy('2.0.0'), installed('2.0.0', 'plugins'))
+    assertOutcome(await stage.deploy({ 'plugins-directory': 'app' }), { outcome: 'success', changed: 'false' })
+  })
+
   it('stays where the plugin is, with a warning, while integration.yaml cannot be used', async () => {
     integrate('app')
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'app'))
@@ -160,7 +168,8 @@ describe('the plugins directory', () => {
     chmodSync(join(stage.root, 'app'), 0o777)
     const result = await deploy('1.0.0')
     assertOutcome(result, { outcome: 'failed', 'error-code': 'unsafe_host' })
-    assert.match(result.log, /chmod go-w .*\/app/)
+    assert.match(result.log, /chmod go-w .*\/app\b.* Nothing was installed or moved\./)
+    assert.ok(!result.log.includes('was touched') && existsSync(result.outputs['report-path'] ?? ''), result.log)
     writeFileSync(join(stage.root, 'integration.yaml'), '')
     assertOutcome(await stage.deploy(), installed('1.0.0', 'plugins'))
   })

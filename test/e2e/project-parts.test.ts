@@ -122,6 +122,14 @@ describe('the parts of a project', () => {
     })
   }
 
+  it('are installed although integration.yaml names a directory that cannot be', async () => {
+    writeFiles(stage.root, { 'readme.txt': '', 'integration.yaml': 'plugins: {directory: readme.txt/x}\n' })
+    await publish('1.0.0')
+    await deployed(stage)
+    await publishAddons('2.0.0')
+    await deployed(stage)
+  })
+
   it('return to another directory with the settings and data that they had when they were removed', async () => {
     await publish('1.0.0')
     await deployed(stage)

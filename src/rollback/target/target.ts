@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { directoryIn, type Origin, placeOf } from '../../install/host/installed.ts'
 import { isSamePlace, snapshotsPath } from '../../install/host/layout.ts'
-import { requireSafeDirectory } from '../../install/host/ownership/ownership.ts'
+import { requireSafeDestination } from '../../install/host/ownership/ownership.ts'
 import { formerPlace } from '../../install/host/previous-install.ts'
 import { checkHost } from '../../install/host/readiness.ts'
 import { verifyDestination } from '../../install/host/relocation.ts'
@@ -73,7 +73,7 @@ async function checkDestination(rollback: RunningRollback, target: TargetPart, o
   const former = formerPlace(previous, origin)
   if (isSamePlace(former, target)) return
   for (const directory of [target.directory, former.directory])
-    for (const accepted of requireSafeDirectory(host, directory)) tools.log.warning(accepted)
+    for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
   const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths
   const { allowTakeover } = request
   await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'host', allowTakeover, origin })

@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { DeploymentError } from '../../../core/errors.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../../core/plugins-directory.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { placeOf, readInstalled } from '../installed.ts'
@@ -47,6 +48,19 @@ export function requireSafeDirectory(access: HostAccess, directory: string): str
     const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }))
     return found.filter(sentence => !usual.has(sentence))
   })
+}
+
+/**
+ * The same in a deployment that has begun on a safe host: its report says why it ended. Throws DeploymentError
+ * `unsafe_host`.
+ */
+export function requireSafeDestination(access: HostAccess, directory: string): string[] {
+  try {
+    return requireSafeDirectory(access, directory)
+  } catch (error) {
+    if (!(error instanceof UntouchableHostError)) throw error
+    throw new DeploymentError(error.code, `${error.reason} Nothing was installed or moved.`, { cause: error })
+  }
 }
 
 function checking(access: HostAccess, check: (us: number) => string[]): string[] {

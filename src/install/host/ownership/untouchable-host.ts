@@ -8,7 +8,11 @@ import { asSentence } from '../../../core/sentence.ts'
 export class UntouchableHostError extends DeploymentError {
   override readonly name: string = 'UntouchableHostError'
 
+  /** Without what was touched. */
+  readonly reason: string
+
   constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
     super(code, `${asSentence(message)} Nothing below project-root was touched.`, options)
+    this.reason = asSentence(message)
   }
 }
