@@ -43,7 +43,7 @@ export const release = changeCommand({
   summary: 'serves a version that was held back',
   change: releaseVersion,
   done: 'Released',
-  result: 'the hub serves it, unless it was yanked',
+  result: 'the hub serves it',
 })
 
 interface VersionChange {

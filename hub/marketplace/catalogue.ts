@@ -91,8 +91,9 @@ export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at'
   return held_at === null ? 'served' : 'held back'
 }
 
-/** Throws HubError 409 when the version is already published with other bytes or another signature. */
+/** Throws HubError 409 when the version is already published with other bytes or another signature, or was yanked. */
 export function requireUnchanged(store: Store, version: PublishedVersion): void {
+  requireNotYanked(store, version)
   const existing = findVersion(store, version)
   if (existing !== undefined && !isSame(existing, version)) throw alreadyPublished(existing)
 }
@@ -114,14 +115,29 @@ export function yankVersion(store: Store, id: VersionId): void {
   changeVersion(store, id, { column: 'yanked_at', value: new Date().toISOString() })
 }
 
-/** Does not serve the version until it is released; it stays listed, also as the latest. Throws as yankVersion does. */
+/**
+ * Does not serve the version until it is released; it stays listed, also as the latest. Throws as yankVersion does, and
+ * HubError 409 when it was yanked.
+ */
 export function holdVersion(store: Store, id: VersionId): void {
+  requireNotYanked(store, id)
   changeVersion(store, id, { column: 'held_at', value: new Date().toISOString() })
 }
 
-/** Serves a version that was held back; a yanked one stays yanked. Throws as yankVersion does. */
+/** Serves a version that was held back. Throws as holdVersion does. */
 export function releaseVersion(store: Store, id: VersionId): void {
+  requireNotYanked(store, id)
   changeVersion(store, id, { column: 'held_at', value: null })
+}
+
+function requireNotYanked(store: Store, id: VersionId): void {
+  const found = findVersion(store, id)
+  if (found === undefined || stateOf(found) !== 'yanked') return
+  const { kind, slug, version } = id
+  throw new HubError(
+    409,
+    `Version ${version} of the ${kind} ${slug} is yanked for good, and nothing was changed: publish a new version.`,
+  )
 }
 
 interface StateChange {

@@ -137,7 +137,8 @@ describe('the install route', () => {
     releaseVersion(hub.store, id)
     assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@2.0.0', 'hello@2.0.0'])
     yankVersion(hub.store, id)
-    releaseVersion(hub.store, id)
+    for (const change of [releaseVersion, holdVersion])
+      assert.throws(() => change(hub.store, id), /2\.0\.0 .* is yanked for good/)
     assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@1.0.0', null])
   })
 

@@ -28,6 +28,14 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
     assert.equal((await hub('yank', ...HELLO, ...data)).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +yanked/)
+    for (const args of [
+      ['hold', ...HELLO],
+      ['release', ...HELLO],
+      [...publish.slice(0, -3), '--from', newFolder(t, { a: '' })],
+    ]) {
+      const { code, stdout, stderr } = await hub(...args, ...data)
+      assert.deepEqual([code, stdout, /is yanked for good/.test(stderr)], [1, '', true], stderr)
+    }
     const changed = newFolder(t, { 'plugin.yaml': 'b' })
     assert.equal((await hub(...publish, changed)).code, 1)
     assert.equal((await hub(...publish, changed, '--replace')).code, 0)

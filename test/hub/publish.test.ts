@@ -44,13 +44,16 @@ describe('publishing', () => {
     assert.deepEqual(ended.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
   })
 
-  it('changes nothing when a version is published again, yanked or not', async t => {
+  it('changes nothing when a version is published again, and refuses one that was yanked', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
-    yankVersion(store, PUBLICATION)
     const before = readListing(store, PUBLICATION)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     assert.deepEqual(readListing(store, PUBLICATION), before)
+    yankVersion(store, PUBLICATION)
+    const yanked = readListing(store, PUBLICATION)
+    await assert.rejects(publishArchive(store, OLD_BYTES, PUBLICATION), /is yanked for good/)
+    assert.deepEqual(readListing(store, PUBLICATION), yanked)
   })
 
   it('replaces a version on request', async t => {
