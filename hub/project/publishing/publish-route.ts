@@ -9,6 +9,9 @@ import { receivePublication } from './publication-request.ts'
 
 export const PUBLISH_PATH = '/v1/projects/:projectId/publish'
 
+const NO_KEY =
+  'Publishing needs a dev key from "project devkey --publish" in the X-API-Key header, or the admin token in the Authorization header, as a Bearer token.'
+
 export interface PublishContext {
   readonly store: Store
   /** Of a sealed file. */
@@ -29,6 +32,7 @@ export function publishRoutes(context: PublishContext): Hono {
 async function acceptVersion(c: Context, { store, maxArtifactBytes }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''
   const value = c.req.header('x-api-key')
+  if (value === undefined && c.req.header('authorization') === undefined) throw new HubError(401, NO_KEY)
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
   const sealed = await receivePublication(c, { projectId, maxBytes: maxArtifactBytes })

@@ -46,8 +46,10 @@ function bare(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '')
 }
 
+/** On one line of a terminal, whatever the other hub says. */
 function quoted(answer: unknown): string {
   const { data } = refusalSchema.safeParse(answer)
   if (data === undefined) return ''
-  return ` (${JSON.stringify('error' in data ? data.error : data.detail).slice(1, -1)})`
+  const text = 'error' in data ? data.error : data.detail
+  return ` (${text.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').slice(0, 1000)})`
 }

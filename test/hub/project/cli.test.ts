@@ -68,6 +68,14 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     const again = await hub(...publish, ...remote)
     assert.equal(again.code, 1)
     assert.match(again.stderr, /409 \(.*already published/)
+    process.env['HUB_TEST_DEVKEY'] = (
+      await hub('project', 'devkey', ...named, '--name', 'login', ...data)
+    ).stdout.trim()
+    assert.match(
+      (await hub(...publish, ...remote)).stderr,
+      /cannot publish: create one with "project devkey --publish"/,
+    )
+    process.env['HUB_TEST_DEVKEY'] = devkey.stdout.trim()
     for (const [wrong, code] of [
       [['--hub-url', 'http://hub.example', '--devkey-env', 'HUB_TEST_DEVKEY'], 1],
       [['--hub-url', running.url], 2],

@@ -98,6 +98,12 @@ describe('who may publish', () => {
     })
   }
 
+  it('is said to a sender without a key: a dev key for it, or the admin token', async t => {
+    const hub = await runHub(t)
+    const response = await sendForm(hub, await sealShop(t), { sender: {} })
+    assert.match(await errorOf(response), /"project devkey --publish" in the X-API-Key header, or the admin token/)
+  })
+
   it('is not an access token, nor a revoked dev key', async t => {
     const { hub, token } = await runShopHub(t)
     const sealed = await sealShop(t, { version: '2.0.0' })
