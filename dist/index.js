@@ -40583,7 +40583,7 @@ function refuseOlder({ version, source }, { installed, wasReplaced }) {
 /** Of the project action, for the marketplace of its parts. */
 const SOURCE_INPUTS = {
     hub: 'sources-hub-url',
-    services: 'sources-hub-url',
+    services: 'sources-services-url',
     deployments: 'sources-hub-url',
     apiKey: 'sources-api-key',
     signingSecret: 'sources-signing-secret',
@@ -40595,8 +40595,9 @@ const SOURCE_INPUTS = {
  * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
-    const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace;
-    const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl };
+    const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
+    const bases = { hub: hubUrl, services: servicesUrl, deployments: hubUrl };
+    const base = source.kind === 'plugin' ? hubUrl : servicesUrl;
     const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs: SOURCE_INPUTS };
     const client = createMarketplaceClient(tools.wires.wire, access);
     const { maxArtifactBytes, downloadTimeoutMs } = request;
@@ -40614,7 +40615,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         const decided = decideVersion(found, pluginYaml);
         const { version } = decided;
         noticeOtherVersion(tools.log, found, decided);
-        const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } };
+        const offered = { version, source: { from: `${base} ${source.kind} ${source.slug}`, id: verified.sha256 } };
         if (!isPinned)
             refuseReused(offered, past.history);
         if (source.version === 'latest' && !request.allowDowngrade)
@@ -40812,6 +40813,7 @@ function readProjectInputs(workspace) {
 function readSources(read) {
     return {
         hubUrl: read.optional('sources-hub-url', baseUrlSchema),
+        servicesUrl: read.optional('sources-services-url', baseUrlSchema),
         apiKey: read.optionalSecret('sources-api-key', apiKeySchema),
         signingSecret: read.optionalSecret('sources-signing-secret'),
         gitTokens: read.gitTokens('sources-git-tokens'),
@@ -40856,8 +40858,9 @@ async function project_refuse(inputs, tools) {
         return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools);
     }
     try {
-        if (sources.hubUrl !== undefined)
-            parseRequestUrl(sources.hubUrl, connection);
+        for (const url of [sources.hubUrl, sources.servicesUrl])
+            if (url !== undefined)
+                parseRequestUrl(url, connection);
         return undefined;
     }
     catch (error) {

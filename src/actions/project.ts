@@ -78,6 +78,7 @@ export function readProjectInputs(workspace: string): ProjectInputs {
 function readSources(read: InputReader): SourceInputs {
   return {
     hubUrl: read.optional('sources-hub-url', baseUrlSchema),
+    servicesUrl: read.optional('sources-services-url', baseUrlSchema),
     apiKey: read.optionalSecret('sources-api-key', apiKeySchema),
     signingSecret: read.optionalSecret('sources-signing-secret'),
     gitTokens: read.gitTokens('sources-git-tokens'),
@@ -122,7 +123,7 @@ async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<En
     return await refuseProject({ ...request, hubUrl: undefined }, toDeployError(error), tools)
   }
   try {
-    if (sources.hubUrl !== undefined) parseRequestUrl(sources.hubUrl, connection)
+    for (const url of [sources.hubUrl, sources.servicesUrl]) if (url !== undefined) parseRequestUrl(url, connection)
     return undefined
   } catch (error) {
     return await refuseProject(request, toDeployError(error), tools)

@@ -17,7 +17,7 @@ import type { SourceRequest, SourceTools } from './source-request.ts'
 /** Of the project action, for the marketplace of its parts. */
 export const SOURCE_INPUTS: InputNames = {
   hub: 'sources-hub-url',
-  services: 'sources-hub-url',
+  services: 'sources-services-url',
   deployments: 'sources-hub-url',
   apiKey: 'sources-api-key',
   signingSecret: 'sources-signing-secret',
@@ -46,8 +46,9 @@ export async function fetchFromMarketplace(
   source: MarketplaceSource,
   { folder, past, isPinned }: Destination,
 ): Promise<OfferedVersion & { staged: string; tree: NamedTree; cost: SourceCost }> {
-  const { hubUrl = '', apiKey = '', signingSecret = '' } = request.marketplace
-  const bases = { hub: hubUrl, services: hubUrl, deployments: hubUrl }
+  const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace
+  const bases = { hub: hubUrl, services: servicesUrl, deployments: hubUrl }
+  const base = source.kind === 'plugin' ? hubUrl : servicesUrl
   const access = { bases, apiKey, kind: source.kind, slug: source.slug, inputs: SOURCE_INPUTS }
   const client = createMarketplaceClient(tools.wires.wire, access)
   const { maxArtifactBytes, downloadTimeoutMs } = request
@@ -65,7 +66,7 @@ export async function fetchFromMarketplace(
     const decided = decideVersion(found, pluginYaml)
     const { version } = decided
     noticeOtherVersion(tools.log, found, decided)
-    const offered = { version, source: { from: `${hubUrl} ${source.kind} ${source.slug}`, id: verified.sha256 } }
+    const offered = { version, source: { from: `${base} ${source.kind} ${source.slug}`, id: verified.sha256 } }
     if (!isPinned) refuseReused(offered, past.history)
     if (source.version === 'latest' && !request.allowDowngrade) refuseOlder(offered, past)
     const cost = { received: found.served.artifact.size, tree: unpacked.tree }

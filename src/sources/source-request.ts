@@ -6,6 +6,8 @@ import type { DeploymentTools } from '../install/deployment/deployment.ts'
 export interface SourceInputs {
   /** Of the marketplace that supplies parts; each is needed once a project names such a part. */
   readonly hubUrl: string | undefined
+  /** Where that marketplace mounts its services; default: `hubUrl`. */
+  readonly servicesUrl?: string | undefined
   readonly apiKey: string | undefined
   readonly signingSecret: string | undefined
   readonly gitTokens: GitTokens

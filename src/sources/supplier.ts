@@ -31,7 +31,7 @@ const MARKETPLACE_INPUTS = {
   hubUrl: SOURCE_INPUTS.hub,
   apiKey: SOURCE_INPUTS.apiKey,
   signingSecret: SOURCE_INPUTS.signingSecret,
-} as const satisfies Record<keyof Omit<SourceInputs, 'gitTokens'>, string>
+} as const satisfies Record<keyof Omit<SourceInputs, 'servicesUrl' | 'gitTokens'>, string>
 
 /**
  * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or

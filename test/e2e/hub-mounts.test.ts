@@ -3,11 +3,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parse } from 'yaml'
+import { zipFolder } from '../../hub/folder-archive.ts'
+import { publishArchive } from '../../hub/marketplace/publish.ts'
 import type { ActionResult } from '../../local/runner.ts'
 import { acceptedReports } from './harness/evidence.ts'
 import { acceptedProjectReports } from './harness/project-evidence.ts'
-import { openProjectStage, projectFiles } from './harness/project-stage.ts'
-import { openStage, pluginFiles, SERVICE_PLAN } from './harness/stage.ts'
+import { openProjectStage, PROJECT_ID, projectFiles } from './harness/project-stage.ts'
+import { openStage, pluginFiles, SERVICE_PLAN, SIGNING_SECRET, writeFiles } from './harness/stage.ts'
 
 const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const SHOWN_HUB = 'https://hub.example.com'
@@ -50,6 +52,31 @@ describe('on a hub that mounts its services, with the base URLs that the README 
       acceptedProjectReports(stage).map(({ version }) => version),
       ['1.0.0'],
     )
+  })
+
+  it('a project gets a service from the marketplace', async t => {
+    const stage = await opened(t, openProjectStage())
+    const source = join(stage.folder, 'clock')
+    writeFiles(source, { 'run.sh': 'true\n' })
+    const clock = { kind: 'service' as const, slug: 'clock', version: '2.0.0', signingSecret: SIGNING_SECRET }
+    await publishArchive(stage.store, zipFolder(source).bytes, clock)
+    const cart = '{id: cart, action: install_plugin, plugin: cart}'
+    const step =
+      '{id: c, action: install_extension, extension: clock, source: {marketplace_slug: clock, marketplace_kind: service}}'
+    const plan = `format_version: "1"\nproject_id: ${PROJECT_ID}\nversion: "1"\nsteps:\n  - ${cart}\n  - ${step}\n`
+    await stage.publish('1.0.0', {
+      'plugins/cart/plugin.yaml': 'name: cart\nversion: "1.0.0"\n',
+      'deployment/install.yaml': plan,
+    })
+    const { 'hub-url': hub = '', 'services-url': services = '' } = mountsOf(stage.hub.url)
+    const sources = { 'sources-api-key': stage.apiKey, 'sources-signing-secret': SIGNING_SECRET }
+    const deploy = (more = {}) => stage.deploy({ 'sources-hub-url': hub, ...sources, ...more })
+    assert.match(
+      (await deploy()).log,
+      /extensions\/clock: .* from http:[^ ]*\/app\/marketplace: .* sources-services-url\./,
+    )
+    assertDeployed(await deploy({ 'sources-services-url': services }))
+    assert.equal(readFileSync(join(stage.root, 'extensions/clock/run.sh'), 'utf8'), 'true\n')
   })
 })
 
