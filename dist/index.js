@@ -27913,8 +27913,10 @@ async function rehearse(deployment, prepare) {
         for (const [index, step] of steps.entries())
             tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
         announceIdleSteps(deployment, findIdleSteps(deployment, order));
-        for (const part of parts)
+        for (const part of parts) {
+            announceMove(deployment, part);
             await logDifferences(deployment, part);
+        }
     }
     finally {
         await removeTree(folder);
@@ -27930,6 +27932,12 @@ async function makeFolder(parent) {
     catch (error) {
         throw toHostError(error, `making a folder in ${parent}`);
     }
+}
+function announceMove({ tools: { log } }, part) {
+    const { installed, place } = part.previous;
+    if (installed === undefined || isSamePlace(place, part))
+        return;
+    log.info(`${placeName(part)}: would move from ${placePath(place)} to ${placePath(part)}.`);
 }
 async function logDifferences({ tools, layout, keepPaths }, part) {
     const { log, signal } = tools;

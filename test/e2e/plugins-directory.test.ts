@@ -71,7 +71,8 @@ describe('the plugins directory', () => {
     writeFiles(stage.root, { 'plugins/greeter.env': 'COLOUR=red\n', 'plugins/greeter/data/db': 'mine' })
     const before = statSync(join(stage.root, 'plugins/greeter.env')).ino
     integrate('./app')
-    assert.match((await stage.deploy({ 'dry-run': 'true' })).log, /^0 added, 0 removed, 0 changed\./m)
+    const { log } = await stage.deploy({ 'dry-run': 'true' })
+    assert.match(log, /would move from plugins\/greeter to app\/greeter\.\n0 added, 0 removed, 0 changed\./)
     const moved = await stage.deploy()
     assertOutcome(moved, { ...installed('1.0.0', 'app'), changed: 'true' })
     assert.equal(statSync(join(stage.root, 'app/greeter.env')).ino, before)

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { removeTree } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, placeName } from '../host/layout.ts'
+import { installPath, isSamePlace, type Layout, placeName, placePath } from '../host/layout.ts'
 import { compareTree } from '../host/trees/tree-comparison.ts'
 import { itemsOf, type RecordedItem, readTreeRecord } from '../host/trees/tree-record.ts'
 import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
@@ -52,7 +52,10 @@ async function rehearse(
     tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
     for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
     announceIdleSteps(deployment, findIdleSteps(deployment, order))
-    for (const part of parts) await logDifferences(deployment, part)
+    for (const part of parts) {
+      announceMove(deployment, part)
+      await logDifferences(deployment, part)
+    }
   } finally {
     await removeTree(folder)
   }
@@ -68,6 +71,12 @@ async function makeFolder(parent: string): Promise<string> {
   } catch (error) {
     throw toHostError(error, `making a folder in ${parent}`)
   }
+}
+
+function announceMove({ tools: { log } }: RunningDeployment, part: Part): void {
+  const { installed, place } = part.previous
+  if (installed === undefined || isSamePlace(place, part)) return
+  log.info(`${placeName(part)}: would move from ${placePath(place)} to ${placePath(part)}.`)
 }
 
 async function logDifferences({ tools, layout, keepPaths }: RunningDeployment, part: Part): Promise<void> {
