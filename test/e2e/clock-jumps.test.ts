@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { acquireLock } from '../../src/install/host/locks/lock.ts'
-import { sampled } from '../extent.ts'
+import { sampled, whyLeftToCi } from '../extent.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
@@ -53,7 +53,7 @@ for (const hours of sampled([1, -1], 1)) {
       assert.deepEqual([outputs['outcome'], outputs['reported']], ['success', 'true'], log)
     })
 
-    it('waits for the lock until it is free', async t => {
+    it('waits for the lock until it is free', { skip: whyLeftToCi() }, async t => {
       const stage = await stageWithPlugin(t)
       assert.equal((await stage.deploy()).exitCode, 0)
       const path = join(stage.root, '.hub-deploy/lock')
@@ -82,7 +82,7 @@ for (const hours of sampled([1, -1], 1)) {
         )
       })
 
-    it('ends as locked after lock-timeout-seconds', async t => {
+    it('ends as locked after lock-timeout-seconds', { skip: whyLeftToCi() }, async t => {
       const stage = await stageWithPlugin(t)
       assert.equal((await stage.deploy()).exitCode, 0)
       const path = join(stage.root, '.hub-deploy/lock')

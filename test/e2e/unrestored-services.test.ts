@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { sampled } from '../extent.ts'
+import { sampled, whyLeftToCi } from '../extent.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
 import { assertTouchesNoVersion } from './harness/no-change.ts'
@@ -70,7 +70,9 @@ describe('a service that a rollback could not restore', () => {
     assert.equal(stage.standIns.running(), '1.0.0')
   })
 
-  it('is not forgotten when another version is recorded, whose plan does not restart it', async () => {
+  it('is not forgotten when another version is recorded, whose plan does not restart it', {
+    skip: whyLeftToCi(),
+  }, async () => {
     await leaveNewProcess()
     stage.writePlan(planWith())
     assert.equal(await redeployOld(), 'success false')

@@ -7,6 +7,7 @@ import { createProjectKey, revokeProject } from '../../hub/project/project-keys.
 import { publishProject } from '../../hub/project/publish.ts'
 import { listDeployments } from '../../hub/project/reports.ts'
 import { openProjectStage } from '../e2e/harness/project-stage.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { newValue, runShopHub } from './project/project-client.ts'
 import { newShop, sealShop } from './project/project-source.ts'
 import { ADMIN_TOKEN, runHub, SIGNING_SECRET } from './running-hub.ts'
@@ -24,7 +25,7 @@ function basesOf(url: string) {
   }
 }
 
-describe('a client in Python, written from the contracts,', { skip }, () => {
+describe('a client in Python, written from the contracts,', { skip: whyLeftToCi() || skip }, () => {
   for (const [kind, slug, files] of [
     ['plugin', 'hello', ['plugin.yaml']],
     ['service', 'clock', ['run.sh']],

@@ -23,7 +23,7 @@ export interface TakeOver {
 }
 
 /**
- * The next normal update succeeds by itself (I5) and leaves what an undisturbed one leaves, the replaced version's
+ * The next normal update succeeds by itself and leaves what an undisturbed one leaves, the replaced version's
  * snapshot included (I1, I3); the deployment that was cut off is reported once, with its real outcome (I2, I8).
  */
 export async function assertTakenOver({ host, hub, reference, deploymentId, hasBegun }: TakeOver): Promise<void> {

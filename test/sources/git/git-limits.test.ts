@@ -10,6 +10,7 @@ import { setTimeout } from 'node:timers/promises'
 import { createGzip } from 'node:zlib'
 import { DeployError } from '../../../src/core/errors.ts'
 import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
+import { whyLeftToCi } from '../../extent.ts'
 import { whyNoGitServer } from './git-server.ts'
 import { type FetchOptions, type GitStage, openGitStage } from './git-stage.ts'
 
@@ -65,7 +66,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     assert.ok(sent < 64 * MIB, `${sent} bytes`)
   })
 
-  it('is no time for a tree of trees that contain nothing', async () => {
+  it('is no time for a tree of trees that contain nothing', { skip: whyLeftToCi() }, async () => {
     const repository = stage.repository('hollow')
     let level = repository.git(['mktree'], '')
     for (let depth = 0; depth < 12; depth++)
@@ -85,7 +86,9 @@ describe('what git may use while it fetches a part', { skip }, () => {
     assert.match(message, /has room for/)
   })
 
-  it('is what the sources before have left: of entries, of bytes that arrive and of bytes that are unpacked', async () => {
+  it('is what the sources before have left: of entries, of bytes that arrive and of bytes that are unpacked', {
+    skip: whyLeftToCi(),
+  }, async () => {
     const commit = stage.repository('twice').commit({ 'x/a': randomBytes(20_000), b: 'b' })
     const source = { from: 'git' as const, url: `${stage.server.url}/twice`, ref: commit, subdirectory: undefined }
     const part = { shelf: 'plugins', id: 'a', source, sha256: null }
@@ -136,7 +139,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     while (workingIn(folder).length > 0) await setTimeout(20)
   })
 
-  it('ends when this process is killed while git works alone', async () => {
+  it('ends when this process is killed while git works alone', { skip: whyLeftToCi() }, async () => {
     const folder = join(stage.folder, 'alone')
     mkdirSync(folder)
     const program = join(import.meta.dirname, 'dying-host.ts')
