@@ -28135,6 +28135,12 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
+/** The same for where a part is and where it is going to be, once where they are the same. */
+function checkPlaces(host, present, target) {
+    if (installPath(host.layout, present) !== installPath(host.layout, target))
+        checkHost(host, present);
+    checkHost(host, target);
+}
 /**
  * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
  * switch is one rename, and that some space is free.
@@ -32457,8 +32463,7 @@ async function findTarget(deployment, plan) {
     verifyPlace(previous, { origin, allowTakeover }, tools.log);
     await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin });
     if (!request.dryRun)
-        for (const affected of [previous.place, place])
-            checkHost(deployment, affected);
+        checkPlaces(deployment, previous.place, place);
     return { plan, place, previous };
 }
 /**
@@ -38692,8 +38697,7 @@ async function checkPart(deployment, target) {
         for (const accepted of requireSafeDestination(host, directory))
             tools.log.warning(accepted);
     await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin });
-    for (const place of [previous.place, target])
-        checkHost(deployment, place);
+    checkPlaces(deployment, previous.place, target);
 }
 /** The publisher chooses the ids: they must reach no other origin's place, and no service but the project's own. */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {

@@ -11,7 +11,7 @@ import {
   verifyPlace,
   versionsFrom,
 } from '../install/host/previous-install.ts'
-import { checkHost } from '../install/host/readiness.ts'
+import { checkPlaces } from '../install/host/readiness.ts'
 import { verifyDestination } from '../install/host/relocation.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
 import { wasReplaced } from '../install/reports/replaced-artifact.ts'
@@ -60,7 +60,7 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   const origin = originOf(deployment)
   verifyPlace(previous, { origin, allowTakeover }, tools.log)
   await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin })
-  if (!request.dryRun) for (const affected of [previous.place, place]) checkHost(deployment, affected)
+  if (!request.dryRun) checkPlaces(deployment, previous.place, place)
   return { plan, place, previous }
 }
 

@@ -10,7 +10,7 @@ import { type PartName, placeName, placePath } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership/ownership.ts'
 import { warnOfOtherDirectory } from '../install/host/plugins-directory.ts'
 import { formerPlace, readPreviousInstall, verifyProjectPlace } from '../install/host/previous-install.ts'
-import { checkHost } from '../install/host/readiness.ts'
+import { checkPlaces } from '../install/host/readiness.ts'
 import { verifyDestination } from '../install/host/relocation.ts'
 import { hasRegularFile } from '../install/steps/intact-part.ts'
 import type { InstalledPart, Part } from '../install/steps/part.ts'
@@ -75,7 +75,7 @@ async function checkPart(deployment: ProjectDeployment, target: ManifestPart): P
   for (const directory of new Set(directories))
     for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
   await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin })
-  for (const place of [previous.place, target]) checkHost(deployment, place)
+  checkPlaces(deployment, previous.place, target)
 }
 
 interface ProjectReach extends ReadyPlan<BoundProject> {

@@ -54,6 +54,12 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
+/** The same for where a part is and where it is going to be, once where they are the same. */
+export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
+  if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
+  checkHost(host, target)
+}
+
 /**
  * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
  * switch is one rename, and that some space is free.
