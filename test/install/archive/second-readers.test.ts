@@ -25,7 +25,7 @@ import { type SecondReader, type Seen, seenIn, TAR_READERS, whyNot, ZIP_READERS 
 import { withVerifiedArtifact } from './verified-artifact.ts'
 
 const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }
-const MUTANTS = byExtent({ sample: 20, ci: 600 })
+const MUTANTS = byExtent({ sample: 60, ci: 600 })
 const SEED = 20260101
 
 /** It has something of everything that a header can say; two names at the top, so that nothing is flattened. */
