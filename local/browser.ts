@@ -1,0 +1,37 @@
+import { accessSync, constants } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import type { Browser } from 'playwright-core'
+
+const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome']
+
+/** Why no page can be shown on this machine, for a test's `skip`; false where one can. */
+export function whyNoBrowser(): string | false {
+  return chromiumPath() === undefined && `none of ${PROGRAMS.join(', ')} is on PATH: apt-get install chromium`
+}
+
+/**
+ * Starts the machine's Chromium without a window. The caller closes it. Throws when there is none.
+ *
+ * The library is loaded here, so that a test which is skipped does not wait for it.
+ */
+export async function openBrowser(): Promise<Browser> {
+  const executablePath = chromiumPath()
+  if (executablePath === undefined) throw new Error(`No browser: ${whyNoBrowser()}.`)
+  const { chromium } = await import('playwright-core')
+  // Chromium's own sandbox refuses to start as root; it shows nothing but our own pages.
+  return await chromium.launch({ executablePath, chromiumSandbox: process.getuid?.() !== 0 })
+}
+
+function chromiumPath(): string | undefined {
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(folder => folder !== '')
+  return PROGRAMS.flatMap(program => folders.map(folder => join(folder, program))).find(isExecutable)
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
