@@ -1513,7 +1513,7 @@ exports.composeScalar = composeScalar;
 
 
 var node_process = __nccwpck_require__(932);
-var directives = __nccwpck_require__(8961);
+var directives = __nccwpck_require__(1342);
 var Document = __nccwpck_require__(3021);
 var errors = __nccwpck_require__(1464);
 var identity = __nccwpck_require__(1127);
@@ -2918,7 +2918,7 @@ var stringifyDocument = __nccwpck_require__(6829);
 var anchors = __nccwpck_require__(1596);
 var applyReviver = __nccwpck_require__(3661);
 var createNode = __nccwpck_require__(2404);
-var directives = __nccwpck_require__(8961);
+var directives = __nccwpck_require__(1342);
 
 class Document {
     constructor(value, replacer, options) {
@@ -3491,7 +3491,7 @@ exports.createNode = createNode;
 
 /***/ }),
 
-/***/ 8961:
+/***/ 1342:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
 
@@ -16957,22 +16957,183 @@ function isPluginsDirectory(text) {
     return text.length <= MAX_CHARS && new RegExp(`^${PLUGINS_DIRECTORY_PATTERN}$`, 'i').test(text);
 }
 
-;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
-;// CONCATENATED MODULE: external "node:fs"
-const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
-;// CONCATENATED MODULE: external "node:fs/promises"
-const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
-;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
-;// CONCATENATED MODULE: external "node:child_process"
-const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
-;// CONCATENATED MODULE: external "node:timers"
-const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
-;// CONCATENATED MODULE: external "node:timers/promises"
-const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+;// CONCATENATED MODULE: ./build/install/host/layout.js
+
+
+function layoutOf(projectRoot) {
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    return {
+        root: projectRoot,
+        own,
+        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
+        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
+        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
+        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
+        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
+        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
+        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+    };
+}
+/** Which part it is, `<shelf>/<id>`, wherever it is installed. */
+function placeName({ shelf, id }) {
+    return `${shelf}/${id}`;
+}
+/** The path of a place below the project root. */
+function placePath({ directory, id }) {
+    return `${directory}/${id}`;
+}
+/** Which place has this path below the project root. */
+function placeAt(path) {
+    const end = path.lastIndexOf('/');
+    const [directory, id] = [path.slice(0, end), path.slice(end + 1)];
+    return { shelf: directory === EXTENSIONS_DIRECTORY ? 'extensions' : 'plugins', id, directory };
+}
+/** The directory of a shelf where nothing says otherwise. */
+function usualDirectory(shelf) {
+    return shelf === 'plugins' ? DEFAULT_PLUGINS_DIRECTORY : EXTENSIONS_DIRECTORY;
+}
+function isSamePlace(a, b) {
+    return placePath(a) === placePath(b);
+}
+function installPath(layout, place) {
+    return (0,external_node_path_namespaceObject.join)(layout.root, placePath(place));
+}
+/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
+function settingsPath(layout, place) {
+    return `${installPath(layout, place)}.env`;
+}
+function snapshotsPath(layout, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
+}
+function stagingPath(layout, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
+}
+function treeRecordPath({ trees }, record) {
+    return (0,external_node_path_namespaceObject.join)(trees, `${record}.tree`);
+}
+/** Where earlier versions of the action have recorded a tree. */
+function earlierRecordPath({ trees }, treeDigest) {
+    return (0,external_node_path_namespaceObject.join)(trees, `${treeDigest}.json`);
+}
+function auditPath(layout) {
+    return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
+}
+function reservePath(layout) {
+    return (0,external_node_path_namespaceObject.join)(layout.own, 'reserve');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/row-place.js
+
+/** Which part a row is about. */
+function partOf({ kind, id }) {
+    return { shelf: shelfOf(kind), id };
+}
+/** Where a row's plugin or service is installed. */
+function placeOf(row) {
+    const part = partOf(row);
+    return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
+}
+/** What a row says of its place. */
+function directoryIn({ shelf, directory }) {
+    return directory === usualDirectory(shelf) ? {} : { directory };
+}
+function shelfOf(kind) {
+    return kind === 'plugin' ? 'plugins' : 'extensions';
+}
+/** The name of the place that a row is about. */
+function nameOf(row) {
+    return placeName(partOf(row));
+}
+
+// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
+var compare = __nccwpck_require__(8469);
+// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
+var functions_parse = __nccwpck_require__(6353);
+;// CONCATENATED MODULE: ./build/core/trust/python-version.js
+const FORM = new RegExp([
+    '^(?<release>\\d+(?:\\.\\d+)*)',
+    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
+    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
+    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
+].join(''), 'i');
+const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
+const CANDIDATE = '2';
+const FINAL = '3';
+/**
+ * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
+ * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
+ */
+function comparePythonVersions(a, b) {
+    const [first, second] = [python_version_parse(a), python_version_parse(b)];
+    if (first === undefined || second === undefined)
+        return undefined;
+    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
+}
+/** The order of two lists of decimal numbers of any length; missing ones are 0. */
+function compareNumbers(a, b) {
+    const length = Math.max(a.length, b.length);
+    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
+    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
+    return first < second ? -1 : Number(first > second);
+}
+function python_version_parse(version) {
+    const found = FORM.exec(version)?.groups;
+    if (found === undefined)
+        return undefined;
+    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
+    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
+    // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
+    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
+    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
+    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
+    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
+}
+function phaseRank(phase) {
+    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
+}
+
+;// CONCATENATED MODULE: ./build/core/trust/versions.js
+
+
+
+/** Whether two version strings name the same version, ignoring a leading `v`. */
+function isSameVersion(a, b) {
+    return withoutLeadingV(a) === withoutLeadingV(b);
+}
+/**
+ * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
+ * PEP 440.
+ */
+function isOlderVersion(candidate, installed) {
+    const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)];
+    if (a === b)
+        return false;
+    const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b);
+    return order === undefined ? undefined : order < 0;
+}
+const DOTTED = /^\d+(?:\.\d+)*$/;
+function compareDotted(a, b) {
+    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
+}
+function compareSemantic(a, b) {
+    const [first, second] = [functions_parse(completed(a)), functions_parse(completed(b))];
+    return first === null || second === null ? undefined : compare(first, second);
+}
+/** A short form such as `1.4` counts as `1.4.0`. */
+function completed(version) {
+    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
+}
+/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
+function withoutLeadingV(version) {
+    return version.replace(/^v(?=\d)/, '');
+}
+
+;// CONCATENATED MODULE: external "node:fs"
+const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
 ;// CONCATENATED MODULE: ./build/core/foreign-text.js
 
 /** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
@@ -17005,6 +17166,78 @@ function listNames(names) {
     return `${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
+;// CONCATENATED MODULE: ./build/install/files/system-errors.js
+
+
+
+
+/** Whether the operating system reported the error, as opposed to an error in this program. */
+function isSystemError(error) {
+    return error instanceof Error && 'syscall' in error && 'errno' in error;
+}
+/**
+ * A system error as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`; the message names what
+ * was being done. A DeployError passes unchanged.
+ */
+function toHostError(error, doing) {
+    if (error instanceof DeployError)
+        return error;
+    const errno = errnoOf(error);
+    switch (errno) {
+        case 'ENOSPC':
+        case 'EDQUOT':
+            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
+                cause: error,
+            });
+        case 'EACCES':
+        case 'EPERM':
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and look with lsattr for what was made immutable' : ''}.`, { cause: error });
+        case 'EROFS':
+            return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`, { cause: error });
+        default: {
+            const found = error instanceof Error ? error.message : String(error);
+            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
+        }
+    }
+}
+/** The user who was refused, and the owner of the path, or of the directory in which it was to be created. */
+function usersOf(error) {
+    const uid = process.getuid?.();
+    if (uid === undefined)
+        return '';
+    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
+    return `; this runner runs as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
+}
+function ownerOf(path) {
+    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
+        const found = tryLstatSync(candidate);
+        if (found !== undefined)
+            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
+    }
+    return '';
+}
+/** Undefined also where this user has no access. */
+function tryLstatSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+;// CONCATENATED MODULE: external "node:fs/promises"
+const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
+;// CONCATENATED MODULE: external "node:util"
+const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
+;// CONCATENATED MODULE: external "node:child_process"
+const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
+;// CONCATENATED MODULE: external "node:timers"
+const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
+;// CONCATENATED MODULE: external "node:timers/promises"
+const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/install/files/child-process.js
 
 
@@ -17781,72 +18014,6 @@ async function openAndSync(path, flags) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/layout.js
-
-
-function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-    return {
-        root: projectRoot,
-        own,
-        lock: (0,external_node_path_namespaceObject.join)(own, 'lock'),
-        journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
-        installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
-        staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
-        trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
-        reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
-        outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-    };
-}
-/** Which part it is, `<shelf>/<id>`, wherever it is installed. */
-function placeName({ shelf, id }) {
-    return `${shelf}/${id}`;
-}
-/** The path of a place below the project root. */
-function placePath({ directory, id }) {
-    return `${directory}/${id}`;
-}
-/** Which place has this path below the project root. */
-function placeAt(path) {
-    const end = path.lastIndexOf('/');
-    const [directory, id] = [path.slice(0, end), path.slice(end + 1)];
-    return { shelf: directory === EXTENSIONS_DIRECTORY ? 'extensions' : 'plugins', id, directory };
-}
-/** The directory of a shelf where nothing says otherwise. */
-function usualDirectory(shelf) {
-    return shelf === 'plugins' ? DEFAULT_PLUGINS_DIRECTORY : EXTENSIONS_DIRECTORY;
-}
-function isSamePlace(a, b) {
-    return placePath(a) === placePath(b);
-}
-function installPath(layout, place) {
-    return (0,external_node_path_namespaceObject.join)(layout.root, placePath(place));
-}
-/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
-function settingsPath(layout, place) {
-    return `${installPath(layout, place)}.env`;
-}
-function snapshotsPath(layout, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
-}
-function stagingPath(layout, deploymentId) {
-    return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
-}
-function treeRecordPath({ trees }, record) {
-    return (0,external_node_path_namespaceObject.join)(trees, `${record}.tree`);
-}
-/** Where earlier versions of the action have recorded a tree. */
-function earlierRecordPath({ trees }, treeDigest) {
-    return (0,external_node_path_namespaceObject.join)(trees, `${treeDigest}.json`);
-}
-function auditPath(layout) {
-    return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
-}
-function reservePath(layout) {
-    return (0,external_node_path_namespaceObject.join)(layout.own, 'reserve');
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/record-fields.js
 
 
@@ -17887,66 +18054,6 @@ const innerPathSchema = schemas_string().check(_regex(new RegExp(`^${NAME_PATTER
 const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
     error: 'must be the path of a snapshot below .hub-deploy/snapshots',
 }));
-
-;// CONCATENATED MODULE: ./build/install/files/system-errors.js
-
-
-
-
-/** Whether the operating system reported the error, as opposed to an error in this program. */
-function isSystemError(error) {
-    return error instanceof Error && 'syscall' in error && 'errno' in error;
-}
-/**
- * A system error as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`; the message names what
- * was being done. A DeployError passes unchanged.
- */
-function toHostError(error, doing) {
-    if (error instanceof DeployError)
-        return error;
-    const errno = errnoOf(error);
-    switch (errno) {
-        case 'ENOSPC':
-        case 'EDQUOT':
-            return new DeploymentError('disk_full', `No space left while ${doing} (${errno}): free some space or inodes and run again.`, {
-                cause: error,
-            });
-        case 'EACCES':
-        case 'EPERM':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and look with lsattr for what was made immutable' : ''}.`, { cause: error });
-        case 'EROFS':
-            return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`, { cause: error });
-        default: {
-            const found = error instanceof Error ? error.message : String(error);
-            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
-        }
-    }
-}
-/** The user who was refused, and the owner of the path, or of the directory in which it was to be created. */
-function usersOf(error) {
-    const uid = process.getuid?.();
-    if (uid === undefined)
-        return '';
-    const path = error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : undefined;
-    return `; this runner runs as uid ${uid}${path === undefined ? '' : ownerOf(path)}`;
-}
-function ownerOf(path) {
-    for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
-        const found = tryLstatSync(candidate);
-        if (found !== undefined)
-            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
-    }
-    return '';
-}
-/** Undefined also where this user has no access. */
-function tryLstatSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(path);
-    }
-    catch {
-        return undefined;
-    }
-}
 
 ;// CONCATENATED MODULE: ./build/install/host/state-file.js
 
@@ -17993,10 +18100,60 @@ function describeIssue(issue) {
     return 'has another form';
 }
 
-;// CONCATENATED MODULE: ./build/install/host/installed.js
+;// CONCATENATED MODULE: ./build/install/host/installed/origin.js
+/** Whether a row is of this origin. */
+function isFrom({ contract, slug }, origin) {
+    return contract === origin.contract && slug === origin.slug;
+}
+/** The snapshots in a row that are of this origin, even if the row is of another now. */
+function snapshotsFrom(row, origin) {
+    return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
+}
+/** The snapshots in a row, as the row of another origin records them. */
+function handOver(row, to) {
+    return row.snapshots.map(({ origin, ...snapshot }) => {
+        const { contract, slug } = origin ?? row;
+        return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
+    });
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
 
 
+/** Of one project, so that one which changes nothing but its version does not fill the record. */
+const MAX_PROJECT_VERSIONS = 20;
+/**
+ * The versions that stay recorded when one is added: those of which the host still has something. A version whose source
+ * has supplied other trees since is there once for each set of trees.
+ */
+function retainVersions(known, added, rows) {
+    const others = known.filter(version => added === undefined || !isSameSet(version, added));
+    const all = added === undefined ? others : [...others, added];
+    const left = all.filter((version, index) => isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
+    const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug);
+    const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])];
+    return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS));
+}
+function isSameName(a, b) {
+    return a.slug === b.slug && a.version === b.version;
+}
+/** Whether two are the same version with the same trees. */
+function isSameSet(a, b) {
+    const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
+    return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
+}
+/** Whether the host still has each part of a version, or some part that nothing but this version had. */
+function isLeft({ slug, version, parts }, { rows, isNewest }) {
+    const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
+    const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
+    return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
+}
+/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
+function isSameTree(a, b) {
+    return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
+}
 
+;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
 
 
 
@@ -18066,8 +18223,21 @@ const projectVersionSchema = object({
     parts: array(schemas_omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
         .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
 });
-/** Of one project, so that one which changes nothing but its version does not fill the record. */
-const MAX_PROJECT_VERSIONS = 20;
+/** Whether no name is there twice. */
+function isUnique(names) {
+    return new Set(names).size === names.length;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/host-record.js
+
+
+
+
+
+
+
+
+
 const fileSchema = object({
     schema: literal(1),
     installed: array(installedRowSchema),
@@ -18120,35 +18290,8 @@ async function recordInstalled(layout, { rows, removed, project }) {
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
     const rowsLeft = [...installed, ...retained];
-    const projects = withVersion(before.projects, project, rowsLeft);
+    const projects = retainVersions(before.projects, project, rowsLeft);
     await writeRecord(layout, { ...before, installed, removed: retained, projects });
-}
-/** A version whose source has supplied other trees since is there once for each set of trees. */
-function withVersion(known, added, rows) {
-    const others = known.filter(version => added === undefined || !isSameSet(version, added));
-    const all = added === undefined ? others : [...others, added];
-    const left = all.filter((version, index) => isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
-    const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug);
-    const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])];
-    return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS));
-}
-function isSameName(a, b) {
-    return a.slug === b.slug && a.version === b.version;
-}
-/** Whether two are the same version with the same trees. */
-function isSameSet(a, b) {
-    const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
-    return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
-}
-/** Whether the host still has each part of a version, or some part that nothing but this version had. */
-function isLeft({ slug, version, parts }, { rows, isNewest }) {
-    const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
-    const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
-    return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
-}
-/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
-function isSameTree(a, b) {
-    return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
 }
 /** Records which snapshots could not be removed yet. Durable when it returns. */
 async function recordDiscarded(layout, discard) {
@@ -18164,141 +18307,20 @@ async function writeRecord(layout, { installed, ...lists }) {
     const record = fileSchema.parse({ schema: 1, installed, ...optional });
     await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
 }
-function snapshotPathsOf(row) {
-    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
-}
 /** The row of a part. */
 function findInstalled(rows, part) {
     return rows.find(row => nameOf(row) === placeName(part));
-}
-/** Whether a row is of this origin. */
-function isFrom({ contract, slug }, origin) {
-    return contract === origin.contract && slug === origin.slug;
-}
-/** The snapshots in a row that are of this origin, even if the row is of another now. */
-function snapshotsFrom(row, origin) {
-    return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
-}
-/** The snapshots in a row, as the row of another origin records them. */
-function handOver(row, to) {
-    return row.snapshots.map(({ origin, ...snapshot }) => {
-        const { contract, slug } = origin ?? row;
-        return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
-    });
-}
-/** Which part a row is about. */
-function partOf({ kind, id }) {
-    return { shelf: shelfOf(kind), id };
-}
-/** Where a row's plugin or service is installed. */
-function placeOf(row) {
-    const part = partOf(row);
-    return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
 }
 /** The directories that plugins are or were in, by our own record. */
 function recordedDirectories({ installed, removed, projects }) {
     const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
     return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
 }
-/** What a row says of its place. */
-function directoryIn({ shelf, directory }) {
-    return directory === usualDirectory(shelf) ? {} : { directory };
-}
-function shelfOf(kind) {
-    return kind === 'plugin' ? 'plugins' : 'extensions';
+function snapshotPathsOf(row) {
+    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
 }
 function inOrder(rows) {
     return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'));
-}
-function isUnique(names) {
-    return new Set(names).size === names.length;
-}
-function nameOf(row) {
-    return placeName(partOf(row));
-}
-
-// EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
-var compare = __nccwpck_require__(8469);
-// EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
-var functions_parse = __nccwpck_require__(6353);
-;// CONCATENATED MODULE: ./build/core/trust/python-version.js
-const FORM = new RegExp([
-    '^(?<release>\\d+(?:\\.\\d+)*)',
-    '(?:[._-]?(?<phase>alpha|beta|preview|pre|rc|a|b|c)[._-]?(?<phaseNumber>\\d*))?',
-    '(?<post>[._-]?(?:post|rev|r)[._-]?(?<postNumber>\\d*))?',
-    '(?<dev>[._-]?dev[._-]?(?<devNumber>\\d*))?$',
-].join(''), 'i');
-const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
-const CANDIDATE = '2';
-const FINAL = '3';
-/**
- * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
- * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
- */
-function comparePythonVersions(a, b) {
-    const [first, second] = [python_version_parse(a), python_version_parse(b)];
-    if (first === undefined || second === undefined)
-        return undefined;
-    return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
-}
-/** The order of two lists of decimal numbers of any length; missing ones are 0. */
-function compareNumbers(a, b) {
-    const length = Math.max(a.length, b.length);
-    const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
-    const [first, second] = pairs.find(([one, other]) => one !== other) ?? [0n, 0n];
-    return first < second ? -1 : Number(first > second);
-}
-function python_version_parse(version) {
-    const found = FORM.exec(version)?.groups;
-    if (found === undefined)
-        return undefined;
-    const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
-    const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
-    const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
-    const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
-    const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
-    return { release: release.split('.'), rank: [...stage, ...later, ...finished] };
-}
-function phaseRank(phase) {
-    return phase === undefined ? FINAL : (PHASES[phase.toLowerCase()] ?? CANDIDATE);
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/versions.js
-
-
-
-/** Whether two version strings name the same version, ignoring a leading `v`. */
-function isSameVersion(a, b) {
-    return withoutLeadingV(a) === withoutLeadingV(b);
-}
-/**
- * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
- * PEP 440.
- */
-function isOlderVersion(candidate, installed) {
-    const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)];
-    if (a === b)
-        return false;
-    const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b);
-    return order === undefined ? undefined : order < 0;
-}
-const DOTTED = /^\d+(?:\.\d+)*$/;
-function compareDotted(a, b) {
-    return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
-}
-function compareSemantic(a, b) {
-    const [first, second] = [functions_parse(completed(a)), functions_parse(completed(b))];
-    return first === null || second === null ? undefined : compare(first, second);
-}
-/** A short form such as `1.4` counts as `1.4.0`. */
-function completed(version) {
-    return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
-}
-/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
-function withoutLeadingV(version) {
-    return version.replace(/^v(?=\d)/, '');
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/permissions.js
@@ -18519,6 +18541,7 @@ function partsOf(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/ownership.js
+
 
 
 
@@ -20288,6 +20311,8 @@ function padded(text, more = 0) {
 
 
 
+
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -20491,6 +20516,7 @@ function readBytes(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/running-version.js
+
 
 
 
@@ -21166,6 +21192,7 @@ function* pairUp(record, tree) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/drift.js
+
 
 
 
@@ -22587,6 +22614,8 @@ function nearestDirectory(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
+
 
 
 
@@ -25760,6 +25789,7 @@ function buildStep(written, position) {
 
 
 
+
 /**
  * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
  * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
@@ -26613,6 +26643,7 @@ async function noteInstalledVersion({ layout, request, record }) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/place.js
+
 
 
 
@@ -27622,6 +27653,8 @@ function* parseSources(request) {
 
 
 
+
+
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
  * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for what
@@ -27715,6 +27748,9 @@ function isHealthcheck(step) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
+
+
 
 
 
@@ -28447,6 +28483,7 @@ function summarise(failures) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
+
 
 
 
@@ -30339,6 +30376,7 @@ async function keptLinks(root, keepPaths) {
 
 
 
+
 /**
  * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
  * other part and contains none, that nothing is there which the part would replace without having been installed
@@ -30482,6 +30520,8 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
+
+
 
 
 
@@ -38074,6 +38114,7 @@ function readManifest(content) {
 
 
 
+
 const SHELVES = ['plugins', 'extensions'];
 /** The parts of a project that this host has, by our own record, each of any version. */
 function readInstalledParts({ layout }, projectId) {
@@ -39651,6 +39692,7 @@ function decryptionFailed(problem, cause) {
 
 
 
+
 const MANIFEST_AND_PLAN = new Set(['manifest.json', BUNDLED_PLAN]);
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
@@ -41129,6 +41171,7 @@ async function awaitSupervisor({ service }) {
 ;// CONCATENATED MODULE: ./build/rollback/installed-version.js
 
 
+
 /** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
 function readInstalledRows({ layout }, subject) {
     const rows = readInstalled(layout);
@@ -41148,6 +41191,7 @@ async function installed_version_noteInstalledVersion(rollback) {
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/deployment.js
+
 
 
 
@@ -41565,6 +41609,9 @@ function isEarlier(snapshot, row) {
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/target/project-target.js
+
+
+
 
 
 
@@ -42153,6 +42200,7 @@ function withoutRecord(layout, row) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/inspection/inspect.js
+
 
 
 

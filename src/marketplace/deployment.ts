@@ -4,7 +4,7 @@ import {
   type RunningDeployment,
   startDeployment as startOnHost,
 } from '../install/deployment/deployment.ts'
-import { shelfOf } from '../install/host/installed.ts'
+import { shelfOf } from '../install/host/installed/row-place.ts'
 import type { Shelf } from '../install/host/layout.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import type { DeploymentFacts } from '../install/transaction/facts.ts'

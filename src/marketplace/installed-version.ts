@@ -1,4 +1,4 @@
-import { readInstalled } from '../install/host/installed.ts'
+import { readInstalled } from '../install/host/installed/host-record.ts'
 import type { ArtifactDeployment } from './deployment.ts'
 
 /**

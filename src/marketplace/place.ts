@@ -1,4 +1,5 @@
-import { findInstalled, placeOf, readInstalled } from '../install/host/installed.ts'
+import { findInstalled, readInstalled } from '../install/host/installed/host-record.ts'
+import { placeOf } from '../install/host/installed/row-place.ts'
 import { type Layout, type Place, usualDirectory } from '../install/host/layout.ts'
 import { requireSafeDestination } from '../install/host/ownership/ownership.ts'
 import { findPluginsDirectory } from '../install/host/plugins-directory.ts'

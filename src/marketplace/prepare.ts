@@ -2,7 +2,7 @@ import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { VerifiedArtifact } from '../core/trust/signature.ts'
 import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
-import { directoryIn } from '../install/host/installed.ts'
+import { directoryIn } from '../install/host/installed/row-place.ts'
 import { installPath, isSamePlace, type Place, placePath } from '../install/host/layout.ts'
 import {
   type PreviousInstall,

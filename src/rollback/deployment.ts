@@ -3,7 +3,8 @@ import {
   type RunningDeployment,
   startDeployment as startOnHost,
 } from '../install/deployment/deployment.ts'
-import { readHostRecord, snapshotsFrom } from '../install/host/installed.ts'
+import { readHostRecord } from '../install/host/installed/host-record.ts'
+import { snapshotsFrom } from '../install/host/installed/origin.ts'
 import { uniteKeepPaths } from '../install/host/keep-paths.ts'
 import type { Layout } from '../install/host/layout.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'

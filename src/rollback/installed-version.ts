@@ -1,4 +1,6 @@
-import { findInstalled, type InstalledRow, placeOf, readInstalled } from '../install/host/installed.ts'
+import { findInstalled, readInstalled } from '../install/host/installed/host-record.ts'
+import { placeOf } from '../install/host/installed/row-place.ts'
+import type { InstalledRow } from '../install/host/installed/rows.ts'
 import { newestProjectVersion } from '../install/reports/running-version.ts'
 import type { RunningRollback } from './deployment.ts'
 import type { Subject } from './request.ts'

@@ -1,6 +1,7 @@
 import { ConfigError, type DeployError, DeploymentError } from '../core/errors.ts'
 import { cleanForeignText, listNames } from '../core/foreign-text.ts'
-import { type InstalledRow, placeOf, type SnapshotRow } from '../install/host/installed.ts'
+import { placeOf } from '../install/host/installed/row-place.ts'
+import type { InstalledRow, SnapshotRow } from '../install/host/installed/rows.ts'
 import { type Place, placeName } from '../install/host/layout.ts'
 import type { Subject } from './request.ts'
 

@@ -1,7 +1,7 @@
 import { ArtifactError } from '../core/errors.ts'
 import { refuseDowngrade, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
-import type { SourceRecord } from '../install/host/installed.ts'
+import type { SourceRecord } from '../install/host/installed/rows.ts'
 
 /** What a source once supplied for a part of this project, installed or retained on this host. */
 export interface SuppliedVersion {

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { createProjectKey } from '../../hub/project/project-keys.ts'
-import type { RemovedRow } from '../../src/install/host/installed.ts'
+import type { RemovedRow } from '../../src/install/host/installed/rows.ts'
 import { whyLeftToCi } from '../extent.ts'
 import { filesWith, type Parts } from './harness/changing-parts.ts'
 import { commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'

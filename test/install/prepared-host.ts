@@ -1,5 +1,5 @@
 import type { TestContext } from 'node:test'
-import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/installed.ts'
+import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/host/installed/rows.ts'
 import { type Layout, layoutOf } from '../../src/install/host/layout.ts'
 import { prepareHost } from '../../src/install/host/readiness.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'

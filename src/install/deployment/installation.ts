@@ -1,20 +1,17 @@
 import { join } from 'node:path'
+import { type Installation, readInstalled } from '../host/installed/host-record.ts'
+import { handOver, isFrom } from '../host/installed/origin.ts'
+import { directoryIn, placeOf } from '../host/installed/row-place.ts'
 import {
-  directoryIn,
-  handOver,
-  type Installation,
   type InstalledRow,
   type InstalledVersion,
   installedRowSchema,
-  isFrom,
-  placeOf,
   projectVersionSchema,
   type RemovedRow,
-  readInstalled,
   removedRowSchema,
   type SnapshotRow,
   type SourceRecord,
-} from '../host/installed.ts'
+} from '../host/installed/rows.ts'
 import { presentPaths } from '../host/keep-paths.ts'
 import { type PartName, placeName, snapshotsPath } from '../host/layout.ts'
 import {

@@ -7,7 +7,7 @@ import { makePrivateDirectories, ownerOfTemporary } from '../files/durable-files
 import { mountPointsIn } from '../files/mounts.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
-import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed.ts'
+import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed/host-record.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './locks/process-identity.ts'
 import { PROBE } from './switchable.ts'

@@ -6,7 +6,7 @@ import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import type { Log } from '../../core/log.ts'
 import { DEFAULT_PLUGINS_DIRECTORY } from '../../core/plugins-directory.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
-import { readHostRecord, recordedDirectories } from './installed.ts'
+import { readHostRecord, recordedDirectories } from './installed/host-record.ts'
 import type { Layout } from './layout.ts'
 
 const INTEGRATION = 'integration.yaml'

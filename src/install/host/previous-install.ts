@@ -7,17 +7,10 @@ import type { Log } from '../../core/log.ts'
 import type { InstalledState } from '../../core/trust/version-rules.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import {
-  findInstalled,
-  type InstalledRow,
-  type InstalledVersion,
-  isFrom,
-  type Origin,
-  placeOf,
-  type RemovedRow,
-  readHostRecord,
-  snapshotsFrom,
-} from './installed.ts'
+import { findInstalled, readHostRecord } from './installed/host-record.ts'
+import { isFrom, snapshotsFrom } from './installed/origin.ts'
+import { placeOf } from './installed/row-place.ts'
+import type { InstalledRow, InstalledVersion, Origin, RemovedRow } from './installed/rows.ts'
 import { installPath, type Layout, type Place, placeAt, placePath, snapshotsPath, usualDirectory } from './layout.ts'
 import { knownDirectories } from './plugins-directory.ts'
 import { findRealDirectory } from './switchable.ts'

@@ -7,7 +7,9 @@ import {
   pluginsDirectorySchema,
 } from '../../core/plugins-directory.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { type Origin, placeOf, readInstalled } from './installed.ts'
+import { readInstalled } from './installed/host-record.ts'
+import { placeOf } from './installed/row-place.ts'
+import type { Origin } from './installed/rows.ts'
 import { installPath, isSamePlace, type Layout, type Place, placeName, placePath } from './layout.ts'
 import { requireMovableData } from './moved-data.ts'
 import { knownDirectories } from './plugins-directory.ts'

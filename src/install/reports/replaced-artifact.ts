@@ -2,16 +2,10 @@ import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync } 
 import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { errnoOf } from '../../core/errors.ts'
-import {
-  type InstalledVersion,
-  isFrom,
-  type Origin,
-  partOf,
-  type RemovedRow,
-  readHostRecord,
-  type SourceRecord,
-  snapshotsFrom,
-} from '../host/installed.ts'
+import { readHostRecord } from '../host/installed/host-record.ts'
+import { isFrom, snapshotsFrom } from '../host/installed/origin.ts'
+import { partOf } from '../host/installed/row-place.ts'
+import type { InstalledVersion, Origin, RemovedRow, SourceRecord } from '../host/installed/rows.ts'
 import { type Layout, type PartName, placeName } from '../host/layout.ts'
 
 const successSchema = z.object({

@@ -1,6 +1,6 @@
 import { dirname, join, relative } from 'node:path'
 import { makePrivateDirectories } from '../files/durable-files.ts'
-import { findInstalled, readHostRecord } from '../host/installed.ts'
+import { findInstalled, readHostRecord } from '../host/installed/host-record.ts'
 import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
 import { requireSwitchable } from '../host/switchable.ts'

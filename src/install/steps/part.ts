@@ -1,6 +1,6 @@
 import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
-import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/installed.ts'
+import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/installed/rows.ts'
 import type { Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import type { TreeIdentity } from '../host/trees/tree-record.ts'

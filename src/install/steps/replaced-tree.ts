@@ -1,6 +1,6 @@
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { findInstalled, readInstalled } from '../host/installed.ts'
+import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
 import { installPath, type Place, placePath } from '../host/layout.ts'
 import { isModified } from '../host/trees/drift-check.ts'
 import { noteDrift } from '../host/trees/drift-note.ts'

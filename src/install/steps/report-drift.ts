@@ -1,5 +1,5 @@
 import { cleanForeignText } from '../../core/foreign-text.ts'
-import { findInstalled, readInstalled } from '../host/installed.ts'
+import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
 import { type PartName, placeName } from '../host/layout.ts'
 import { isModified } from '../host/trees/drift-check.ts'
 import type { TreeDifference } from '../host/trees/tree-comparison.ts'

@@ -1,6 +1,6 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import type { InstalledRow } from '../host/installed.ts'
+import type { InstalledRow } from '../host/installed/rows.ts'
 import type { TreeIdentity } from '../host/trees/tree-record.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { Transaction } from '../transaction/transaction.ts'

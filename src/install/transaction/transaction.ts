@@ -1,7 +1,7 @@
 import { RollbackError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
-import type { Installation } from '../host/installed.ts'
+import type { Installation } from '../host/installed/host-record.ts'
 import { isSamePlace, type Place } from '../host/layout.ts'
 import type { ServiceAction } from '../services/commands.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'

@@ -1,5 +1,5 @@
 import { isSystemError, toHostError } from '../files/system-errors.ts'
-import { readHostRecord, recordUnrestored } from '../host/installed.ts'
+import { readHostRecord, recordUnrestored } from '../host/installed/host-record.ts'
 import type { Layout } from '../host/layout.ts'
 import type { Service } from '../services/service.ts'
 

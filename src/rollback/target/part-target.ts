@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { isSameVersion } from '../../core/trust/versions.ts'
-import { type InstalledRow, type Origin, type SnapshotRow, snapshotsFrom } from '../../install/host/installed.ts'
+import { snapshotsFrom } from '../../install/host/installed/origin.ts'
+import type { InstalledRow, Origin, SnapshotRow } from '../../install/host/installed/rows.ts'
 import { type Place, snapshotsPath } from '../../install/host/layout.ts'
 import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'
 import type { ReturningVersion } from '../../install/steps/part.ts'

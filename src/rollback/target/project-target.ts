@@ -1,18 +1,16 @@
 import { listNames } from '../../core/foreign-text.ts'
 import { isSameVersion } from '../../core/trust/versions.ts'
-import {
-  findInstalled,
-  type InstalledRow,
-  isFrom,
-  isSameTree,
-  type Origin,
-  type ProjectPart,
-  type ProjectVersion,
-  placeOf,
-  readHostRecord,
-  type SnapshotRow,
-  snapshotsFrom,
-} from '../../install/host/installed.ts'
+import { findInstalled, readHostRecord } from '../../install/host/installed/host-record.ts'
+import { isFrom, snapshotsFrom } from '../../install/host/installed/origin.ts'
+import { isSameTree } from '../../install/host/installed/project-versions.ts'
+import { placeOf } from '../../install/host/installed/row-place.ts'
+import type {
+  InstalledRow,
+  Origin,
+  ProjectPart,
+  ProjectVersion,
+  SnapshotRow,
+} from '../../install/host/installed/rows.ts'
 import { isSamePlace, type Place, placeName, snapshotsPath } from '../../install/host/layout.ts'
 import { verifyProjectPlace } from '../../install/host/previous-install.ts'
 import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'

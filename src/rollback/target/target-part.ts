@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { InstalledVersion, Origin, SnapshotRow } from '../../install/host/installed.ts'
+import type { InstalledVersion, Origin, SnapshotRow } from '../../install/host/installed/rows.ts'
 import { uniteKeepPaths } from '../../install/host/keep-paths.ts'
 import { type Place, snapshotsPath } from '../../install/host/layout.ts'
 import { findLeftBehind, readPreviousInstall } from '../../install/host/previous-install.ts'

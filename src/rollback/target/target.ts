@@ -1,5 +1,6 @@
 import { join } from 'node:path'
-import { directoryIn, type Origin, placeOf } from '../../install/host/installed.ts'
+import { directoryIn, placeOf } from '../../install/host/installed/row-place.ts'
+import type { Origin } from '../../install/host/installed/rows.ts'
 import { isSamePlace, snapshotsPath } from '../../install/host/layout.ts'
 import { requireSafeDestination } from '../../install/host/ownership/ownership.ts'
 import { formerPlace } from '../../install/host/previous-install.ts'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { listDeployments, type StoredProjectReport } from '../../../hub/project/reports.ts'
-import type { InstalledRow } from '../../../src/install/host/installed.ts'
+import type { InstalledRow } from '../../../src/install/host/installed/rows.ts'
 import { assertNoSecret } from './invariants.ts'
 import type { ProjectStage } from './project-stage.ts'
 

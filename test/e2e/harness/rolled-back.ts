@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
-import type { InstalledRow } from '../../../src/install/host/installed.ts'
+import type { InstalledRow } from '../../../src/install/host/installed/rows.ts'
 import { preparedOnce } from './prepared-once.ts'
 import { openStage, pluginFiles, type Stage, writeFiles } from './stage.ts'
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, renameSync, symlinkSync, unlinkSync } from 'no
 import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
 import { cleanStaging, finishCommitted, retryDiscarded } from '../../../src/install/host/cleanup.ts'
-import { readHostRecord } from '../../../src/install/host/installed.ts'
+import { readHostRecord } from '../../../src/install/host/installed/host-record.ts'
 import { collectLog } from '../collected-log.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'

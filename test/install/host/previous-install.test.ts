@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { type InstalledRow, type Origin, recordInstalled } from '../../../src/install/host/installed.ts'
+import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
+import type { InstalledRow, Origin } from '../../../src/install/host/installed/rows.ts'
 import { layoutOf, type Place } from '../../../src/install/host/layout.ts'
 import {
   findLeftBehind,

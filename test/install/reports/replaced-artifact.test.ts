@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { describe, it } from 'node:test'
-import { recordInstalled } from '../../../src/install/host/installed.ts'
+import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
 import { appendAudit } from '../../../src/install/reports/audit.ts'
 import { wasSupplyReplaced } from '../../../src/install/reports/replaced-artifact.ts'
 import { hostOf } from '../prepared-deployment.ts'

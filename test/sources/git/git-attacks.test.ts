@@ -6,7 +6,7 @@ import { basicCredentials } from '../../../src/core/content/git-tokens.ts'
 import { DeployError } from '../../../src/core/errors.ts'
 import { sampled } from '../../extent.ts'
 import { whyNoGitServer } from './git-server.ts'
-import { type FetchOptions, type GitStage, namesIn, openGitStage } from './git-stage.ts'
+import { type GitStage, namesIn, openGitStage } from './git-stage.ts'
 
 const skip = whyNoGitServer() ?? false
 const TOKEN = 'a-secret-token-of-32-characters!'
@@ -20,16 +20,6 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     stage.server.intercept = undefined
   })
   after(() => stage.close())
-
-  async function refused(source: Record<string, string>, options: FetchOptions = {}): Promise<DeployError> {
-    try {
-      await stage.fetch(source, options)
-    } catch (error) {
-      assert.ok(error instanceof DeployError, String(error))
-      return error
-    }
-    return assert.fail('was not refused')
-  }
 
   const source = (name: string, ref: string): { url: string; ref: string } => ({
     url: `${stage.server.url}/${name}`,
@@ -76,7 +66,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
       config,
       async () => {
         assert.equal((await stage.fetch(source('configured', ref))).commit, ref)
-        const { code } = await refused(source('configured', ref), { request: { ca: undefined } })
+        const { code } = await stage.refusal(source('configured', ref), { request: { ca: undefined } })
         assert.equal(code, 'network')
       },
       job,
@@ -123,30 +113,30 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
       blob = text => repository.blob(text)
       tree = line => repository.rawTree([line])
       const ref = repository.commitTree(repository.rawTree(lines(repository.blob('x'))))
-      assert.match((await refused(source(name, ref))).code, code)
+      assert.match((await stage.refusal(source(name, ref))).code, code)
     })
   }
 
   it('sends more than max-artifact-bytes allows', async () => {
     const { randomBytes } = await import('node:crypto')
     const ref = stage.repository('huge').commit({ a: randomBytes(3_000_000), b: randomBytes(3_000_000) })
-    const { code } = await refused(source('huge', ref), { request: { maxArtifactBytes: 1_000_000 } })
+    const { code } = await stage.refusal(source('huge', ref), { request: { maxArtifactBytes: 1_000_000 } })
     assert.equal(code, 'archive_too_large')
   })
 
   it('sends little that becomes much: zeros, deltas, and trees of trees of trees', async () => {
     const limits = { request: { extraction: { maxExtractedBytes: 10_000_000, maxEntries: 1000 } } }
     const zeros = stage.repository('zeros').commit({ a: Buffer.alloc(30_000_000) })
-    assert.equal((await refused(source('zeros', zeros), limits)).code, 'archive_too_large')
+    assert.equal((await stage.refusal(source('zeros', zeros), limits)).code, 'archive_too_large')
     const copies = stage.repository('copies')
     const same = copies.blob(Buffer.alloc(1_000_000, 'x'))
     const many = copies.tree(Array.from({ length: 20 }, (_, index) => `100644 blob ${same}\tf${index}`))
-    assert.equal((await refused(source('copies', copies.commitTree(many)), limits)).code, 'archive_too_large')
+    assert.equal((await stage.refusal(source('copies', copies.commitTree(many)), limits)).code, 'archive_too_large')
     const bomb = stage.repository('bomb')
     let level = bomb.tree([`100644 blob ${bomb.blob('')}\tx`])
     for (let depth = 0; depth < 12; depth++)
       level = bomb.tree(Array.from({ length: 10 }, (_, index) => `040000 tree ${level}\td${index}`))
-    assert.equal((await refused(source('bomb', bomb.commitTree(level)), limits)).code, 'archive_too_large')
+    assert.equal((await stage.refusal(source('bomb', bomb.commitTree(level)), limits)).code, 'archive_too_large')
   })
 
   it('answers with what is not git, or with a damaged pack', async () => {
@@ -155,14 +145,17 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
       response.writeHead(200, { 'content-type': 'text/html' }).end('<h1>log in</h1>')
       return true
     }
-    assert.match((await refused(source('damaged', ref))).code, /^(?:artifact_unavailable|bad_response|not_found)$/)
+    assert.match(
+      (await stage.refusal(source('damaged', ref))).code,
+      /^(?:artifact_unavailable|bad_response|not_found)$/,
+    )
     stage.server.intercept = (request, response) => {
       if (request.method !== 'POST') return false
       response.writeHead(200, { 'content-type': 'application/x-git-upload-pack-result' })
       response.end('000dpackfile\n0012\u0001PACKdamaged!0000')
       return true
     }
-    assert.match((await refused(source('damaged', ref))).code, /^(?:artifact_unavailable|bad_response)$/)
+    assert.match((await stage.refusal(source('damaged', ref))).code, /^(?:artifact_unavailable|bad_response)$/)
   })
 
   it('moves the branch between its answer and the fetch: one commit arrives, the one that was listed', async () => {
@@ -183,7 +176,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
   it('keeps silent until the time is over, or the run is cancelled, and leaves no process behind', async () => {
     const ref = stage.repository('slow').commit({ a: '1' })
     stage.server.intercept = () => true
-    assert.equal((await refused(source('slow', ref), { request: { downloadTimeoutMs: 700 } })).code, 'timeout')
+    assert.equal((await stage.refusal(source('slow', ref), { request: { downloadTimeoutMs: 700 } })).code, 'timeout')
     assert.deepEqual(childrenIn(stage.folder), [])
     const controller = new AbortController()
     const reason = new DeployError('cancelled', 'cancelled')
@@ -191,7 +184,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
       controller.abort(reason)
       return true
     }
-    assert.equal(await refused(source('slow', ref), { signal: controller.signal }), reason)
+    assert.equal(await stage.refusal(source('slow', ref), { signal: controller.signal }), reason)
     assert.deepEqual(childrenIn(stage.folder), [])
   })
 
@@ -235,7 +228,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
           response.writeHead(302, { location: `${location}${(request.url ?? '').replace('/redirecting', '')}` }).end()
           return true
         }
-        const { code } = await refused(source('redirecting', ref), { request: { gitTokens } })
+        const { code } = await stage.refusal(source('redirecting', ref), { request: { gitTokens } })
         assert.equal(code, 'bad_response', location)
       }
       assert.deepEqual(other.server.requests, [])
@@ -251,7 +244,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
         response.writeHead(status, { 'www-authenticate': 'Basic realm="::error::x"' }).end()
         return true
       }
-      const { code, message } = await refused(source('guarded', ref))
+      const { code, message } = await stage.refusal(source('guarded', ref))
       assert.equal(code, 'authentication_failed')
       assert.match(message, /sources-git-tokens/)
     }
@@ -265,7 +258,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     chmodSync(join(folder, 'git'), 0o755)
     for (const path of [folder, '/nonexistent', 'bin:.:']) {
       await withEnvironment({ PATH: path }, async () => {
-        assert.equal((await refused(source('gitless', ref))).code, 'source_not_supported', path)
+        assert.equal((await stage.refusal(source('gitless', ref))).code, 'source_not_supported', path)
       })
     }
   })

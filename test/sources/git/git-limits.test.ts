@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { after, afterEach, before, describe, it } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { createGzip } from 'node:zlib'
-import { DeployError } from '../../../src/core/errors.ts'
+import type { DeployError } from '../../../src/core/errors.ts'
 import { mountMemory, whyNoMounting } from '../../e2e/harness/mounts.ts'
 import { whyLeftToCi } from '../../extent.ts'
 import { whyNoGitServer } from './git-server.ts'
@@ -29,15 +29,8 @@ describe('what git may use while it fetches a part', { skip }, () => {
   })
   after(() => stage.close())
 
-  async function refused(options: FetchOptions = {}, name = 'served', ref = REF): Promise<DeployError> {
-    try {
-      await stage.fetch({ url: `${stage.server.url}/${name}`, ref }, options)
-    } catch (error) {
-      assert.ok(error instanceof DeployError, String(error))
-      return error
-    }
-    return assert.fail('was not refused')
-  }
+  const refusal = (options: FetchOptions = {}, name = 'served', ref = REF): Promise<DeployError> =>
+    stage.refusal({ url: `${stage.server.url}/${name}`, ref }, options)
 
   it('is little memory: a compressed list of refs without an end ends below 256 MiB', async () => {
     let most = 0
@@ -47,7 +40,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
       })
       return true
     }
-    const { code } = await refused({ request: { maxArtifactBytes: 64 * MIB } })
+    const { code } = await refusal({ request: { maxArtifactBytes: 64 * MIB } })
     assert.equal(code, 'archive_too_large')
     assert.ok(most > 16 * MIB && most < 256 * MIB, `${most} bytes`)
   })
@@ -61,7 +54,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
       })
       return true
     }
-    const { code } = await refused({ request: { maxArtifactBytes: MIB } })
+    const { code } = await refusal({ request: { maxArtifactBytes: MIB } })
     assert.equal(code, 'archive_too_large')
     assert.ok(sent < 64 * MIB, `${sent} bytes`)
   })
@@ -73,15 +66,15 @@ describe('what git may use while it fetches a part', { skip }, () => {
       level = repository.tree(Array.from({ length: 50 }, (_, index) => `040000 tree ${level}\td${index}`))
     const ref = repository.commitTree(level)
     const extraction = { maxExtractedBytes: MIB, maxEntries: 100 }
-    const { code } = await refused({ request: { extraction } }, 'hollow', ref)
+    const { code } = await refusal({ request: { extraction } }, 'hollow', ref)
     assert.equal(code, 'archive_too_large')
   })
 
   it('is no more than the file system has room for', { skip: whyNoMounting() }, async t => {
     const ref = stage.repository('wide').commit({ a: randomBytes(4 * MIB) })
-    assert.equal((await refused({ folder: mountMemory(t, 'size=32m') }, 'wide', ref)).code, 'disk_full')
+    assert.equal((await refusal({ folder: mountMemory(t, 'size=32m') }, 'wide', ref)).code, 'disk_full')
     const folder = mountMemory(t, 'size=66m')
-    const { code, message } = await refused({ folder }, 'wide', ref)
+    const { code, message } = await refusal({ folder }, 'wide', ref)
     assert.equal(code, 'disk_full')
     assert.match(message, /has room for/)
   })
@@ -108,7 +101,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
   })
 
   it('is limited, or git does not start: a shell that cannot set a limit is reported', async () => {
-    assert.equal((await refused({ request: { maxArtifactBytes: Number.NaN } })).code, 'source_not_supported')
+    assert.equal((await refusal({ request: { maxArtifactBytes: Number.NaN } })).code, 'source_not_supported')
   })
 
   for (const words of ['signal 25', 'x\nerror: index-pack died of signal 25\nfatal: Out of memory, malloc failed']) {
@@ -119,7 +112,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
           .end(`${packet('# service=git-upload-pack\n')}0000${packet(`ERR ${words}`)}`)
         return true
       }
-      assert.equal((await refused()).code, 'artifact_unavailable')
+      assert.equal((await refusal()).code, 'artifact_unavailable')
     })
   }
 

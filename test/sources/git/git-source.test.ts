@@ -2,9 +2,8 @@ import assert from 'node:assert/strict'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { DeployError } from '../../../src/core/errors.ts'
 import { whyNoGitServer } from './git-server.ts'
-import { type FetchOptions, type GitStage, namesIn, openGitStage } from './git-stage.ts'
+import { type GitStage, namesIn, openGitStage } from './git-stage.ts'
 
 const skip = whyNoGitServer() ?? false
 
@@ -14,17 +13,6 @@ describe('a part from git', { skip }, () => {
     stage = await openGitStage()
   })
   after(() => stage.close())
-
-  /** The code with which a fetch is refused, and that nothing of it is where the part would be. */
-  async function refused(source: Record<string, string>, options: FetchOptions = {}): Promise<DeployError> {
-    try {
-      await stage.fetch(source, options)
-    } catch (error) {
-      assert.ok(error instanceof DeployError, String(error))
-      return error
-    }
-    return assert.fail('was not refused')
-  }
 
   it('is the tree of the commit, byte by byte, with symlinks and modes', async () => {
     const files = { 'plugin.yaml': 'name: x\n', 'src/main.py': '+x print()\r\n', 'src/link': '->main.py' }
@@ -73,7 +61,7 @@ describe('a part from git', { skip }, () => {
     }
     for (const [found, files] of Object.entries(trees)) {
       const commit = repository.commit(files)
-      const { code, message } = await refused({ url, ref: 'main' })
+      const { code, message } = await stage.refusal({ url, ref: 'main' })
       assert.equal(code, 'unpinned_source')
       assert.ok(message.includes(found) && message.includes(commit), message)
       assert.equal((await stage.fetch({ url, ref: commit })).commit, commit)
@@ -109,15 +97,15 @@ describe('a part from git', { skip }, () => {
     assert.equal((await stage.fetch({ url: `${url}/pinned`, ref }, options)).commit, ref)
     const elsewhere = { ...options, request: { hubUrl: 'https://203.0.113.1' } }
     stage.server.requests.length = 0
-    assert.equal((await refused({ url: `${url}/pinned`, ref }, elsewhere)).code, 'insecure_url')
-    const literal = await refused({ url: `${stage.server.url}/pinned`, ref }, elsewhere)
+    assert.equal((await stage.refusal({ url: `${url}/pinned`, ref }, elsewhere)).code, 'insecure_url')
+    const literal = await stage.refusal({ url: `${stage.server.url}/pinned`, ref }, elsewhere)
     assert.equal(literal.code, 'insecure_url')
     assert.equal(stage.server.requests.length, 0)
   })
 
   it('is refused without trust in the server', async () => {
     const ref = stage.repository('untrusted').commit({ a: '1' })
-    const { code } = await refused({ url: `${stage.server.url}/untrusted`, ref }, { request: { ca: undefined } })
+    const { code } = await stage.refusal({ url: `${stage.server.url}/untrusted`, ref }, { request: { ca: undefined } })
     assert.equal(code, 'network')
   })
 
@@ -125,12 +113,12 @@ describe('a part from git', { skip }, () => {
     const repository = stage.repository('there')
     const ref = repository.commit({ 'a/b': '1', link: '->a' })
     const url = `${stage.server.url}/there`
-    assert.equal((await refused({ url: `${stage.server.url}/absent`, ref })).code, 'not_found')
-    assert.equal((await refused({ url, ref: 'absent' })).code, 'not_found')
-    assert.equal((await refused({ url, ref: 'a1'.repeat(20) })).code, 'not_found')
+    assert.equal((await stage.refusal({ url: `${stage.server.url}/absent`, ref })).code, 'not_found')
+    assert.equal((await stage.refusal({ url, ref: 'absent' })).code, 'not_found')
+    assert.equal((await stage.refusal({ url, ref: 'a1'.repeat(20) })).code, 'not_found')
     const tree = repository.git(['rev-parse', `${ref}^{tree}`])
-    assert.match((await refused({ url, ref: tree })).code, /^(?:bad_response|not_found)$/)
+    assert.match((await stage.refusal({ url, ref: tree })).code, /^(?:bad_response|not_found)$/)
     for (const subdirectory of ['absent', 'a/b', 'link', 'A'])
-      assert.equal((await refused({ url, ref, subdirectory })).code, 'invalid_manifest', subdirectory)
+      assert.equal((await stage.refusal({ url, ref, subdirectory })).code, 'invalid_manifest', subdirectory)
   })
 })

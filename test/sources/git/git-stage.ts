@@ -1,7 +1,9 @@
+import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { externalSourceSchema, type GitSource } from '../../../src/core/content/external-source.ts'
+import { DeployError } from '../../../src/core/errors.ts'
 import { createWire, type WireOptions } from '../../../src/net/wire.ts'
 import { fetchGitTree, type GitTree } from '../../../src/sources/git/git-source.ts'
 import type { SourceRequest } from '../../../src/sources/source-request.ts'
@@ -18,6 +20,8 @@ export interface GitStage {
   repository(name: string, format?: 'sha1' | 'sha256'): Repository
   /** Fetches as a deployment does; the source is written as in a manifest. */
   fetch(source: Record<string, string>, more?: FetchOptions): Promise<GitTree>
+  /** The error that refuses a fetch; throws if nothing does. */
+  refusal(source: Record<string, string>, more?: FetchOptions): Promise<DeployError>
   /** What supplies all parts of one run. */
   supplier(request?: Partial<SourceRequest>): SourceSupplier
   close(): Promise<void>
@@ -37,16 +41,26 @@ export async function openGitStage(parent = tmpdir()): Promise<GitStage> {
   mkdirSync(join(folder, 'served'))
   const log = collectLog()
   let fetches = 0
+  const fetch = async (written: Record<string, string>, options: FetchOptions = {}): Promise<GitTree> => {
+    const source = externalSourceSchema.parse(written) as GitSource
+    const target = options.folder ?? join(folder, `fetch-${++fetches}`)
+    mkdirSync(target, { recursive: true })
+    return await fetchGitTree(hostOf(options), source, target)
+  }
   return {
     folder,
     server,
     log,
     repository: (name, format) => new Repository(join(folder, 'served'), name, format),
-    async fetch(written, options = {}) {
-      const source = externalSourceSchema.parse(written) as GitSource
-      const target = options.folder ?? join(folder, `fetch-${++fetches}`)
-      mkdirSync(target, { recursive: true })
-      return await fetchGitTree(hostOf(options), source, target)
+    fetch,
+    async refusal(written, options) {
+      try {
+        await fetch(written, options)
+      } catch (error) {
+        assert.ok(error instanceof DeployError, String(error))
+        return error
+      }
+      return assert.fail('was not refused')
     },
     supplier(request = {}) {
       const host = hostOf({ request })

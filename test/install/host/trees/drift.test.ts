@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { recordInstalled } from '../../../../src/install/host/installed.ts'
+import { recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
 import { earlierRecordPath, treeRecordPath } from '../../../../src/install/host/layout.ts'
 import { findDrift } from '../../../../src/install/host/trees/drift.ts'
 import type { TreeDifference } from '../../../../src/install/host/trees/tree-comparison.ts'

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { chmodSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { recordInstalled } from '../../../../src/install/host/installed.ts'
+import { recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
 import { installPath, type Layout, type Place } from '../../../../src/install/host/layout.ts'
 import { type RecordedTree, stagedItems, writeTreeRecord } from '../../../../src/install/host/trees/tree-record.ts'
 import type { PartTree } from '../../../../src/install/steps/part.ts'

@@ -1,0 +1,144 @@
+import { z } from 'zod/mini'
+import { DeploymentError } from '../../../core/errors.ts'
+import { replaceFile } from '../../files/durable-files.ts'
+import { type Layout, type PartName, placeName } from '../layout.ts'
+import { snapshotPathSchema } from '../record-fields.ts'
+import { describeDamage, readStateFileSync } from '../state-file.ts'
+import { retainVersions } from './project-versions.ts'
+import { nameOf, placeOf } from './row-place.ts'
+import {
+  type InstalledRow,
+  installedRowSchema,
+  isUnique,
+  type ProjectVersion,
+  projectVersionSchema,
+  type RemovedRow,
+  removedRowSchema,
+} from './rows.ts'
+
+/** What a deployment commits. */
+export interface Installation {
+  rows: readonly InstalledRow[]
+  /** Places that are empty from now on. */
+  removed: readonly RemovedRow[]
+  /** Snapshots to remove, relative to the project root. */
+  discard: readonly string[]
+  /** For a project: which version the host has from now on. */
+  project?: ProjectVersion
+}
+
+const fileSchema = z
+  .object({
+    schema: z.literal(1),
+    installed: z.array(installedRowSchema),
+    /** Left out when empty. */
+    removed: z.exactOptional(z.array(removedRowSchema)),
+    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
+    projects: z.exactOptional(z.array(projectVersionSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: z.exactOptional(z.array(snapshotPathSchema)),
+    /** Services that a rollback could not restore, as JSON. Left out when empty. */
+    unrestored: z.exactOptional(z.array(z.string())),
+  })
+  .check(
+    z.refine(({ installed, removed = [], discard = [] }) => {
+      const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf))
+      return discard.every(path => !retained.has(path))
+    }, 'lists a retained snapshot under discard, so it contradicts itself'),
+    z.refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+      error: 'lists a plugin or extension twice, so it contradicts itself',
+    }),
+    z.refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+      error: 'has a service in a directory of plugins, so it contradicts itself',
+    }),
+  )
+
+export interface HostRecord {
+  installed: InstalledRow[]
+  removed: RemovedRow[]
+  /** The versions of projects of which something is left, the newest of each last. */
+  projects: ProjectVersion[]
+  /** Snapshots that could not be removed yet, relative to the project root. */
+  discard: string[]
+  /** Services that a rollback could not restore: they may still run the version that was rolled back. */
+  unrestored: string[]
+}
+
+/** What is installed on this host; see `readHostRecord`. */
+export function readInstalled(layout: Layout): InstalledRow[] {
+  return readHostRecord(layout).installed
+}
+
+/**
+ * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
+ * name in it is one that may become a path, and each place is listed once.
+ * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
+ */
+export function readHostRecord(layout: Layout): HostRecord {
+  const text = readStateFileSync(layout.installed)
+  if (text === undefined) return { installed: [], removed: [], projects: [], discard: [], unrestored: [] }
+  try {
+    const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text))
+    return { installed, removed, projects, discard, unrestored }
+  } catch (error) {
+    throw new DeploymentError(
+      'inconsistent',
+      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`,
+      { cause: error },
+    )
+  }
+}
+
+/**
+ * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
+ * it returns.
+ */
+export async function recordInstalled(
+  layout: Layout,
+  { rows, removed, project }: Omit<Installation, 'discard'>,
+): Promise<void> {
+  const places = new Set([...rows, ...removed].map(nameOf))
+  const isOther = (row: RemovedRow): boolean => !places.has(nameOf(row))
+  const before = readHostRecord(layout)
+  const installed = inOrder([...before.installed.filter(isOther), ...rows])
+  const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
+  const rowsLeft = [...installed, ...retained]
+  const projects = retainVersions(before.projects, project, rowsLeft)
+  await writeRecord(layout, { ...before, installed, removed: retained, projects })
+}
+
+/** Records which snapshots could not be removed yet. Durable when it returns. */
+export async function recordDiscarded(layout: Layout, discard: readonly string[]): Promise<void> {
+  await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] })
+}
+
+/** Records which services could not be restored. Durable when it returns. */
+export async function recordUnrestored(layout: Layout, unrestored: readonly string[]): Promise<void> {
+  await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] })
+}
+
+async function writeRecord(layout: Layout, { installed, ...lists }: HostRecord): Promise<void> {
+  const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
+  // Parsed, so that the keys have one order, and the same rows are always the same bytes.
+  const record = fileSchema.parse({ schema: 1, installed, ...optional })
+  await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`)
+}
+
+/** The row of a part. */
+export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], part: PartName): Row | undefined {
+  return rows.find(row => nameOf(row) === placeName(part))
+}
+
+/** The directories that plugins are or were in, by our own record. */
+export function recordedDirectories({ installed, removed, projects }: HostRecord): string[] {
+  const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)]
+  return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))]
+}
+
+function snapshotPathsOf(row: Pick<RemovedRow, 'kind' | 'id' | 'snapshots'>): string[] {
+  return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)
+}
+
+function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
+  return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'))
+}

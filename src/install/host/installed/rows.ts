@@ -1,0 +1,100 @@
+import { z } from 'zod/mini'
+import { idSchema, kindSchema, versionSchema } from '../../../core/identifiers.ts'
+import { pluginsDirectorySchema } from '../../../core/plugins-directory.ts'
+import {
+  digestSchema,
+  innerPathSchema,
+  lineSchema,
+  originSlugSchema,
+  snapshotNameSchema,
+  timeSchema,
+} from '../record-fields.ts'
+import { nameOf } from './row-place.ts'
+
+const installedVersionSchema = z.object({
+  version: z.nullable(versionSchema),
+  /** Of the project that it came with; null for what came by itself. */
+  project_version: z.nullable(versionSchema),
+  /** Of the artifact; null for what we did not install ourselves. */
+  artifact_sha256: z.nullable(digestSchema),
+  tree_digest: z.nullable(digestSchema),
+  /** The name of the record of its files; absent where an earlier version of the action has installed them. */
+  tree_record: z.exactOptional(digestSchema),
+  installed_at: z.nullable(timeSchema),
+  deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
+  run_url: z.nullable(lineSchema),
+  /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
+  source: z.exactOptional(z.object({ from: lineSchema, id: lineSchema })),
+})
+export type SourceRecord = NonNullable<z.infer<typeof installedVersionSchema>['source']>
+export type InstalledVersion = z.infer<typeof installedVersionSchema>
+
+/** A keep-path of any length. */
+const keepPathSchema = z.string().check(
+  z.regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
+    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+  }),
+)
+
+/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
+const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: originSlugSchema })
+export type Origin = z.infer<typeof originSchema>
+
+const snapshotSchema = z.extend(installedVersionSchema, {
+  /** The directory's name, `<n>-<version>`. */
+  name: snapshotNameSchema,
+  /** Where it differs from the row's own. */
+  origin: z.exactOptional(originSchema),
+  /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
+  modified: z.exactOptional(z.literal(true)),
+  /** The keep-paths that stayed in it, because nothing replaced it. */
+  kept_paths: z.exactOptional(z.array(innerPathSchema)),
+  /** Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the action. */
+  keep_paths: z.exactOptional(z.array(keepPathSchema)),
+})
+export type SnapshotRow = z.infer<typeof snapshotSchema>
+
+export const installedRowSchema = z.extend(installedVersionSchema, {
+  contract: originSchema.shape.contract,
+  kind: kindSchema,
+  slug: originSchema.shape.slug,
+  id: idSchema,
+  /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
+  directory: z.exactOptional(pluginsDirectorySchema),
+  /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
+  keep_paths: z.exactOptional(z.array(keepPathSchema)),
+  /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
+  modified: z.exactOptional(z.literal(true)),
+  /** Retained previous versions, newest last. */
+  snapshots: z
+    .array(snapshotSchema)
+    .check(z.refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
+})
+export type InstalledRow = z.infer<typeof installedRowSchema>
+
+/** A place that a later version of its project left empty, and the snapshots retained of it. */
+export const removedRowSchema = z.pick(installedRowSchema, {
+  contract: true,
+  kind: true,
+  slug: true,
+  id: true,
+  directory: true,
+  snapshots: true,
+})
+export type RemovedRow = z.infer<typeof removedRowSchema>
+
+/** One version of a project: all its parts, as `installed.json` knew each of them then. */
+export const projectVersionSchema = z.object({
+  slug: originSchema.shape.slug,
+  version: versionSchema,
+  parts: z
+    .array(z.omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
+    .check(z.refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
+})
+export type ProjectVersion = z.infer<typeof projectVersionSchema>
+export type ProjectPart = ProjectVersion['parts'][number]
+
+/** Whether no name is there twice. */
+export function isUnique(names: readonly string[]): boolean {
+  return new Set(names).size === names.length
+}
