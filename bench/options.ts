@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { tmpdir, userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
+import { UsageError } from '../hub/errors.ts'
 import { RACES, type RacedWorkload } from './workloads.ts'
 
 const REPOSITORY = join(import.meta.dirname, '..')
@@ -21,46 +21,41 @@ export interface Options {
   readonly cache: string
 }
 
-export const USAGE = `Usage: npm run bench -- [options]
-Races dist/ against a shell script and a Python agent, so run \`npm run build\` first. Each race is a first install and an
+export const PURPOSE = `Races dist/ against a shell script and a Python agent, so run \`npm run build\` first. Each race is a first install and an
 update. S has about 60 files (0.4 MB), M 3,000 (30 MB), L 25,000 (400 MB), X one file of 1 GB; sealed-L is L, encrypted.
-The exit code is 0 even if a target is missed.
+The exit code is 0 even if a target is missed.`
 
-  --quick          only the small races, with few rounds
-  --only S,M       only these races, of ${RACES.map(({ name }) => name).join(', ')}
-  --rounds N       the rounds of each race (default: ${RACES.map(({ name, rounds }) => `${name} ${rounds}`).join(', ')})
-  --write          writes the results to docs/performance.md; needs all races
-  --fs WHERE       measures on tmpfs, loop (ext4 in a file; needs root) or a folder
-  --ours FOLDER    measures the dist/ of another checkout
-  --cache FOLDER   the folder that keeps artifacts between runs
+const RACE_NAMES = RACES.map(({ name }) => name).join(', ')
+const DEFAULT_ROUNDS = RACES.map(({ name, rounds }) => `${name} ${rounds}`).join(', ')
 
-Instead of the races, do one of
-  --growth         show how time and memory grow with files and bytes
-  --profile        show where the time goes
-  --blocks         show the longest block of the event loop
-  --record         record the size and the cold start of dist/, which a test compares with later ones`
+export const OPTIONS = {
+  quick: { type: 'boolean', default: false, help: 'only the small races, with few rounds' },
+  only: { type: 'string', value: 'S,M', help: `only these races, of ${RACE_NAMES}` },
+  rounds: { type: 'string', value: 'N', help: `the rounds of each race (default: ${DEFAULT_ROUNDS})` },
+  write: { type: 'boolean', default: false, help: 'write the results to docs/performance.md; needs all races' },
+  fs: { type: 'string', value: 'WHERE', help: 'measure on tmpfs, loop (ext4 in a file; needs root) or a folder' },
+  ours: { type: 'string', default: REPOSITORY, value: 'FOLDER', help: 'measure the dist/ of another checkout' },
+  cache: {
+    type: 'string',
+    default: join(tmpdir(), `hub-deploy-bench-cache-${userInfo().uid}`),
+    value: 'FOLDER',
+    help: 'the folder that keeps artifacts between runs',
+  },
+  growth: { type: 'boolean', default: false, help: 'instead of the races: show how time and memory grow' },
+  profile: { type: 'boolean', default: false, help: 'instead of the races: show where the time goes' },
+  blocks: { type: 'boolean', default: false, help: 'instead of the races: show the longest block of the event loop' },
+  record: {
+    type: 'boolean',
+    default: false,
+    help: 'instead of the races: record the size and the cold start of dist/,\nwhich a test compares with later ones',
+  },
+} as const
 
 /**
- * Throws TypeError for an unknown option. Throws RangeError for an unknown race, a wrong number of rounds, options that
- * exclude each other, and a checkout without `dist/`.
+ * Throws UsageError for an unknown race, a wrong number of rounds, options that exclude each other, and a checkout
+ * without `dist/`.
  */
-export function parseOptions(args: readonly string[]): Options {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      quick: { type: 'boolean', default: false },
-      only: { type: 'string' },
-      rounds: { type: 'string' },
-      growth: { type: 'boolean', default: false },
-      profile: { type: 'boolean', default: false },
-      blocks: { type: 'boolean', default: false },
-      record: { type: 'boolean', default: false },
-      write: { type: 'boolean', default: false },
-      fs: { type: 'string' },
-      ours: { type: 'string', default: REPOSITORY },
-      cache: { type: 'string', default: join(tmpdir(), `hub-deploy-bench-cache-${userInfo().uid}`) },
-    },
-  })
+export function chooseOptions(values: Values): Options {
   refuseClashes(values)
   const { growth, profile, blocks, write, record } = values
   const repository = resolve(values.ours)
@@ -87,23 +82,26 @@ type Values = {
   record: boolean
   write: boolean
   quick: boolean
+  ours: string
+  cache: string
 } & {
   only?: string | undefined
   rounds?: string | undefined
+  fs?: string | undefined
 }
 
 function refuseClashes({ growth, profile, blocks, record, write, quick, only, rounds }: Values): void {
   if ([growth, profile, blocks, record].filter(Boolean).length > 1)
-    throw new RangeError('Choose one of --growth, --profile, --blocks and --record.')
+    throw new UsageError('Choose one of --growth, --profile, --blocks and --record.')
   const isPart = quick || only !== undefined || rounds !== undefined
   if ((growth || record) && isPart)
-    throw new RangeError('--growth and --record do not run races: remove --quick, --only and --rounds.')
-  if (write && !profile && isPart) throw new RangeError('--write needs all races: remove --quick, --only and --rounds.')
+    throw new UsageError('--growth and --record do not run races: remove --quick, --only and --rounds.')
+  if (write && !profile && isPart) throw new UsageError('--write needs all races: remove --quick, --only and --rounds.')
 }
 
 function requireBuilt(repository: string): void {
   if (existsSync(join(repository, 'dist', 'deploy.js'))) return
-  throw new RangeError(`There is no dist/deploy.js in ${repository}: run \`npm run build\` there, or correct --ours.`)
+  throw new UsageError(`There is no dist/deploy.js in ${repository}: run \`npm run build\` there, or correct --ours.`)
 }
 
 function chooseRaces(only: string | undefined, quick: boolean, rounds: number | undefined): RacedWorkload[] {
@@ -116,13 +114,13 @@ function chooseRaces(only: string | undefined, quick: boolean, rounds: number | 
 function findRace(name: string): RacedWorkload {
   const race = RACES.find(candidate => candidate.name === name)
   if (race === undefined)
-    throw new RangeError(`There is no race ${name}: choose from ${RACES.map(race => race.name).join(', ')}.`)
+    throw new UsageError(`There is no race ${name}: choose from ${RACES.map(race => race.name).join(', ')}.`)
   return race
 }
 
 function parseRounds(text: string): number {
   const rounds = Number(text)
   if (!Number.isSafeInteger(rounds) || rounds < 1)
-    throw new RangeError(`--rounds must be a whole number of at least 1, not ${text}.`)
+    throw new UsageError(`--rounds must be a whole number of at least 1, not ${text}.`)
   return rounds
 }

@@ -7,38 +7,32 @@ import { interruptionIfAny, stopOnSignals } from '../bench/interruption.ts'
 import { blocksTable } from '../bench/longest-block.ts'
 import { machineFacts } from '../bench/machine.ts'
 import { canMeasureMemory } from '../bench/measure.ts'
-import { type Options, parseOptions, USAGE } from '../bench/options.ts'
+import { chooseOptions, OPTIONS, type Options, PURPOSE } from '../bench/options.ts'
 import { profileReport } from '../bench/profile.ts'
 import { resultsTable, seconds } from '../bench/results-table.ts'
 import { type Place, runRaces } from '../bench/run-races.ts'
+import { runProgram } from './program.ts'
 
-const options = readOptions()
-try {
-  if (options?.record) recordFootprint(measureFootprint(options.repository))
-  else if (options !== undefined) await runBench(options)
-} catch (error) {
-  process.stderr.write(`${explain(interruptionIfAny() ?? error)}\n`)
-  process.exitCode = 1
-}
+await runProgram({
+  name: 'npm run bench',
+  purpose: PURPOSE,
+  options: OPTIONS,
+  async run(values) {
+    const options = chooseOptions(values)
+    try {
+      if (options.record) recordFootprint(measureFootprint(options.repository))
+      else await runBench(options)
+    } catch (error) {
+      process.stderr.write(`${explain(interruptionIfAny() ?? error)}\n`)
+      process.exitCode = 1
+    }
+  },
+})
 
 /** One line for an expected error, such as a missing program; the stack for an unexpected one. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return 'code' in error || error === interruptionIfAny() ? error.message : (error.stack ?? error.message)
-}
-
-function readOptions(): Options | undefined {
-  if (process.argv.includes('--help')) {
-    process.stdout.write(`${USAGE}\n`)
-    return undefined
-  }
-  try {
-    return parseOptions(process.argv.slice(2))
-  } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : error}\n${USAGE}\n`)
-    process.exitCode = 1
-    return undefined
-  }
 }
 
 async function runBench(chosen: Options): Promise<void> {

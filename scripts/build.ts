@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { runProgram } from './program.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const BUILD = join(ROOT, 'build')
@@ -9,13 +10,22 @@ const DIST = join(ROOT, 'dist')
 /** As in `runs.using` of action.yml. */
 const NODE_MAJOR = 24
 
-rmSync(BUILD, { recursive: true, force: true })
-rmSync(DIST, { recursive: true, force: true })
-compile()
-replaceUndici()
-bundle()
-await writeStubs()
-process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
+await runProgram({
+  name: 'npm run build',
+  purpose: 'Rebuilds dist/ from src/: one bundle, and a small file for each program that starts it.',
+  options: {},
+  run: build,
+})
+
+async function build(): Promise<void> {
+  rmSync(BUILD, { recursive: true, force: true })
+  rmSync(DIST, { recursive: true, force: true })
+  compile()
+  replaceUndici()
+  bundle()
+  await writeStubs()
+  process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
+}
 
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])

@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import type { ActionResult } from '../local/runner.ts'
 import { DEPLOYMENTS, type Deployment } from './demo/deployments.ts'
 import { expectEqual } from './demo/expect.ts'
@@ -8,16 +7,24 @@ import { CLOCK, GREETER } from './demo/releases.ts'
 import { showChapter, showTable, showVerified } from './demo/screen.ts'
 import { showResult } from './demo/show-result.ts'
 import { type DemoStage, openStage } from './demo/stage.ts'
+import { runProgram } from './program.ts'
 
-const { values } = parseArgs({ options: { keep: { type: 'boolean', default: false } } })
-const stage = await openStage()
-try {
-  await runDemo(stage)
-} finally {
-  await stage.close(values.keep)
-}
-const leftBehind = values.keep ? `Look around in ${stage.folder}.` : 'The demo has removed its files.'
-process.stdout.write(`\nAll ${DEPLOYMENTS.length} deployments ended as expected. ${leftBehind}\n`)
+await runProgram({
+  name: 'npm run demo',
+  purpose:
+    'Deploys from a reference hub onto a temporary host, with dist/, and shows what each deployment leaves there.',
+  options: { keep: { type: 'boolean', default: false, help: 'keep the folder of the hub and the host' } },
+  async run({ keep }) {
+    const stage = await openStage()
+    try {
+      await runDemo(stage)
+    } finally {
+      await stage.close(keep)
+    }
+    const leftBehind = keep ? `Look around in ${stage.folder}.` : 'The demo has removed its files.'
+    process.stdout.write(`\nAll ${DEPLOYMENTS.length} deployments ended as expected. ${leftBehind}\n`)
+  },
+})
 
 async function runDemo(on: DemoStage): Promise<void> {
   showChapter(

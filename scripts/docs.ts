@@ -1,14 +1,20 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { replaceActionTables } from './action-tables.ts'
+import { runProgram } from './program.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } })
 
-const stale = actionFolders().filter(isStale)
-if (values.check) refuseStale()
-else stale.forEach(update)
+await runProgram({
+  name: 'npm run docs',
+  purpose: 'Updates the tables of inputs and outputs in the READMEs from action.yml.',
+  options: { check: { type: 'boolean', help: 'change nothing; fail (exit code 1) if a table does not match' } },
+  async run({ check }) {
+    const stale = actionFolders().filter(isStale)
+    if (check) refuseStale(stale)
+    else stale.forEach(update)
+  },
+})
 
 function actionFolders(): string[] {
   const folders = readdirSync(ROOT, { withFileTypes: true }).filter(entry => entry.isDirectory())
@@ -24,7 +30,7 @@ function update(folder: string): void {
   process.stdout.write(`updated ${join(folder, 'README.md')}\n`)
 }
 
-function refuseStale(): void {
+function refuseStale(stale: readonly string[]): void {
   if (stale.length === 0) return
   const files = stale.map(folder => join(folder, 'README.md')).join(', ')
   process.stderr.write(`The tables in ${files} do not match action.yml: run \`npm run docs\`.\n`)

@@ -1,7 +1,6 @@
 import { UsageError } from '../errors.ts'
 import type { Command } from './command.ts'
-
-const HELP = new Set(['--help', '-h'])
+import { asksForHelp } from './command-line.ts'
 
 /** Commands under a common name, which you type before theirs. */
 export interface CommandGroup {
@@ -12,17 +11,17 @@ export interface CommandGroup {
 
 /** Runs the command that the first arguments name, or prints its help. Throws UsageError when there is none. */
 export async function runGroup(group: CommandGroup, [name, ...args]: string[]): Promise<void> {
-  if (name !== undefined && HELP.has(name)) return console.log(overview(group))
+  if (name !== undefined && asksForHelp([name])) return console.log(overview(group))
   const command = name !== undefined && Object.hasOwn(group.commands, name) ? group.commands[name] : undefined
   if (command === undefined) throw new UsageError(describeUnknown(group, name))
   if ('commands' in command) return await runGroup(command, args)
-  if (args.some(argument => HELP.has(argument))) return console.log(command.usage)
+  if (asksForHelp(args)) return console.log(`Usage: ${command.usage}`)
   await command.run(args)
 }
 
 function overview({ name, commands }: CommandGroup): string {
   const lines = Object.entries(commands).map(([command, { summary }]) => `  ${command.padEnd(12)}${summary}`)
-  return `${name} COMMAND [options]\n\n${lines.join('\n')}\n\n"COMMAND --help" explains each of them.`
+  return `Usage: ${name} COMMAND [options]\n\n${lines.join('\n')}\n\n"COMMAND --help" explains each of them.`
 }
 
 function describeUnknown(group: CommandGroup, name: string | undefined): string {

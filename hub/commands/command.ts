@@ -1,7 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
-import { HubError, UsageError } from '../errors.ts'
+import { HubError } from '../errors.ts'
 import { openStore, type Store } from '../store.ts'
 
 export interface Command {
@@ -15,23 +14,6 @@ export interface Command {
 
 export const DATA_OPTION = { data: { type: 'string', default: '.hub-data' } } as const
 export const DATA_USAGE = '  --data DIR       the data folder (default .hub-data)'
-
-/** Parses strictly. Throws UsageError for an unknown or incomplete option and for a superfluous argument. */
-export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
-  const parsed = parseOrThrow(args, options)
-  if (parsed.positionals.length > positionals) {
-    throw new UsageError(
-      `This command takes no argument ${JSON.stringify(parsed.positionals[positionals])}: remove it.`,
-    )
-  }
-  return parsed
-}
-
-/** Throws UsageError when the option was not given. */
-export function requireOption(name: string, value: string | undefined): string {
-  if (!value) throw new UsageError(`The option --${name} is required.`)
-  return value
-}
 
 /** Reads the file that an option names. Throws HubError 400 when it cannot be read. */
 export function readGivenFile(option: string, path: string): Buffer {
@@ -58,19 +40,4 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   if (existsSync(join(dataDir, 'hub.sqlite'))) return await withStore(dataDir, work)
   throw new HubError(404, `The data folder ${dataDir} has no hub: name another one with --data.`)
-}
-
-function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options: T) {
-  try {
-    return parseArgs({ args, options, allowPositionals: true, strict: true })
-  } catch (error) {
-    throw new UsageError(describeMistake(error, Object.keys(options)))
-  }
-}
-
-function describeMistake(error: unknown, known: readonly string[]): string {
-  const [sentence = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
-  if ((error as NodeJS.ErrnoException).code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return sentence
-  const [unknown = ''] = /'-[^']*'/.exec(sentence) ?? []
-  return `There is no option ${unknown.slice(1, -1)}: this command has ${known.map(name => `--${name}`).join(', ')}.`
 }

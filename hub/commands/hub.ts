@@ -1,5 +1,6 @@
 import { UsageError } from '../errors.ts'
 import { type CommandGroup, runGroup } from './command-group.ts'
+import { asksForHelp } from './command-line.ts'
 import { keys } from './keys.ts'
 import { project } from './project/project.ts'
 import { prune } from './prune.ts'
@@ -7,12 +8,12 @@ import { publish } from './publish.ts'
 import { serve } from './serve.ts'
 import { hold, release, versions, yank } from './versions.ts'
 
-const HUB: CommandGroup = {
+/** The whole command line. */
+export const HUB: CommandGroup = {
   name: 'npm run hub --',
   summary: 'runs the reference hub',
   commands: { serve, publish, keys, hold, release, yank, versions, project, prune },
 }
-const HELP = new Set(['--help', '-h'])
 
 /** Runs a command line. Returns the exit code: 0 for success, 2 for a wrong command line, 1 for any other error. */
 export async function runCommandLine(args: string[]): Promise<number> {
@@ -28,5 +29,5 @@ export async function runCommandLine(args: string[]): Promise<number> {
 /** Options without a command are for `serve`. */
 function withDefaultCommand(args: string[]): string[] {
   const [first = '--'] = args
-  return first.startsWith('-') && !HELP.has(first) ? ['serve', ...args] : args
+  return first.startsWith('-') && !asksForHelp([first]) ? ['serve', ...args] : args
 }

@@ -1,16 +1,9 @@
 import { UsageError } from '../errors.ts'
 import { type ApiKey, createKey, type KeyRequest, keyRequestSchema, listKeys, revokeKey } from '../keys.ts'
 import { parseInput } from '../names.ts'
-import {
-  type Command,
-  DATA_OPTION,
-  DATA_USAGE,
-  parseCommandLine,
-  requireOption,
-  withExistingStore,
-  withStore,
-} from './command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore, withStore } from './command.ts'
 import type { CommandGroup } from './command-group.ts'
+import { parseCommandLine, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
 import { parseKind } from './listing-options.ts'
 

@@ -1,5 +1,6 @@
 import type { Store } from '../store.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withExistingStore } from './command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
+import { parseCommandLine } from './command-line.ts'
 
 export interface List<T> {
   /** What you type after `npm run hub --`. */

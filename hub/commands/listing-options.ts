@@ -1,7 +1,7 @@
 import { UsageError } from '../errors.ts'
 import type { ListingId } from '../marketplace/catalogue.ts'
 import { type Kind, kindSchema } from '../names.ts'
-import { requireOption } from './command.ts'
+import { requireOption } from './command-line.ts'
 
 /** Parses `--kind` and `--slug`. Throws UsageError when one is missing or the kind is unknown. */
 export function parseListing(values: { kind?: string | undefined; slug?: string | undefined }): ListingId {

@@ -1,7 +1,8 @@
 import { UsageError } from '../errors.ts'
 import { pruneReports } from '../marketplace/reports.ts'
 import { pruneProjectReports } from '../project/reports.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withExistingStore } from './command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
+import { parseCommandLine, requireOption } from './command-line.ts'
 
 const DAY_MS = 86_400_000
 

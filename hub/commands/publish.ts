@@ -3,7 +3,8 @@ import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
 import { readPackagedVersion } from '../marketplace/packaged-version.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
-import { type Command, DATA_OPTION, parseCommandLine, readGivenFile, requireOption, withStore } from './command.ts'
+import { type Command, DATA_OPTION, readGivenFile, withStore } from './command.ts'
+import { parseCommandLine, requireOption } from './command-line.ts'
 import { parseListing } from './listing-options.ts'
 
 const OPTIONS = {

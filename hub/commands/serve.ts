@@ -2,7 +2,8 @@ import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../http/loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
-import { type Command, DATA_OPTION, parseCommandLine, withStore } from './command.ts'
+import { type Command, DATA_OPTION, withStore } from './command.ts'
+import { parseCommandLine } from './command-line.ts'
 
 const DEFAULT_PORT = 8787
 const MAX_PORT = 65_535

@@ -8,7 +8,8 @@ import {
   yankVersion,
 } from '../marketplace/catalogue.ts'
 import type { Store } from '../store.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withExistingStore } from './command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
+import { parseCommandLine, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
 import { parseListing } from './listing-options.ts'
 

@@ -1,5 +1,6 @@
 import { createProject } from '../../project/catalogue.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, requireOption, withStore } from '../command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withStore } from '../command.ts'
+import { parseCommandLine, requireOption } from '../command-line.ts'
 
 export const create: Command = {
   summary: 'creates a project and prints its new id',

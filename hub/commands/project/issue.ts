@@ -1,13 +1,7 @@
 import { requireProject } from '../../project/catalogue.ts'
 import { createProjectKey, KEY_TITLES, type Purpose } from '../../project/project-keys.ts'
-import {
-  type Command,
-  DATA_OPTION,
-  DATA_USAGE,
-  parseCommandLine,
-  requireOption,
-  withExistingStore,
-} from '../command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from '../command.ts'
+import { parseCommandLine, requireOption } from '../command-line.ts'
 
 const PUBLISH_USAGE = `
   --publish        it can also publish versions: for a publisher's machine, not for hosts`

@@ -1,5 +1,6 @@
 import { createSigningKey, signerPublicKey } from '../../project/signing-key.ts'
-import { type Command, parseCommandLine, requireOption } from '../command.ts'
+import type { Command } from '../command.ts'
+import { parseCommandLine, requireOption } from '../command-line.ts'
 
 export const keygen: Command = {
   summary: 'creates a key to sign sealed projects',

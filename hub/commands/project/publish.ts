@@ -1,7 +1,8 @@
 import { UsageError } from '../../errors.ts'
 import { publishProject, type SealedRelease } from '../../project/publish.ts'
 import { sendPublication } from '../../project/publishing/send-publication.ts'
-import { type Command, DATA_OPTION, parseCommandLine, withStore } from '../command.ts'
+import { type Command, DATA_OPTION, withStore } from '../command.ts'
+import { parseCommandLine } from '../command-line.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { readSealedFile } from './sealed-file.ts'
 

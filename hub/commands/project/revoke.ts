@@ -2,7 +2,8 @@ import { UsageError } from '../../errors.ts'
 import { type ProjectVersionId, revokeProjectVersion } from '../../project/catalogue.ts'
 import { KEY_TITLES, revokeProject, revokeProjectKey } from '../../project/project-keys.ts'
 import type { Store } from '../../store.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, parseCommandLine, withExistingStore } from '../command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from '../command.ts'
+import { parseCommandLine } from '../command-line.ts'
 
 const OPTIONS = { ...DATA_OPTION, 'project-id': { type: 'string' }, version: { type: 'string' } } as const
 type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']

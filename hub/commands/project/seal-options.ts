@@ -1,7 +1,7 @@
 import { UsageError } from '../../errors.ts'
 import { type SealedProject, sealProject } from '../../project/seal.ts'
 import { readSigningKey } from '../../project/signing-key.ts'
-import { requireOption } from '../command.ts'
+import { requireOption } from '../command-line.ts'
 
 export const SEAL_OPTIONS = {
   source: { type: 'string' },

@@ -1,7 +1,8 @@
 import { realpathSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { UsageError } from '../../errors.ts'
-import { type Command, parseCommandLine, requireOption } from '../command.ts'
+import type { Command } from '../command.ts'
+import { parseCommandLine, requireOption } from '../command-line.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { releasePath, writeSealedFile } from './sealed-file.ts'
 

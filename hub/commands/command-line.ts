@@ -1,0 +1,41 @@
+import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
+import { UsageError } from '../errors.ts'
+
+/** Parses strictly. Throws UsageError for an unknown or incomplete option and for a superfluous argument. */
+export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
+  const parsed = parseOrThrow(args, options)
+  if (parsed.positionals.length > positionals) {
+    throw new UsageError(
+      `This command takes no argument ${JSON.stringify(parsed.positionals[positionals])}: remove it.`,
+    )
+  }
+  return parsed
+}
+
+/** Throws UsageError when the option was not given. */
+export function requireOption(name: string, value: string | undefined): string {
+  if (!value) throw new UsageError(`The option --${name} is required.`)
+  return value
+}
+
+/** Whether the arguments ask for a usage text. */
+export function asksForHelp(args: readonly string[]): boolean {
+  const options = args.includes('--') ? args.slice(0, args.indexOf('--')) : args
+  return options.includes('--help') || options.includes('-h')
+}
+
+function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options: T) {
+  try {
+    return parseArgs({ args, options, allowPositionals: true, strict: true })
+  } catch (error) {
+    throw new UsageError(describeMistake(error, Object.keys(options)))
+  }
+}
+
+function describeMistake(error: unknown, known: readonly string[]): string {
+  const [sentence = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
+  if ((error as NodeJS.ErrnoException).code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return sentence
+  const [unknown = ''] = /'-[^']*'/.exec(sentence) ?? []
+  const all = [...known, 'help'].map(name => `--${name}`).join(', ')
+  return `There is no option ${unknown.slice(1, -1)}: this command has ${all}.`
+}

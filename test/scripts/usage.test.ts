@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import type { CommandGroup } from '../../hub/commands/command-group.ts'
+import { HUB, runCommandLine } from '../../hub/commands/hub.ts'
+import { COMPILE_CACHE } from '../compile-cache.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+/** What `npm run` starts without a program of this repository: npm's own tools explain their options themselves. */
+const TOOLS = ['lint', 'test', 'types']
+const UNKNOWN_OPTION = /^There is no option --no-such-option: this command has [^\n]+\.\n$/
+const WIDTH = 120
+
+const { scripts }: { scripts: Record<string, string> } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+
+describe('each program that npm runs', { concurrency: 2 }, () => {
+  const programs = Object.entries(scripts).filter(([name]) => !TOOLS.includes(name))
+  assert.ok(programs.length >= 6)
+  for (const [name, command] of programs) {
+    const path = /^node (\S+\.ts)$/.exec(command)?.[1] ?? assert.fail(`${name} runs ${command}, which is no program`)
+
+    it(`${name} explains itself, and does nothing else`, async () => {
+      const { code, stdout, stderr } = await run(path, '--help')
+      assert.deepEqual([code, stderr], [0, ''])
+      expectUsage(stdout, `npm run ${name}`)
+    })
+
+    it(`${name} refuses an unknown option in one sentence`, async () => {
+      const { code, stdout, stderr } = await run(path, '--no-such-option')
+      assert.deepEqual([code, stdout], [2, ''], stderr)
+      assert.match(stderr, UNKNOWN_OPTION)
+    })
+  }
+})
+
+describe('each command of the hub', () => {
+  const commands = commandsOf(HUB)
+  assert.ok(commands.length >= 20)
+  for (const command of commands) {
+    const typed = command.join(' ')
+
+    it(`${typed} explains itself, and does nothing else`, async t => {
+      const { mock } = t.mock.method(console, 'log', () => {})
+      for (const option of ['--help', '-h']) {
+        assert.equal(await runCommandLine([...command, option]), 0)
+        expectUsage(`${mock.calls.pop()?.arguments[0]}`, `npm run hub -- ${typed}`)
+      }
+    })
+
+    it(`${typed} refuses an unknown option in one sentence`, async t => {
+      const { mock } = t.mock.method(console, 'error', () => {})
+      assert.equal(await runCommandLine([...command, '--no-such-option']), 2)
+      assert.match(`${mock.calls[0]?.arguments[0]}\n`, UNKNOWN_OPTION)
+    })
+  }
+})
+
+function commandsOf({ commands }: CommandGroup): string[][] {
+  return Object.entries(commands).flatMap(([name, command]) =>
+    'commands' in command ? commandsOf(command).map(rest => [name, ...rest]) : [[name]],
+  )
+}
+
+function expectUsage(text: string, typed: string): void {
+  const [synopsis = '', ...others] = text.replace('-- [serve]', '-- serve').split('\n')
+  assert.ok(synopsis.startsWith(`Usage: ${typed}`), synopsis)
+  assert.deepEqual(
+    [synopsis, ...others].filter(line => line.length > WIDTH),
+    [],
+  )
+}
+
+function run(path: string, ...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], NODE_COMPILE_CACHE: COMPILE_CACHE }
+  return new Promise(resolve => {
+    execFile(process.execPath, [join(ROOT, path), ...args], { env }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
+    })
+  })
+}
