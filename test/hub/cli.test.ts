@@ -114,7 +114,7 @@ describe('the command line', { concurrency: 3 }, () => {
   })
 
   for (const [args, code, printed] of [
-    [['keys', 'create', '--help'], 0, /^npm run hub -- keys create [\s\S]*\n===\n$/],
+    [['keys', 'create', '--help'], 0, /^Usage: npm run hub -- keys create [\s\S]*\n===\n$/],
     [['versions', '--data', '/missing'], 1, /^===\nThe data folder \/missing [^\n]*\n$/],
     [['bogus'], 2, /^===\nThere is no command "bogus"[^\n]*\n$/],
   ] as const) {
@@ -184,12 +184,7 @@ describe('the command line', { concurrency: 3 }, () => {
     })
   }
 
-  for (const args of [
-    ['--help'],
-    ['-h'],
-    ...['serve', 'publish', 'keys', 'yank', 'versions', 'project'].map(c => [c, '--help']),
-    ...['create', 'list', 'revoke'].map(c => ['keys', c, '--help']),
-  ]) {
+  for (const args of [['--help'], ['-h'], ['keys', '--help'], ['project', '--help']]) {
     it(`prints its help for "${args.join(' ')}"`, async () => {
       const ended = await hub(...args)
       assert.equal(ended.code, 0)

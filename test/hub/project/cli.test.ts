@@ -212,25 +212,6 @@ describe('the command line of projects', { concurrency: 3 }, () => {
       assert.equal(existsSync(join(folder, 'data')), false)
     })
   }
-
-  for (const command of [
-    'create',
-    'list',
-    'keygen',
-    'seal',
-    'publish',
-    'versions',
-    'devkey',
-    'credential',
-    'keys',
-    'revoke',
-  ]) {
-    it(`explains "project ${command}"`, async () => {
-      const ended = await hub('project', command, '--help')
-      assert.equal(ended.code, 0)
-      assert.match(ended.stdout, new RegExp(`^npm run hub -- project ${command} `))
-    })
-  }
 })
 
 /** Makes a source folder with a secret in it and a signing key. Returns the options to seal it. */
