@@ -20703,12 +20703,16 @@ function* scanTree(root, { isLeftOut, onDirectory }) {
 function isBarred(error) {
     return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
 }
+/** See `FoundItem`. */
+function stampOf({ ino, mtimeNs, ctimeNs }) {
+    return `${ino}\t${mtimeNs}\t${ctimeNs}`;
+}
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
 function describeItemSync(root, path) {
     try {
         const at = `${root}/${path}`;
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        const stamp = stat.isDirectory() ? '' : `${stat.ino}\t${stat.mtimeNs}\t${stat.ctimeNs}`;
+        const stamp = stat.isDirectory() ? '' : stampOf(stat);
         if (stat.isSymbolicLink())
             return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp };
         if (!stat.isFile())
@@ -20850,8 +20854,8 @@ const tree_record_WINDOW_BYTES = 256 * 1024;
 /** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and without stamps. */
-function* itemsOf(tree, keepPaths) {
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
+function* itemsOf(tree, keepPaths, stampOf = () => undefined) {
     const isKept = isBelow(keepPaths);
     const files = inTreeOrder(tree.files);
     const symlinks = inTreeOrder(tree.symlinks);
@@ -20863,18 +20867,17 @@ function* itemsOf(tree, keepPaths) {
                 break;
             const { path, sha256 } = file;
             if (!isKept(path))
-                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: undefined };
+                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
         }
         if (symlink === undefined || isKept(symlink.path))
             continue;
         const { path, target, file } = symlink;
-        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: undefined };
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
     }
 }
-/** The same items with the stamps that they have in the folder to which the tree was extracted. */
-function* stagedItems({ tree, staged }, keepPaths) {
-    for (const item of itemsOf(tree, keepPaths))
-        yield { ...item, stamp: describeItemSync(staged, item.path)?.stamp };
+/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
+function stagedItems({ tree, staged }, keepPaths) {
+    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
 }
 /** Whether a path is one of these, or below one. */
 function isBelow(paths) {
@@ -23190,7 +23193,7 @@ async function installPart(context, part) {
     const isThere = pathExistsSync(oldPath);
     const keeper = isThere ? oldPath : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [modified, recorded] = await awaitAll(noteReplaced(context, part.previous.place), recordTree(context, part), part.recorded ?? syncTree(part.staged, tools.signal));
+    const [, recorded, modified] = await awaitAll(part.recorded ?? syncTree(part.staged, tools.signal), recordTree(context, part), noteReplaced(context, part.previous.place));
     tools.signal.throwIfAborted();
     await makeDirectory(context, part.directory);
     const { place, version } = part.previous;
@@ -30886,7 +30889,8 @@ class ReadWindow {
 
 
 
-const PERMISSION_BITS = 0o7777;
+
+const PERMISSION_BITS = 4095n;
 /**
  * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
  * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
@@ -30924,21 +30928,22 @@ class TreeWriter {
     }
     /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
     writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
-        asHostError(path, () => {
+        const stamp = asHostError(path, () => {
             const fd = this.#openNew(path, mode);
             try {
                 (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
+                return finishFile(fd, mode);
             }
             finally {
                 (0,external_node_fs_namespaceObject.closeSync)(fd);
             }
         });
-        return { path, size: bytes.length, mode, sha256 };
+        return { path, size: bytes.length, mode, sha256, stamp };
     }
     /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
     async writeFileFrom({ path, mode }, pieces) {
         const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        let size = 0;
+        let [size, stamp] = [0, ''];
         const fd = asHostError(path, () => this.#openNew(path, mode));
         try {
             for await (const piece of pieces) {
@@ -30946,23 +30951,29 @@ class TreeWriter {
                 digest.update(piece);
                 size += piece.length;
             }
+            stamp = asHostError(path, () => finishFile(fd, mode));
         }
         finally {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
         }
-        return { path, size, mode, sha256: digest.digest('hex') };
+        return { path, size, mode, sha256: digest.digest('hex'), stamp };
     }
     /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
     #openNew(path, mode) {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(this.#at(path), 'wx', mode);
-        // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
-        if (((0,external_node_fs_namespaceObject.fstatSync)(fd).mode & PERMISSION_BITS) !== mode)
-            (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
-        return fd;
+        return (0,external_node_fs_namespaceObject.openSync)(this.#at(path), 'wx', mode);
     }
     #at(path) {
         return `${this.#root}/${path}`;
     }
+}
+/** Gives a file that is written its mode, and returns its stamp. */
+function finishFile(fd, mode) {
+    const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+    // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
+    if ((stat.mode & PERMISSION_BITS) === BigInt(mode))
+        return stampOf(stat);
+    (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
+    return stampOf((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }));
 }
 function inOrderOf(planned, written) {
     const byPath = new Map(written.map(file => [file.path, file]));
@@ -42090,7 +42101,7 @@ async function readActivity(layout, signal) {
 }
 /** A text that changes when a deployment begins, ends, or commits something. */
 function readTraces({ own, journal, installed }) {
-    return [own, journal, installed].map(stampOf).join();
+    return [own, journal, installed].map(activity_stampOf).join();
 }
 function interruptedRun(layout, records) {
     const { slug, version } = factsIn(records);
@@ -42109,7 +42120,7 @@ function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
     return Object.assign({}, ...facts);
 }
-function stampOf(path) {
+function activity_stampOf(path) {
     try {
         const { ino, size, mtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
         return `${ino} ${size} ${mtimeNs}`;

@@ -7,8 +7,9 @@ import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
+import { stampOf } from '../files/tree-scan.ts'
 
-const PERMISSION_BITS = 0o7777
+const PERMISSION_BITS = 0o7777n
 
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
@@ -57,21 +58,22 @@ export class TreeWriter {
 
   /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
   writeFile({ path, mode }: FileToWrite, bytes: Buffer, sha256: string = hash('sha256', bytes, 'hex')): ExtractedFile {
-    asHostError(path, () => {
+    const stamp = asHostError(path, () => {
       const fd = this.#openNew(path, mode)
       try {
         writeFileSync(fd, bytes)
+        return finishFile(fd, mode)
       } finally {
         closeSync(fd)
       }
     })
-    return { path, size: bytes.length, mode, sha256 }
+    return { path, size: bytes.length, mode, sha256, stamp }
   }
 
   /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
   async writeFileFrom({ path, mode }: FileToWrite, pieces: AsyncIterable<Buffer>): Promise<ExtractedFile> {
     const digest = createHash('sha256')
-    let size = 0
+    let [size, stamp] = [0, '']
     const fd = asHostError(path, () => this.#openNew(path, mode))
     try {
       for await (const piece of pieces) {
@@ -79,23 +81,30 @@ export class TreeWriter {
         digest.update(piece)
         size += piece.length
       }
+      stamp = asHostError(path, () => finishFile(fd, mode))
     } finally {
       closeSync(fd)
     }
-    return { path, size, mode, sha256: digest.digest('hex') }
+    return { path, size, mode, sha256: digest.digest('hex'), stamp }
   }
 
   /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
   #openNew(path: string, mode: number): number {
-    const fd = openSync(this.#at(path), 'wx', mode)
-    // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
-    if ((fstatSync(fd).mode & PERMISSION_BITS) !== mode) fchmodSync(fd, mode)
-    return fd
+    return openSync(this.#at(path), 'wx', mode)
   }
 
   #at(path: string): string {
     return `${this.#root}/${path}`
   }
+}
+
+/** Gives a file that is written its mode, and returns its stamp. */
+function finishFile(fd: number, mode: number): string {
+  const stat = fstatSync(fd, { bigint: true })
+  // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
+  if ((stat.mode & PERMISSION_BITS) === BigInt(mode)) return stampOf(stat)
+  fchmodSync(fd, mode)
+  return stampOf(fstatSync(fd, { bigint: true }))
 }
 
 function inOrderOf(planned: readonly { readonly path: string }[], written: readonly ExtractedFile[]): ExtractedFile[] {

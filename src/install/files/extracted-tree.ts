@@ -20,4 +20,6 @@ export interface ExtractedFile {
   readonly mode: 0o644 | 0o755
   /** Lowercase hex of the file's bytes, computed as they were unpacked, before they were on any disk. */
   readonly sha256: string
+  /** See `FoundItem`: read from the descriptor after the last write, so a later change of the file shows. */
+  readonly stamp?: string
 }

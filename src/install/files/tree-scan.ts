@@ -1,4 +1,4 @@
-import { type Dir, lstatSync, opendirSync, readlinkSync } from 'node:fs'
+import { type BigIntStats, type Dir, lstatSync, opendirSync, readlinkSync } from 'node:fs'
 import { errnoOf } from '../../core/errors.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
@@ -69,12 +69,17 @@ export function isBarred(error: unknown): boolean {
   return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
 }
 
+/** See `FoundItem`. */
+export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
+  return `${ino}\t${mtimeNs}\t${ctimeNs}`
+}
+
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
 export function describeItemSync(root: string, path: string): FoundItem | undefined {
   try {
     const at = `${root}/${path}`
     const stat = lstatSync(at, { bigint: true })
-    const stamp = stat.isDirectory() ? '' : `${stat.ino}\t${stat.mtimeNs}\t${stat.ctimeNs}`
+    const stamp = stat.isDirectory() ? '' : stampOf(stat)
     if (stat.isSymbolicLink()) return { path, kind: 'link', content: readlinkSync(at), stamp }
     if (!stat.isFile()) return { path, kind: 'other', content: '', stamp }
     return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp }

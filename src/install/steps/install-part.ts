@@ -34,10 +34,10 @@ export async function installPart(context: StepContext, part: NewPart | Returnin
   const isThere = pathExistsSync(oldPath)
   const keeper = isThere ? oldPath : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
-  const [modified, recorded] = await awaitAll(
-    noteReplaced(context, part.previous.place),
-    recordTree(context, part),
+  const [, recorded, modified] = await awaitAll(
     part.recorded ?? syncTree(part.staged, tools.signal),
+    recordTree(context, part),
+    noteReplaced(context, part.previous.place),
   )
   tools.signal.throwIfAborted()
   await makeDirectory(context, part.directory)

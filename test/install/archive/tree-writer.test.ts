@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { TreeWriter } from '../../../src/install/archive/tree-writer.ts'
 import { TimeSlice } from '../../../src/install/files/time-slice.ts'
+import { describeItemSync } from '../../../src/install/files/tree-scan.ts'
 import { inTemporaryDirectory } from './verified-artifact.ts'
 
 const CONTENT = Buffer.from('content')
@@ -54,7 +55,25 @@ describe('TreeWriter', () => {
       const writer = writerTo(root)
       const whole = writer.writeFile({ path: 'd/whole', mode: 0o755 }, CONTENT)
       const pieced = await writer.writeFileFrom({ path: 'd/pieced', mode: 0o755 }, pieces())
-      assert.deepEqual({ ...pieced, path: '' }, { ...whole, path: '' })
+      assert.deepEqual({ ...pieced, path: '', stamp: '' }, { ...whole, path: '', stamp: '' })
     })
   })
+
+  for (const umask of [0o022, 0o077]) {
+    it(`knows inode and times of each file as they stay, under umask ${umask.toString(8)}`, async t => {
+      const before = process.umask(umask)
+      t.after(() => process.umask(before))
+      await inTemporaryDirectory(async root => {
+        const writer = writerTo(root)
+        const files = [
+          writer.writeFile({ path: 'whole', mode: 0o755 }, CONTENT),
+          await writer.writeFileFrom({ path: 'pieced', mode: 0o644 }, pieces()),
+        ]
+        for (const { path, mode, stamp } of files) {
+          const found = describeItemSync(root, path)
+          assert.deepEqual([found?.kind, found?.stamp], [mode.toString(8), stamp])
+        }
+      })
+    })
+  }
 })

@@ -53,8 +53,12 @@ const WINDOW_BYTES = 256 * 1024
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and without stamps. */
-export function* itemsOf(tree: StagedTree, keepPaths: readonly string[]): Generator<RecordedItem, undefined> {
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
+export function* itemsOf(
+  tree: StagedTree,
+  keepPaths: readonly string[],
+  stampOf: StampOf = () => undefined,
+): Generator<RecordedItem, undefined> {
   const isKept = isBelow(keepPaths)
   const files = inTreeOrder(tree.files)
   const symlinks = inTreeOrder(tree.symlinks)
@@ -65,20 +69,23 @@ export function* itemsOf(tree: StagedTree, keepPaths: readonly string[]): Genera
       if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0) break
       const { path, sha256 } = file
       if (!isKept(path))
-        yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: undefined }
+        yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) }
     }
     if (symlink === undefined || isKept(symlink.path)) continue
     const { path, target, file } = symlink
-    yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: undefined }
+    yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) }
   }
 }
 
-/** The same items with the stamps that they have in the folder to which the tree was extracted. */
-export function* stagedItems(
+/** What an item's stamp is known to be. */
+type StampOf = (item: { readonly path: string; readonly stamp?: string }) => string | undefined
+
+/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
+export function stagedItems(
   { tree, staged }: { readonly tree: StagedTree; readonly staged: string },
   keepPaths: readonly string[],
 ): Generator<RecordedItem, undefined> {
-  for (const item of itemsOf(tree, keepPaths)) yield { ...item, stamp: describeItemSync(staged, item.path)?.stamp }
+  return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp)
 }
 
 /** Whether a path is one of these, or below one. */

@@ -15,15 +15,17 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { TreeWriter } from '../../../../src/install/archive/tree-writer.ts'
+import { TimeSlice } from '../../../../src/install/files/time-slice.ts'
 import { recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
-import { earlierRecordPath, treeRecordPath } from '../../../../src/install/host/layout.ts'
+import { earlierRecordPath, installPath, treeRecordPath } from '../../../../src/install/host/layout.ts'
 import { findDrift } from '../../../../src/install/host/trees/drift.ts'
 import type { TreeDifference } from '../../../../src/install/host/trees/tree-comparison.ts'
 import { digestOfItems, itemsOf } from '../../../../src/install/host/trees/tree-record.ts'
 import { collectLog } from '../../collected-log.ts'
 import { prepareTemporaryHost, rowOf } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
-import { earlierRecordOf, GREETER, installRecorded, treeOf, writeTreeOf } from './recorded-tree.ts'
+import { earlierRecordOf, GREETER, installRecorded, recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
 
 const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a', 'lib/z.py': 'z', 'lib.txt': 'text', '\u{1f600}': 'face' }
 const SYMLINKS = { run: 'bin/run' }
@@ -280,3 +282,19 @@ async function makeInstalled(t: TestContext) {
   const layout = await prepareTemporaryHost(t)
   return { folder: { layout, log: collectLog() }, ...(await installRecorded(layout, FILES, SYMLINKS)) }
 }
+
+describe('the drift of a tree whose files changed', () => {
+  it('shows also where that was between their extraction and their record', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const root = installPath(layout, GREETER)
+    mkdirSync(root, { recursive: true })
+    const writer = new TreeWriter(root, new TimeSlice())
+    const files = ['a', 'b'].map(path => writer.writeFile({ path, mode: 0o644 }, Buffer.from('extracted')))
+    writeFileSync(join(root, 'b'), 'other now')
+    await recordInstalled(layout, {
+      rows: [rowOf(await recordTreeAt(layout, root, { files, symlinks: [] }))],
+      removed: [],
+    })
+    assert.deepEqual(await findDrift({ layout, log: collectLog() }, TREE), { ...NONE, changed: ['b'] })
+  })
+})
