@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { SLUG } from './release.ts'
 
-/** Adds the manifest and the install plan to a project that has its one plugin (docs/contracts.md). */
+/** Adds the manifest and the install plan to a project that has its one plugin (docs/project-contract.md). */
 export function addProjectFiles(project: string, version: string): void {
   mkdirSync(join(project, 'deployment'))
   writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version))

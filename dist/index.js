@@ -17564,7 +17564,7 @@ class TimeSlice {
 
 const SLASH = 0x2f;
 /**
- * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 function tree_digest_treeDigest(files) {
@@ -18857,7 +18857,7 @@ function withoutSecrets(facts, redact) {
 
 
 const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
-/** A deployment's report on this host (docs/contracts.md, "Local report"). It contains no secret. */
+/** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
 const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
     schema: literal(1),
@@ -21613,7 +21613,7 @@ function needsPluginSig(plugin) {
     return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
 }
 /**
- * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
  * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
@@ -38392,7 +38392,7 @@ function idsUsing(config, { steps, removedIds }) {
 
 /**
  * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
+ * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"); each part of the manifest has
  * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
  * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
@@ -38406,7 +38406,7 @@ function verifyContent(manifest, tree) {
 }
 /**
  * What a tree digest covers: the regular files, and symlinks to them with the target's bytes
- * (docs/contracts.md, "Tree digest").
+ * (docs/files.md, "Tree digest").
  */
 function digestedFiles({ files, symlinks }) {
     const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));

@@ -1,7 +1,7 @@
 import { type Alias, type Document, LineCounter, parseDocument, visit, type YAMLError } from 'yaml'
 import { HubError } from './errors.ts'
 
-/** What clients read of each file (docs/contracts.md, "Limits"), in bytes. */
+/** What clients read of each file (docs/contracts.md, "Limits, time-outs, retries"), in bytes. */
 export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
 export const MAX_PLAN_BYTES = 64 * 1024
 

@@ -1,30 +1,22 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
+import { existsSync, readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
 import { manifestSchema } from '../src/core/content/manifest-schema.ts'
 import { ERROR_CODES } from '../src/core/errors.ts'
+import { hostConfigSchema } from '../src/core/plan/host-config-schema.ts'
+import { ACTIONS, keysOfStep } from '../src/core/plan/plan-step.ts'
 import { localReportSchema } from '../src/install/reports/local-report.ts'
 import { MARKETPLACE_TRANSITIONS } from '../src/marketplace/states.ts'
 import { PROJECT_TRANSITIONS } from '../src/project/states.ts'
 import { ROLLBACK_TRANSITIONS } from '../src/rollback/states.ts'
+import { headingsOf, PAGES, ROOT, readPage as read, withoutBlocks } from './doc-pages.ts'
 
-const ROOT = join(import.meta.dirname, '..')
-const PAGES = [
-  ...[
-    'README.md',
-    'project/README.md',
-    'fleet/README.md',
-    'rollback/README.md',
-    'status/README.md',
-    'verify/README.md',
-    'CONTRIBUTING.md',
-    'SECURITY.md',
-    'CHANGELOG.md',
-  ],
-  ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`),
-]
+/** Whose comments name sections of the pages. */
+const SOURCES = ['src', 'hub', 'local', 'bench', 'scripts', 'examples', '.github']
+/** Words of prose; see the test. */
+const MAX_README_WORDS = 1500
 
 describe('docs/errors.md', () => {
   it('explains every error code exactly once, and no other code', () => {
@@ -48,32 +40,48 @@ describe('docs/threat-model.md', () => {
   })
 })
 
-describe('docs/contracts.md', () => {
-  it('has the sections that the sources refer to', () => {
-    const sources = listSources('src').map(read).join('\n')
-    const referred = [...sources.matchAll(/docs\/contracts\.md, "([^"]+)"/g)].map(([, title]) => title as string)
-    assert.notEqual(referred.length, 0)
+describe('the comments of the sources', () => {
+  it('refer to sections that the pages have', () => {
+    const text = SOURCES.flatMap(listFiles).map(read).join('\n')
+    const referred = [...text.matchAll(/(docs\/[\w-]+\.md), "([^"]+)"/g)].map(([, page = '', title = '']) => [
+      page,
+      title,
+    ])
+    assert.ok(referred.length > 10)
     assert.deepEqual(
-      referred.filter(title => !headings('docs/contracts.md').includes(title)),
+      referred.filter(([page = '', title = '']) => !headingsOf(page).includes(title)),
       [],
     )
   })
+})
 
-  for (const [subject, names] of [
-    ['state of the deploy action', Object.keys(MARKETPLACE_TRANSITIONS)],
-    ['state of the project action', Object.keys(PROJECT_TRANSITIONS)],
-    ['state of the rollback action', Object.keys(ROLLBACK_TRANSITIONS)],
-    ['field of manifest.json', Object.keys(manifestSchema.def.getter().shape)],
-    ['field of the local report', Object.keys(localReportSchema.def.getter().shape)],
-  ] as const) {
+for (const [page, subject, names] of [
+  ['docs/contracts.md', 'state of the deploy action', Object.keys(MARKETPLACE_TRANSITIONS)],
+  ['docs/contracts.md', 'state of the rollback action', Object.keys(ROLLBACK_TRANSITIONS)],
+  ['docs/project-contract.md', 'state of the project action', Object.keys(PROJECT_TRANSITIONS)],
+  ['docs/project-contract.md', 'field of manifest.json', Object.keys(manifestSchema.def.getter().shape)],
+  ['docs/files.md', 'field of the local report', Object.keys(localReportSchema.def.getter().shape)],
+  ['docs/plan.md', 'action of a plan', ACTIONS],
+  ['docs/plan.md', 'field of a step', [...new Set(ACTIONS.flatMap(keysOfStep))]],
+  ['docs/host-config.md', 'field of the host config', Object.keys(hostConfigSchema.def.getter().shape)],
+] as const) {
+  describe(page, () => {
     it(`names every ${subject}`, () => {
-      const text = read('docs/contracts.md')
+      const text = read(page)
       assert.deepEqual(
-        names.filter(name => !text.includes(`\`${name}\``)),
+        names.filter(name => !text.includes(`\`${name}\``) && !text.includes(`\`${name}.`)),
         [],
       )
     })
-  }
+  })
+}
+
+describe('README.md', () => {
+  it(`has at most ${MAX_README_WORDS} words of prose, without tables and blocks`, () => {
+    const prose = withoutBlocks('README.md').replace(/^(?:\||<!--).*$/gm, '')
+    const words = prose.split(/\s+/).filter(word => /\w/.test(word))
+    assert.ok(words.length <= MAX_README_WORDS, `${words.length} words`)
+  })
 })
 
 describe('the tables of inputs and outputs', () => {
@@ -84,7 +92,7 @@ describe('the tables of inputs and outputs', () => {
 
 const ACTION_PAGES = ['project', 'fleet', 'rollback', 'status', 'verify'].map(folder => `${folder}/README.md`)
 
-for (const readme of ['README.md', ...ACTION_PAGES]) {
+for (const readme of ACTION_PAGES) {
   describe(`the table of errors in ${readme}`, () => {
     it('names only codes that exist', () => {
       const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''
@@ -117,12 +125,8 @@ function isBroken(page: string): (target: string) => boolean {
     const [path, anchor] = target.split('#')
     const file = path ? join(dirname(page), path) : page
     if (!existsSync(join(ROOT, file))) return true
-    return anchor !== undefined && !headings(file).map(anchorOf).includes(anchor)
+    return anchor !== undefined && !headingsOf(file).map(anchorOf).includes(anchor)
   }
-}
-
-function headings(page: string): string[] {
-  return [...read(page).matchAll(/^#+ (.+)$/gm)].map(([, title]) => title as string)
 }
 
 function anchorOf(heading: string): string {
@@ -132,12 +136,7 @@ function anchorOf(heading: string): string {
     .replaceAll(' ', '-')
 }
 
-function listSources(folder: string): string[] {
-  const entries = readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
-  const files = entries.filter(entry => entry.isFile() && entry.name.endsWith('.ts'))
-  return files.map(file => relative(ROOT, join(file.parentPath, file.name)))
-}
-
-function read(path: string): string {
-  return readFileSync(join(ROOT, path), 'utf8')
+function listFiles(folder: string): string[] {
+  const names = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+  return names.filter(name => /\.(?:ts|py|ya?ml|service)$/.test(name)).map(name => join(folder, name))
 }

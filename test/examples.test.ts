@@ -11,6 +11,7 @@ import { createProjectKey } from '../hub/project/project-keys.ts'
 import { sealProject } from '../hub/project/seal.ts'
 import { runAction } from '../local/runner.ts'
 import { parseSignerKeys } from '../src/core/trust/signer-keys.ts'
+import { blocksOf } from './doc-pages.ts'
 import { openProjectStage, type ProjectStage } from './e2e/harness/project-stage.ts'
 import { openStage, pluginFiles, SIGNING_SECRET, type Stage } from './e2e/harness/stage.ts'
 import { sampled, whyLeftToCi } from './extent.ts'
@@ -42,10 +43,10 @@ interface Step {
   with?: Record<string, unknown>
 }
 
-const WORKFLOWS = [
-  ...readdirSync(join(EXAMPLES, 'workflows')).map(name => ({ name, text: read(`examples/workflows/${name}`) })),
-  { name: 'the first workflow of the README', text: codeBlocks('yaml')[0] ?? '' },
-]
+const WORKFLOWS = readdirSync(join(EXAMPLES, 'workflows')).map(name => ({
+  name,
+  text: read(`examples/workflows/${name}`),
+}))
 /** The workflows that use an action. */
 const workflowsOf = ({ uses }: typeof DEPLOY) => WORKFLOWS.filter(({ text }) => text.includes(`uses: ${uses}`))
 
@@ -224,29 +225,29 @@ describe('the plans', () => {
     })
   })
 
-  it('include the plan and the host config that the README shows', () => {
-    assert.ok(codeBlocks('yaml').includes(read('examples/install.yaml')))
-    assert.ok(codeBlocks('yaml').includes(read('examples/host-config.yaml')))
+  it('the host config and the first workflow are those that the pages show', () => {
+    assert.ok(shown('yaml', 'README.md').includes(read('examples/workflows/deploy.yml')))
+    assert.ok(shown('yaml', 'docs/plan.md').includes(read('examples/install-and-restart.yaml')))
+    assert.ok(shown('yaml', 'docs/host-config.md').includes(read('examples/host-config.yaml')))
   })
 })
 
-describe('the README of projects', () => {
-  it('shows the workflow and the plan of the examples', () => {
-    const shown = codeBlocks('yaml', 'project/README.md')
-    assert.ok(shown.includes(read('examples/project/deployment/install.yaml')))
-    assert.ok(shown.includes(read('examples/workflows/deploy-project.yml')))
+describe('the pages of projects', () => {
+  it('show the workflow and the plan of the examples', () => {
+    assert.ok(shown('yaml', 'docs/projects.md').includes(read('examples/project/deployment/install.yaml')))
+    assert.ok(shown('yaml', 'project/README.md').includes(read('examples/workflows/deploy-project.yml')))
   })
 
-  it('shows the manifest that sealing the example creates', async () => {
-    const shown = JSON.parse(codeBlocks('json', 'project/README.md')[0] ?? '')
+  it('show the manifest that sealing the example creates', async () => {
+    const printed = JSON.parse(shown('json', 'docs/projects.md')[0] ?? '')
     const { manifest } = await sealProject({
       source: join(EXAMPLES, 'project'),
       projectId: EXAMPLE_ID,
       version: '1.0.0',
       signingKey: generateKeyPairSync('ed25519').privateKey,
-      builtAt: new Date(shown.built_at),
+      builtAt: new Date(printed.built_at),
     })
-    assert.deepEqual(shown, manifest)
+    assert.deepEqual(printed, manifest)
   })
 })
 
@@ -323,10 +324,11 @@ function sources(example: 'plugin' | 'service' | 'project'): Record<string, stri
   return Object.fromEntries(paths.map(path => [path.slice(folder.length + 1), readFileSync(path, 'utf8')]))
 }
 
-/** The fenced blocks of a language in a page, in order. */
-function codeBlocks(language: string, page = 'README.md'): string[] {
-  const blocks = read(page).matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))
-  return [...blocks].map(([, code]) => code as string)
+/** The blocks of a language in a page, in order. */
+function shown(language: string, page: string): string[] {
+  return blocksOf(page)
+    .filter(block => block.language === language)
+    .map(({ text }) => text)
 }
 
 function read(path: string): string {

@@ -1,33 +1,60 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { type Block, blocksOf, ROOT } from './doc-pages.ts'
 import { whyLeftToCi } from './extent.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
-const ROOT = join(import.meta.dirname, '..')
 /** A minimal environment, so that npm settings of the user do not matter. */
 const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 
+/** The sections whose commands are executed below. */
+const EXECUTED = [
+  'README.md: Try it with your own plugin',
+  'docs/projects.md: Try it',
+  'docs/operating.md: After a power cut',
+  'fleet/README.md: Deploying to those that are behind',
+]
+
+/** Commands that no test executes, by their first line, and why. */
+const NOT_EXECUTED: Readonly<Record<string, string>> = {
+  'npm ci': 'it replaces the modules that this test runs with; test/scripts/demo.test.ts runs the demo',
+  'sudo useradd --create-home runner': 'it adds a user to this machine',
+  './config.sh --url https://github.com/OWNER/REPOSITORY --token TOKEN --labels app-1': 'it needs an account on GitHub',
+}
+
+describe('the commands of all pages', () => {
+  it('are executed by a test, or have a reason why not', () => {
+    const shown = blocksOf().filter(({ language }) => language === 'sh')
+    const open = shown.filter(block => !EXECUTED.includes(sectionOf(block)))
+    assert.deepEqual(open.map(firstLine).toSorted(), Object.keys(NOT_EXECUTED).toSorted())
+    assert.deepEqual(
+      EXECUTED.filter(section => !shown.some(block => sectionOf(block) === section)),
+      [],
+    )
+  })
+})
+
 describe('the README', () => {
   it('shows commands that try a plugin with the reference hub on this machine', async t => {
-    const { folder, page } = await follow(t, 'README.md', '### Try it with your own plugin')
+    const { folder, page } = await follow(t, 'README.md: Try it with your own plugin')
     assert.match(readFileSync(join(folder, 'try-host/plugins/greeter/plugin.yaml'), 'utf8'), /name: greeter/)
     assert.match(page, /greeter/)
   })
 })
 
-describe('the README of projects', () => {
+describe('docs/projects.md', () => {
   it('shows commands that try a project with the reference hub on this machine, and revoke it', {
     skip: ONLY_IN_CI,
   }, async t => {
-    const { folder, page } = await follow(t, 'project/README.md', '## Try it')
+    const { folder, page } = await follow(t, 'docs/projects.md: Try it')
     for (const path of ['plugins/cart', 'plugins/till', 'extensions/mailer']) {
       assert.ok(existsSync(join(folder, 'try-host', path)), path)
     }
@@ -42,28 +69,77 @@ describe('the README of projects', () => {
   })
 })
 
+describe('docs/operating.md', () => {
+  it('shows commands that install a program which recovers this host', t => {
+    const folder = makeFolder(t)
+    const node = join(folder, 'runner/externals/node24/bin/node')
+    mkdirSync(dirname(node), { recursive: true })
+    symlinkSync(process.execPath, node)
+    const [commands = ''] = commandsOf('docs/operating.md: After a power cut')
+    const here = commands
+      .replaceAll('ACTION', ROOT)
+      .replaceAll('RUNNER', join(folder, 'runner'))
+      .replaceAll('/opt', folder)
+    run('sh', here)
+    mkdirSync(join(folder, 'root'), { mode: 0o755 })
+    run('sh', `${folder}/hub-deploy/node ${folder}/hub-deploy/recover.js --project-root ${folder}/root`)
+  })
+})
+
+describe('fleet/README.md', () => {
+  it('shows how to divide hosts into batches', t => {
+    if (spawnSync('jq', ['--version']).error !== undefined) return t.skip('jq is not on PATH')
+    const [commands = ''] = commandsOf('fleet/README.md: Deploying to those that are behind')
+    const hosts = Array.from({ length: 600 }, (_, index) => `app-${index}`)
+    const batches = JSON.parse(run('bash', commands, { OUTDATED: JSON.stringify(hosts) }))
+    assert.deepEqual(batches.flat(), hosts)
+    assert.deepEqual(
+      batches.map((batch: string[]) => batch.length),
+      [256, 256, 88],
+    )
+  })
+})
+
 /** Runs the commands of a section: the first block starts the hub, the others run in sequence. */
-async function follow(t: TestContext, readme: string, section: string): Promise<{ folder: string; page: string }> {
-  const folder = mkdtempSync(join(tmpdir(), 'readme-'))
-  t.after(() => rmSync(folder, { recursive: true, force: true }))
+async function follow(t: TestContext, section: string): Promise<{ folder: string; page: string }> {
+  const folder = makeFolder(t)
   const port = await freePort()
-  const [serve = '', ...others] = readCommands(readme, section).map(text =>
+  const [serve = '', ...others] = commandsOf(section).map(text =>
     text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port),
   )
   await startHub(t, serve)
-  const { status, stdout, stderr } = spawnSync('sh', ['-euc', others.join('')], {
-    cwd: ROOT,
-    env: ENV,
-    encoding: 'utf8',
-  })
-  assert.equal(status, 0, `${stdout}${stderr}`)
+  run('sh', others.join(''))
   return { folder, page: await (await fetch(`http://127.0.0.1:${port}/`)).text() }
 }
 
-/** The fenced commands of the section. */
-function readCommands(readme: string, section: string): string[] {
-  const text = readFileSync(join(ROOT, readme), 'utf8').split(`${section}\n`)[1]?.split('\n## ')[0] ?? ''
-  return [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, commands]) => commands as string)
+/** What the commands print; they stop at the first one that fails. */
+function run(shell: string, commands: string, env: Readonly<Record<string, string>> = {}): string {
+  const { status, stdout, stderr } = spawnSync(shell, ['-euc', commands], {
+    cwd: ROOT,
+    env: { ...ENV, ...env },
+    encoding: 'utf8',
+  })
+  assert.equal(status, 0, `${stdout}${stderr}`)
+  return stdout
+}
+
+function commandsOf(section: string): string[] {
+  const blocks = blocksOf().filter(block => block.language === 'sh' && sectionOf(block) === section)
+  return blocks.map(({ text }) => text)
+}
+
+function sectionOf({ page, section }: Block): string {
+  return `${page}: ${section}`
+}
+
+function firstLine({ text }: Block): string {
+  return text.split('\n', 1)[0] ?? ''
+}
+
+function makeFolder(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'readme-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
 }
 
 /** Runs in a process group of its own, because npm does not forward signals to its children. */

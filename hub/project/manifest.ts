@@ -20,7 +20,7 @@ export interface ManifestFacts {
   readonly sources: PartSources
 }
 
-/** The project's `manifest.json` (docs/contracts.md), with its field names. */
+/** The project's `manifest.json` (docs/project-contract.md), with its field names. */
 export interface Manifest {
   readonly format_version: '1'
   readonly project_id: string

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { type Member, resolveLink } from './member.ts'
 
 /**
- * The tree digest of the members below `folder` (docs/contracts.md, "Tree digest"), with paths relative to it; `''`
+ * The tree digest of the members below `folder` (docs/files.md, "Tree digest"), with paths relative to it; `''`
  * means the whole tree. A symlink to a regular file counts as that file; other symlinks do not count.
  */
 export function treeDigest(members: ReadonlyMap<string, Member>, folder: string): string {

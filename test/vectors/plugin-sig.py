@@ -2,7 +2,7 @@
 
     python3 test/vectors/plugin-sig.py > test/vectors/plugin-sig.json
 
-It follows only the description of the format in docs/contracts.md. Tests read the JSON and do not need Python.
+It follows only the description of the format in docs/files.md. Tests read the JSON and do not need Python.
 """
 import hashlib
 import hmac

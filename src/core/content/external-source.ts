@@ -6,7 +6,7 @@ import { MAX_PATH_BYTES } from '../limits.ts'
 const MAX_URL_CHARS = 2000
 const MAX_REF_CHARS = 255
 
-/** Where a part comes from that its project names but does not contain (docs/contracts.md, "Sources"). */
+/** Where a part comes from that its project names but does not contain (docs/project-contract.md, "Sources"). */
 export type ExternalSource = MarketplaceSource | GitSource
 
 export interface MarketplaceSource {

@@ -30,7 +30,7 @@ export interface ContentNotices {
 
 /**
  * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/contracts.md, "Tree digest"); each part of the manifest has
+ * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"); each part of the manifest has
  * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
  * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
@@ -45,7 +45,7 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
 
 /**
  * What a tree digest covers: the regular files, and symlinks to them with the target's bytes
- * (docs/contracts.md, "Tree digest").
+ * (docs/files.md, "Tree digest").
  */
 export function digestedFiles({ files, symlinks }: Pick<ProjectTree, 'files' | 'symlinks'>): DigestedFile[] {
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))

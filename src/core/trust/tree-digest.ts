@@ -10,7 +10,7 @@ export interface DigestedFile {
 }
 
 /**
- * The tree digest (docs/contracts.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 export function treeDigest(files: readonly DigestedFile[]): string {

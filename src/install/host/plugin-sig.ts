@@ -38,7 +38,7 @@ export function needsPluginSig(plugin: PluginYaml): boolean {
 }
 
 /**
- * The text of a plugin's `plugin.sig` (docs/contracts.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
  * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */

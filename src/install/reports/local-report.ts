@@ -15,7 +15,7 @@ const reportedSchema = z.lazy(() =>
 /** What became of the report to the hub. */
 export type Reported = z.infer<typeof reportedSchema>
 
-/** A deployment's report on this host (docs/contracts.md, "Local report"). It contains no secret. */
+/** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
 export const localReportSchema = z.lazy(() =>
   z.extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
