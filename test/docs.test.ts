@@ -15,6 +15,10 @@ import { headingsOf, PAGES, ROOT, readPage as read, withoutBlocks } from './doc-
 
 /** Whose comments name sections of the pages. */
 const SOURCES = ['src', 'hub', 'local', 'bench', 'scripts', 'examples', '.github']
+/** A page names these of a plugin, and of the operator's repository. */
+const FILES_ELSEWHERE = ['src/main.py', '.github/workflows/deploy.yml']
+/** In backticks. */
+const REPOSITORY_PATH = /`((?:\.ci|\.github|bench|dist|docs|examples|hub|local|schemas|scripts|src|test)\/[\w./-]+)`/g
 /** Words of prose; see the test. */
 const MAX_README_WORDS = 1500
 
@@ -76,6 +80,14 @@ for (const [page, subject, names] of [
   })
 }
 
+describe('docs/glossary.md', () => {
+  it('explains each word once, in order', () => {
+    const words = [...read('docs/glossary.md').matchAll(/^\| (?!Word|---)(.+?) \|/gm)].map(([, word = '']) => word)
+    assert.ok(words.length > 30)
+    assert.deepEqual(words, [...new Set(words)].toSorted(new Intl.Collator('en').compare))
+  })
+})
+
 describe('README.md', () => {
   it(`has at most ${MAX_README_WORDS} words of prose, without tables and blocks`, () => {
     const prose = withoutBlocks('README.md').replace(/^(?:\||<!--).*$/gm, '')
@@ -110,6 +122,14 @@ for (const page of PAGES) {
   describe(page, () => {
     it('links only to existing files and headings', () => {
       assert.deepEqual(links(page).filter(isBroken(page)), [])
+    })
+
+    it('names only files of the repository that exist', () => {
+      const named = [...withoutBlocks(page).matchAll(REPOSITORY_PATH)].map(([, path = '']) => path)
+      assert.deepEqual(
+        named.filter(path => !FILES_ELSEWHERE.includes(path) && !existsSync(join(ROOT, path))),
+        [],
+      )
     })
   })
 }
