@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it } from 'node:test'
+import { parse } from 'yaml'
 import { manifestSchema } from '../src/core/content/manifest-schema.ts'
 import { ERROR_CODES } from '../src/core/errors.ts'
 import { hostConfigSchema } from '../src/core/plan/host-config-schema.ts'
@@ -15,6 +16,16 @@ import { headingsOf, PAGES, ROOT, readPage as read, withoutBlocks } from './doc-
 
 /** Whose comments name sections of the pages. */
 const SOURCES = ['src', 'hub', 'local', 'bench', 'scripts', 'examples', '.github']
+/** In backticks, perhaps with a value. */
+const HYPHENATED = /`([a-z0-9]+(?:-[a-z0-9]+)+)(?:: [^`]+)?`/g
+/** Inputs and outputs of all actions and of the workflow to call, and what the pages name of GitHub and git. */
+const INTERFACE = new Set([
+  ...['.', 'fleet', 'project', 'rollback', 'status', 'verify'].flatMap(folder =>
+    namesOf(parse(read(`${folder}/action.yml`))),
+  ),
+  ...namesOf(parse(read('.github/workflows/rollout.yml')).on.workflow_call),
+  ...['persist-credentials', 'runs-on', 'self-hosted', 'export-subst', 'export-ignore'],
+])
 /** A page names these of a plugin, and of the operator's repository. */
 const FILES_ELSEWHERE = ['src/main.py', '.github/workflows/deploy.yml']
 /** In backticks. */
@@ -124,6 +135,14 @@ for (const page of PAGES) {
       assert.deepEqual(links(page).filter(isBroken(page)), [])
     })
 
+    it('names only inputs and outputs that an action has', () => {
+      const named = [...withoutBlocks(page).matchAll(HYPHENATED)].map(([, name = '']) => name)
+      assert.deepEqual(
+        named.filter(name => !INTERFACE.has(name)),
+        [],
+      )
+    })
+
     it('names only files of the repository that exist', () => {
       const named = [...withoutBlocks(page).matchAll(REPOSITORY_PATH)].map(([, path = '']) => path)
       assert.deepEqual(
@@ -132,6 +151,10 @@ for (const page of PAGES) {
       )
     })
   })
+}
+
+function namesOf({ inputs = {}, outputs = {} }: { inputs?: object; outputs?: object }): string[] {
+  return [...Object.keys(inputs), ...Object.keys(outputs)]
 }
 
 function links(page: string): string[] {
