@@ -26680,28 +26680,6 @@ function installedPlace({ layout, shelf }, id) {
     return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
 }
 
-;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
-function keysOfSchema(schema, path) {
-    const { def } = schema?._zod ?? {};
-    switch (def?.type) {
-        case 'object': {
-            const [key, ...rest] = path;
-            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
-        }
-        case 'record':
-            return keysOfSchema(def.valueType, path.slice(1));
-        case 'lazy':
-            return keysOfSchema(def.getter(), path);
-        case 'optional':
-        case 'default':
-        case 'prefault':
-            return keysOfSchema(def.innerType, path);
-        default:
-            return [];
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
 
 /**
@@ -27033,168 +27011,6 @@ function yaml_source_offsetOf(node) {
     return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
-
-
-
-const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
-const MAX_PROBE_SECONDS = 600;
-const MAX_PROVISION_SECONDS = 3600;
-const MAX_NOTIFY_SECONDS = 600;
-const DEFAULT_PROVISION_SECONDS = 300;
-const DEFAULT_NOTIFY_SECONDS = 30;
-const DEFAULT_HTTP_STATUS = 200;
-const MAX_BODY_MATCH_CHARS = 500;
-const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
-const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
-const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
-    error: 'must be a list: the program and its arguments',
-}));
-const environmentSchema = schemas_lazy(() => record(schemas_string()
-    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
-const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
-const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
-const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
-const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
-const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
-    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
-    command: exactOptional(commandSchema),
-    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
-    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
-    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
-    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
-})
-    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
-    error: 'must have exactly one of http, tcp and command',
-}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'must have status and body only together with http',
-})));
-/** The form of a host config; unknown keys are refused everywhere. */
-const hostConfigSchema = schemas_lazy(() => strictObject({
-    version: literal([1, '1']),
-    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
-    systemd: prefault(strictObject({
-        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
-        unit: schemas_default(unitSchema, '{id}.service'),
-        project_unit: exactOptional(unitSchema),
-    }), {}),
-    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
-    kubernetes: prefault(strictObject({
-        namespace: schemas_default(namespaceSchema, 'default'),
-        deployment: schemas_default(deploymentSchema, '{id}'),
-        kubeconfig: exactOptional(textSchema),
-        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
-    }), {}),
-    plugins: schemas_default(record(idSchema, strictObject({
-        unit: exactOptional(unitSchema),
-        container: exactOptional(containerSchema),
-        deployment: exactOptional(deploymentSchema),
-        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
-    })), {}),
-    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
-    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
-}));
-/** The HTTP status of a healthy answer. */
-function expectedStatus(healthcheck) {
-    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
-}
-function hostCommandsSchema(name, timeout) {
-    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
-    return schemas_default(record(name, entry), {});
-}
-function nameTemplateSchema(form) {
-    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
-        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
-    }));
-}
-function isHttpUrl(text) {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-}
-function isHostAndPort(text) {
-    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
-    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/host-config.js
-
-
-
-
-
-
-/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
-class HostConfigError extends SourceError {
-    name = 'HostConfigError';
-    constructor(problems) {
-        super('invalid_host_config', 'The host config', problems);
-    }
-}
-/**
- * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
- * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
- * `invalid_host_config`.
- */
-function parseHostConfig(text, file) {
-    return runToEnd(parseHostConfigSlowly(text, file));
-}
-/** The same, with pauses at each `yield`. */
-function* parseHostConfigSlowly(text, file) {
-    const source = yield* parseYamlSource(text, file);
-    if (source.value === undefined)
-        throw new HostConfigError(source.problems);
-    yield;
-    const parsed = hostConfigSchema.safeParse(source.value);
-    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
-    const problems = [...source.problems, ...complaints];
-    if (!parsed.success || problems.length > 0)
-        throw new HostConfigError(problems);
-    return buildHostConfig(parsed.data, file);
-}
-const hostConfigWords = {
-    document: 'the host config',
-    subjectOf: () => ({ prefix: '', covers: 0 }),
-    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
-};
-function buildHostConfig(written, file) {
-    const { project_unit: projectUnit, ...systemd } = written.systemd;
-    return {
-        file,
-        supervisor: written.supervisor,
-        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
-        docker: written.docker,
-        kubernetes: written.kubernetes,
-        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
-        provision: buildCommands(written.provision),
-        notify: buildCommands(written.notify),
-    };
-}
-function buildPlugin({ healthcheck, ...names }) {
-    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
-}
-function buildHealthcheck(written) {
-    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
-}
-function buildProbe(written) {
-    if (written.http !== undefined) {
-        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
-        return written.body === undefined ? http : { ...http, body: written.body };
-    }
-    if (written.tcp !== undefined)
-        return { type: 'tcp', address: written.tcp };
-    // The schema guarantees exactly one of the three.
-    return { type: 'command', command: written.command };
-}
-function buildCommands(written) {
-    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
-        name,
-        { command, env, timeoutSeconds },
-    ]));
-}
-
 ;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
 /** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20;
@@ -27437,6 +27253,247 @@ const planWords = {
     },
 };
 
+;// CONCATENATED MODULE: ./build/core/plan/default-plan.js
+
+
+const DEFAULT_PLAN_NAME = 'the default plan';
+const DEFAULT_CHECK_SECONDS = 60;
+/** What a check may need beyond the time for which it must be stable. */
+const SPARE_CHECK_SECONDS = 30;
+/**
+ * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
+ * supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps are
+ * those that `parsePlan` reads in `text`.
+ */
+function buildDefaultPlan(artifact, hostConfig) {
+    const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
+    return { text, reason: default_plan_reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) };
+}
+/** A slug may look like a number to YAML. */
+function default_plan_headOf({ slug }) {
+    return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:'];
+}
+function stepsOf({ kind, slug }, hostConfig) {
+    const install = kind === 'plugin' ? `install_plugin, plugin: "${slug}"` : `install_extension, extension: "${slug}"`;
+    const known = knownOf(slug, hostConfig);
+    const before = known.isSupervised ? 'up' : 'files';
+    return [
+        '- {id: prepare, action: prepare}',
+        `- {id: files, action: ${install}, snapshot: true, depends_on: [prepare]}`,
+        ...(known.isSupervised ? [`- {id: up, action: restart, plugin: "${slug}", depends_on: [files]}`] : []),
+        ...(known.isSupervised || known.hasCheck
+            ? [`- {id: healthy, action: healthcheck, plugin: "${slug}", timeout: ${known.seconds}s, depends_on: [${before}]}`]
+            : []),
+    ];
+}
+/** What the host config has for an id. */
+function knownOf(id, hostConfig) {
+    const check = hostConfig?.plugins.get(id)?.healthcheck;
+    const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS;
+    return {
+        isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
+        hasCheck: check !== undefined,
+        seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
+    };
+}
+function default_plan_reasonOf({ kind, slug }, hostConfig) {
+    const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`;
+    if (hostConfig === undefined)
+        return `${start}, and does nothing else, because host-config names no file.`;
+    const { file, supervisor } = hostConfig;
+    const { isSupervised, hasCheck } = knownOf(slug, hostConfig);
+    const check = `plugins.${slug}.healthcheck`;
+    if (isSupervised)
+        return `${start}, then restarts its service and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`;
+    if (hasCheck)
+        return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`;
+    return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`;
+}
+
+;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
+/** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
+function keysOfSchema(schema, path) {
+    const { def } = schema?._zod ?? {};
+    switch (def?.type) {
+        case 'object': {
+            const [key, ...rest] = path;
+            return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
+        }
+        case 'record':
+            return keysOfSchema(def.valueType, path.slice(1));
+        case 'lazy':
+            return keysOfSchema(def.getter(), path);
+        case 'optional':
+        case 'default':
+        case 'prefault':
+            return keysOfSchema(def.innerType, path);
+        default:
+            return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config-schema.js
+
+
+
+const SUPERVISORS = ['none', 'systemd', 'docker', 'kubernetes'];
+const MAX_PROBE_SECONDS = 600;
+const MAX_PROVISION_SECONDS = 3600;
+const MAX_NOTIFY_SECONDS = 600;
+const DEFAULT_PROVISION_SECONDS = 300;
+const DEFAULT_NOTIFY_SECONDS = 30;
+const DEFAULT_HTTP_STATUS = 200;
+const MAX_BODY_MATCH_CHARS = 500;
+const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
+const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
+const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
+    error: 'must be a list: the program and its arguments',
+}));
+const environmentSchema = schemas_lazy(() => record(schemas_string()
+    .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
+/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
+const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
+const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
+const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
+const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
+const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
+    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
+    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
+    command: exactOptional(commandSchema),
+    status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
+    body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
+    interval: schemas_default(durationSchema(1, MAX_PROBE_SECONDS), 1),
+    stable_for: schemas_default(durationSchema(0, MAX_PROBE_SECONDS), 0),
+})
+    .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
+    error: 'must have exactly one of http, tcp and command',
+}), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
+    error: 'must have status and body only together with http',
+})));
+/** The form of a host config; unknown keys are refused everywhere. */
+const hostConfigSchema = schemas_lazy(() => strictObject({
+    version: literal([1, '1']),
+    supervisor: exactOptional(schemas_enum(SUPERVISORS)),
+    systemd: prefault(strictObject({
+        scope: schemas_default(schemas_enum(['system', 'user']), 'system'),
+        unit: schemas_default(unitSchema, '{id}.service'),
+        project_unit: exactOptional(unitSchema),
+    }), {}),
+    docker: prefault(strictObject({ container: schemas_default(containerSchema, '{id}') }), {}),
+    kubernetes: prefault(strictObject({
+        namespace: schemas_default(namespaceSchema, 'default'),
+        deployment: schemas_default(deploymentSchema, '{id}'),
+        kubeconfig: exactOptional(textSchema),
+        context: exactOptional(textSchema.check(_regex(/^[^-]/, { error: 'must not start with "-"' }))),
+    }), {}),
+    plugins: schemas_default(record(idSchema, strictObject({
+        unit: exactOptional(unitSchema),
+        container: exactOptional(containerSchema),
+        deployment: exactOptional(deploymentSchema),
+        healthcheck: exactOptional(host_config_schema_healthcheckSchema),
+    })), {}),
+    provision: hostCommandsSchema(idSchema, schemas_default(durationSchema(1, MAX_PROVISION_SECONDS), DEFAULT_PROVISION_SECONDS)),
+    notify: hostCommandsSchema(stepIdSchema, schemas_default(durationSchema(1, MAX_NOTIFY_SECONDS), DEFAULT_NOTIFY_SECONDS)),
+}));
+/** The HTTP status of a healthy answer. */
+function expectedStatus(healthcheck) {
+    return healthcheck.status ?? DEFAULT_HTTP_STATUS;
+}
+function hostCommandsSchema(name, timeout) {
+    const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
+    return schemas_default(record(name, entry), {});
+}
+function nameTemplateSchema(form) {
+    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
+        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
+    }));
+}
+function isHttpUrl(text) {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
+}
+function isHostAndPort(text) {
+    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
+    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/host-config.js
+
+
+
+
+
+
+/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
+class HostConfigError extends SourceError {
+    name = 'HostConfigError';
+    constructor(problems) {
+        super('invalid_host_config', 'The host config', problems);
+    }
+}
+/**
+ * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
+ * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
+ * `invalid_host_config`.
+ */
+function parseHostConfig(text, file) {
+    return runToEnd(parseHostConfigSlowly(text, file));
+}
+/** The same, with pauses at each `yield`. */
+function* parseHostConfigSlowly(text, file) {
+    const source = yield* parseYamlSource(text, file);
+    if (source.value === undefined)
+        throw new HostConfigError(source.problems);
+    yield;
+    const parsed = hostConfigSchema.safeParse(source.value);
+    const complaints = parsed.success ? [] : new SchemaComplaints(source, hostConfigWords).problemsOf(parsed.error.issues);
+    const problems = [...source.problems, ...complaints];
+    if (!parsed.success || problems.length > 0)
+        throw new HostConfigError(problems);
+    return buildHostConfig(parsed.data, file);
+}
+const hostConfigWords = {
+    document: 'the host config',
+    subjectOf: () => ({ prefix: '', covers: 0 }),
+    keysAt: (path) => keysOfSchema(hostConfigSchema, path),
+};
+function buildHostConfig(written, file) {
+    const { project_unit: projectUnit, ...systemd } = written.systemd;
+    return {
+        file,
+        supervisor: written.supervisor,
+        systemd: projectUnit === undefined ? systemd : { ...systemd, projectUnit },
+        docker: written.docker,
+        kubernetes: written.kubernetes,
+        plugins: new Map(Object.entries(written.plugins).map(([id, plugin]) => [id, buildPlugin(plugin)])),
+        provision: buildCommands(written.provision),
+        notify: buildCommands(written.notify),
+    };
+}
+function buildPlugin({ healthcheck, ...names }) {
+    return healthcheck === undefined ? names : { ...names, healthcheck: buildHealthcheck(healthcheck) };
+}
+function buildHealthcheck(written) {
+    return { probe: buildProbe(written), intervalSeconds: written.interval, stableForSeconds: written.stable_for };
+}
+function buildProbe(written) {
+    if (written.http !== undefined) {
+        const http = { type: 'http', url: written.http, status: expectedStatus(written) };
+        return written.body === undefined ? http : { ...http, body: written.body };
+    }
+    if (written.tcp !== undefined)
+        return { type: 'tcp', address: written.tcp };
+    // The schema guarantees exactly one of the three.
+    return { type: 'command', command: written.command };
+}
+function buildCommands(written) {
+    return new Map(Object.entries(written).map(([name, { command, env, timeout: timeoutSeconds }]) => [
+        name,
+        { command, env, timeoutSeconds },
+    ]));
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 
 /**
@@ -27615,33 +27672,83 @@ function templateProblems(plan, installStep) {
 
 
 
+
+
 /**
- * The operator's plan, bound to what is deployed and to what this host can do, before anything is fetched (contract
- * 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
- * with the position of every problem.
+ * The operator's plan, else the default plan, bound to what is deployed and to what this host can do, before anything
+ * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
+ * with the position of every problem; ConfigError `invalid_plan` where the default plan does not fit.
  */
 function* readyArtifactPlan(request) {
     const { plan, hostConfig } = yield* parseSources(request);
     yield;
-    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
-    return { ...bound, plan, hostConfig, skipped };
+    if (plan === undefined)
+        return readyDefaultPlan(request, hostConfig);
+    return { ...ready(plan, request, hostConfig), defaultPlan: undefined };
+}
+/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
+function announceDefaultPlan({ defaultPlan }, log) {
+    if (defaultPlan === undefined)
+        return;
+    log.info(defaultPlan.reason);
+    for (const line of defaultPlan.text.trimEnd().split('\n'))
+        log.info(line);
 }
 /** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
 function bindToFiles({ steps }, hasFile, keepPaths) {
     verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
 }
-function* parseSources(request) {
-    const plan = yield* collectProblemsSlowly(parsePlanSlowly(request.plan.text, request.plan.path));
-    const source = request.hostConfig;
+function* parseSources({ plan: file, hostConfig: source }) {
+    const plan = file && (yield* collectProblemsSlowly(parsePlanSlowly(file.text, file.path)));
     const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)));
-    if (plan.value === undefined)
+    if (plan && plan.problems.length > 0)
         throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])]);
     if (hostConfig && hostConfig.problems.length > 0)
         throw new HostConfigError(hostConfig.problems);
-    return { plan: plan.value, hostConfig: hostConfig?.value };
+    return { plan: plan?.value, hostConfig: hostConfig?.value };
+}
+function ready(plan, request, hostConfig) {
+    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
+    return { ...bound, hostConfig, skipped };
+}
+/** The operator has no file in which to look for the lines of its problems. */
+function readyDefaultPlan(request, hostConfig) {
+    const defaultPlan = buildDefaultPlan(request, hostConfig);
+    try {
+        return { ...ready(defaultPlan.plan, request, hostConfig), defaultPlan };
+    }
+    catch (error) {
+        if (!(error instanceof PlanError))
+            throw error;
+        const reasons = error.problems.map(({ message }) => message).join('; ');
+        throw new ConfigError('invalid_plan', `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/second-copy.js
+
+
+
+
+
+
+/**
+ * Refuses a default plan where an earlier plan has installed the same slug under an id of its own: the default plan
+ * would install it once more, under the slug, and leave the other one as it is. Throws ConfigError `missing_input`.
+ */
+function refuseSecondCopy(deployment, { id, defaultPlan }) {
+    if (defaultPlan === undefined)
+        return;
+    const { layout, request, shelf } = deployment;
+    const copies = readInstalled(layout).filter(row => isFrom(row, originOf(deployment)) && placeOf(row).shelf === shelf);
+    const [other] = copies;
+    if (other === undefined || copies.some(row => row.id === id))
+        return;
+    throw new ConfigError('missing_input', `install-plan names no file, and the default plan would install ${request.slug} as ${id}, although an earlier plan has installed it here as ${placePath(placeOf(other))}: name a plan with that id in install-plan. Nothing was changed.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/check.js
+
 
 
 
@@ -27675,10 +27782,12 @@ async function check_check(deployment) {
     const { request, record, tools } = deployment;
     await noteInstalledVersion(deployment);
     const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request));
+    refuseSecondCopy(deployment, plan);
     const place = installedPlace(deployment, plan.id);
     record.planSteps(plan.steps.filter(isHealthcheck));
     await record.update({ ...directoryIn(place), id: plan.id, version: request.version, version_source: 'requested' });
     await deployment.enter('loading_plan');
+    announceDefaultPlan(plan, tools.log);
     const installed = requireInstalled(deployment, place);
     await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version });
     await requireIntact(deployment, place, installed);
@@ -32500,12 +32609,14 @@ function mismatch({ asked, served }, found) {
 
 
 
+
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, ConfigError `missing_input`.
  */
 async function findTarget(deployment, plan) {
     const { layout, request, record, tools } = deployment;
+    refuseSecondCopy(deployment, plan);
     const { place, chosenBy } = choosePlace(deployment, plan);
     const previous = readPreviousInstall(layout, place);
     await record.update({ previous_version: previous.version, ...directoryIn(place) });
@@ -32582,6 +32693,7 @@ function isInstalledVersion({ previous: { installed } }, version) {
 /** Binds the plan to the artifact's files, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
 async function orderInstallation(deployment, extracted) {
     const { plan } = extracted.target;
+    announceDefaultPlan(plan, deployment.tools.log);
     const part = await buildPart(deployment, extracted);
     const { steps, snapshot, hostConfig, skipped } = plan;
     return { steps, snapshot, hostConfig, skipped, parts: [part], removals: [], origin: originOf(deployment) };
@@ -36427,13 +36539,14 @@ function readDeployInputs(workspace) {
         pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         version: read.withDefault('version', versionSchema, 'latest'),
-        plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
+        plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         checkOnly: read.withDefault('check-only', booleanSchema, false),
         ...readHostInputs(read),
     };
     if (request.checkOnly)
         refuseUnclearCheck(read, request);
+    refuseUnusedSettings(read, request);
     return {
         request,
         connection: readConnection(read),
@@ -36456,6 +36569,12 @@ function refuseUnclearCheck(read, request) {
         read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either');
     if (request.redeploy)
         read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step');
+}
+/** Without a plan, no step says which template the settings complete: they would go nowhere. */
+function refuseUnusedSettings(read, { plan, settings }) {
+    if (plan !== undefined || read.isRefused('install-plan') || !settings?.size)
+        return;
+    read.refuse('settings', 'needs a plan with a write_env step, which names the template that it completes, but install-plan names no file, and the default plan has no such step');
 }
 function readBases(read) {
     const hub = read.required('hub-url', baseUrlSchema);
@@ -42822,8 +42941,9 @@ async function checkRelease(request, tools) {
 async function checkFiles(files, { log, signal }) {
     const { slug, kind, plan, hostConfig } = files;
     const slice = new TimeSlice(signal);
-    if (plan !== undefined && slug !== undefined) {
+    if (slug !== undefined && (plan ?? hostConfig) !== undefined) {
         const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }));
+        announceDefaultPlan(ready, log);
         log.info(`The plan is valid: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
         return ready;
     }

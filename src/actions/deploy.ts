@@ -57,12 +57,13 @@ export function readDeployInputs(workspace: string): DeployInputs {
     pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     version: read.withDefault('version', versionSchema, 'latest'),
-    plan: read.requiredFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
+    plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     checkOnly: read.withDefault('check-only', booleanSchema, false),
     ...readHostInputs(read),
   }
   if (request.checkOnly) refuseUnclearCheck(read, request)
+  refuseUnusedSettings(read, request)
   return {
     request,
     connection: readConnection(read),
@@ -87,6 +88,15 @@ function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void
     read.refuse('artifact-sha256', 'must be set with check-only: true')
   if (request.dryRun) read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either')
   if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step')
+}
+
+/** Without a plan, no step says which template the settings complete: they would go nowhere. */
+function refuseUnusedSettings(read: InputReader, { plan, settings }: IncompleteRequest): void {
+  if (plan !== undefined || read.isRefused('install-plan') || !settings?.size) return
+  read.refuse(
+    'settings',
+    'needs a plan with a write_env step, which names the template that it completes, but install-plan names no file, and the default plan has no such step',
+  )
 }
 
 function readBases(read: InputReader): DeployRequest['bases'] | undefined {

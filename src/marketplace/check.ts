@@ -15,8 +15,9 @@ import { type HealthcheckStep, type HealthSubject, verifyHealth } from '../insta
 import { type ArtifactDeployment, originOf, startCheck } from './deployment.ts'
 import { noteInstalledVersion } from './installed-version.ts'
 import { installedPlace } from './place.ts'
-import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
+import { announceDefaultPlan, type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import type { DeployRequest } from './request.ts'
+import { refuseSecondCopy } from './second-copy.ts'
 import type { CheckState } from './states.ts'
 
 type InstalledCheck = ArtifactDeployment<CheckState>
@@ -39,10 +40,12 @@ async function check(deployment: InstalledCheck): Promise<void> {
   const { request, record, tools } = deployment
   await noteInstalledVersion(deployment)
   const plan = await new TimeSlice(tools.signal).run(readyArtifactPlan(request))
+  refuseSecondCopy(deployment, plan)
   const place = installedPlace(deployment, plan.id)
   record.planSteps(plan.steps.filter(isHealthcheck))
   await record.update({ ...directoryIn(place), id: plan.id, version: request.version, version_source: 'requested' })
   await deployment.enter('loading_plan')
+  announceDefaultPlan(plan, tools.log)
   const installed = requireInstalled(deployment, place)
   await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version })
   await requireIntact(deployment, place, installed)

@@ -22,7 +22,8 @@ import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks
 import { type ArtifactDeployment, originOf } from './deployment.ts'
 import { type FetchedVersion, noticeOtherVersion } from './fetch.ts'
 import { choosePlace } from './place.ts'
-import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
+import { announceDefaultPlan, bindToFiles, type ReadyArtifactPlan } from './plan.ts'
+import { refuseSecondCopy } from './second-copy.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 
 /** What an artifact replaces, by which plan. */
@@ -49,10 +50,11 @@ export interface ExtractedVersion extends VerifiedVersion {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, ConfigError `missing_input`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, request, record, tools } = deployment
+  refuseSecondCopy(deployment, plan)
   const { place, chosenBy } = choosePlace(deployment, plan)
   const previous = readPreviousInstall(layout, place)
   await record.update({ previous_version: previous.version, ...directoryIn(place) })
@@ -141,6 +143,7 @@ export async function orderInstallation(
   extracted: ExtractedVersion,
 ): Promise<InstallOrder> {
   const { plan } = extracted.target
+  announceDefaultPlan(plan, deployment.tools.log)
   const part = await buildPart(deployment, extracted)
   const { steps, snapshot, hostConfig, skipped } = plan
   return { steps, snapshot, hostConfig, skipped, parts: [part], removals: [], origin: originOf(deployment) }

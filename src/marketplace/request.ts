@@ -15,7 +15,8 @@ export interface DeployRequest extends HostRequest {
   version: string
   apiKey: string
   signingSecret: string
-  plan: SourceFile
+  /** Undefined where the default plan is meant. */
+  plan: SourceFile | undefined
   hostConfig: SourceFile | undefined
   pluginSecretKey: string | undefined
   artifactSha256: string | undefined

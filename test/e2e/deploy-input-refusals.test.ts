@@ -24,7 +24,7 @@ after(() => stage.close())
 
 describe('an unusable input', () => {
   it('is listed together with all others that are missing', async () => {
-    const required = ['hub-url', 'slug', 'api-key', 'signing-secret', 'install-plan']
+    const required = ['hub-url', 'slug', 'api-key', 'signing-secret']
     const empty = Object.fromEntries(required.map(name => [name, '']))
     const refusal = { code: 'missing_input', during: 'pending', reported: false } as const
     const { log } = await assertRefuses(stage, refusal, { ...empty, 'keep-snapshots': 'many' })

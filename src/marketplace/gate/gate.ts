@@ -15,7 +15,7 @@ import type { Wire } from '../../net/wire.ts'
 import { createMarketplaceClient, type HubBases } from '../api/client.ts'
 import { type ArtifactRules, type UnpackedArtifact, unpackArtifact, verifyServed } from '../artifact-checks.ts'
 import { fetchRequested, noticeOtherVersion, type ServedVersion } from '../fetch.ts'
-import { bindToFiles, type ReadyArtifactPlan, readyArtifactPlan } from '../plan.ts'
+import { announceDefaultPlan, bindToFiles, type ReadyArtifactPlan, readyArtifactPlan } from '../plan.ts'
 import type { DeployRequest } from '../request.ts'
 import { claimedVersion, type DeployedVersion, decideVersion } from '../version.ts'
 import { type LocalSource, readLocalArtifact } from './local-artifact.ts'
@@ -110,8 +110,9 @@ interface Gate {
 async function checkFiles(files: GateFiles, { log, signal }: GateTools): Promise<ReadyArtifactPlan | undefined> {
   const { slug, kind, plan, hostConfig } = files
   const slice = new TimeSlice(signal)
-  if (plan !== undefined && slug !== undefined) {
+  if (slug !== undefined && (plan ?? hostConfig) !== undefined) {
     const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }))
+    announceDefaultPlan(ready, log)
     log.info(`The plan is valid: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
     return ready
   }

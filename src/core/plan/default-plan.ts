@@ -1,0 +1,74 @@
+import type { Kind } from '../identifiers.ts'
+import type { HostConfig } from './host-config.ts'
+import { type Plan, parsePlan } from './plan.ts'
+import { MAX_HEALTHCHECK_SECONDS } from './plan-step.ts'
+
+/** The plan of a plugin or service for which the operator has written none. */
+export interface DefaultPlan {
+  /** As an operator could have written it. No line is indented, because a log may lose the indentation. */
+  readonly text: string
+  /** Where each part of it comes from, as one sentence. */
+  readonly reason: string
+  readonly plan: Plan
+}
+
+const DEFAULT_PLAN_NAME = 'the default plan'
+
+const DEFAULT_CHECK_SECONDS = 60
+/** What a check may need beyond the time for which it must be stable. */
+const SPARE_CHECK_SECONDS = 30
+
+/**
+ * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
+ * supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps are
+ * those that `parsePlan` reads in `text`.
+ */
+export function buildDefaultPlan(
+  artifact: { kind: Kind; slug: string },
+  hostConfig: HostConfig | undefined,
+): DefaultPlan {
+  const text = [...headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('')
+  return { text, reason: reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) }
+}
+
+/** A slug may look like a number to YAML. */
+function headOf({ slug }: { slug: string }): string[] {
+  return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:']
+}
+
+function stepsOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostConfig | undefined): string[] {
+  const install = kind === 'plugin' ? `install_plugin, plugin: "${slug}"` : `install_extension, extension: "${slug}"`
+  const known = knownOf(slug, hostConfig)
+  const before = known.isSupervised ? 'up' : 'files'
+  return [
+    '- {id: prepare, action: prepare}',
+    `- {id: files, action: ${install}, snapshot: true, depends_on: [prepare]}`,
+    ...(known.isSupervised ? [`- {id: up, action: restart, plugin: "${slug}", depends_on: [files]}`] : []),
+    ...(known.isSupervised || known.hasCheck
+      ? [`- {id: healthy, action: healthcheck, plugin: "${slug}", timeout: ${known.seconds}s, depends_on: [${before}]}`]
+      : []),
+  ]
+}
+
+/** What the host config has for an id. */
+function knownOf(id: string, hostConfig: HostConfig | undefined) {
+  const check = hostConfig?.plugins.get(id)?.healthcheck
+  const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS
+  return {
+    isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
+    hasCheck: check !== undefined,
+    seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
+  }
+}
+
+function reasonOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostConfig | undefined): string {
+  const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`
+  if (hostConfig === undefined) return `${start}, and does nothing else, because host-config names no file.`
+  const { file, supervisor } = hostConfig
+  const { isSupervised, hasCheck } = knownOf(slug, hostConfig)
+  const check = `plugins.${slug}.healthcheck`
+  if (isSupervised)
+    return `${start}, then restarts its service and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`
+  if (hasCheck) return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`
+  return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`
+}

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { buildDefaultPlan } from '../../../src/core/plan/default-plan.ts'
+import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
+import { readyPlan } from '../../../src/core/plan/ready-plan.ts'
+import { bindPlanToArtifact } from '../../../src/core/plan/single-artifact-plan.ts'
+import { blocksOf } from '../../doc-pages.ts'
+
+const PLUGIN = { kind: 'plugin', slug: 'greeter' } as const
+const CHECK = 'plugins: {greeter: {healthcheck: {tcp: "h:1", stable_for: 20s}}}'
+
+function defaultFor(config: string | undefined, artifact: { kind: 'plugin' | 'service'; slug: string } = PLUGIN) {
+  const hostConfig = config === undefined ? undefined : parseHostConfig(`version: 1\n${config}`, 'host.yaml')
+  return { hostConfig, ...buildDefaultPlan(artifact, hostConfig) }
+}
+
+describe('buildDefaultPlan', () => {
+  const cases: [name: string, config: string | undefined, steps: string[], reason: RegExp][] = [
+    ['no host config', undefined, [], /nothing else, because host-config names no file\.$/],
+    [
+      'an empty host config',
+      '',
+      [],
+      /nothing else, because host\.yaml has neither a supervisor nor plugins\.greeter\./,
+    ],
+    ['supervisor: none', 'supervisor: none', [], /nothing else, because host\.yaml has neither/],
+    ['a check of another id', CHECK.replace('greeter', 'other'), [], /nothing else, because host\.yaml has neither/],
+    ['a check', CHECK, ['healthy'], /then checks its health, because host\.yaml has plugins\.greeter\.healthcheck/],
+    ['a check and supervisor: none', `supervisor: none\n${CHECK}`, ['healthy'], /then checks its health/],
+    ['systemd', 'supervisor: systemd', ['up', 'healthy'], /restarts .* host\.yaml has supervisor: systemd\.$/],
+    ['docker', 'supervisor: docker', ['up', 'healthy'], /host\.yaml has supervisor: docker\.$/],
+    [
+      'kubernetes and a check',
+      `supervisor: kubernetes\n${CHECK}`,
+      ['up', 'healthy'],
+      /kubernetes and plugins\.greeter\./,
+    ],
+  ]
+  for (const [name, config, steps, reason] of cases) {
+    it(`does on a host with ${name} what that host can do`, () => {
+      const { plan, hostConfig, reason: found } = defaultFor(config)
+      const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, PLUGIN))
+      assert.deepEqual(
+        bound.steps.map(({ id }) => id),
+        ['prepare', 'files', ...steps],
+      )
+      assert.deepEqual([bound.id, bound.snapshot, skipped.size], ['greeter', true, 0])
+      assert.match(
+        found,
+        /^install-plan names no file, so this is the default plan: it installs the plugin under its slug/,
+      )
+      assert.match(found, reason)
+    })
+  }
+
+  it('installs a service as an extension', () => {
+    const artifact = { kind: 'service', slug: 'clock' } as const
+    const { plan } = defaultFor(undefined, artifact)
+    assert.equal(bindPlanToArtifact(plan, artifact).installStep.action, 'install_extension')
+  })
+
+  for (const slug of ['123', '1e3', '0x1f', '1.0', 'true', 'null', '2001-01-01', 'a', `a${'.-_'.repeat(42)}z`]) {
+    it(`is for the slug ${slug}, whatever that means to YAML`, () => {
+      const { plan } = defaultFor('supervisor: docker', { kind: 'plugin', slug })
+      assert.deepEqual([plan.projectId, bindPlanToArtifact(plan, { kind: 'plugin', slug }).id], [slug, slug])
+    })
+  }
+
+  it('is the plan that docs/plan.md shows', () => {
+    const shown = blocksOf('docs/plan.md').map(({ text }) => text)
+    assert.ok(shown.includes(defaultFor('supervisor: systemd').text))
+  })
+
+  it('has no indented line, which a log would spoil', () => {
+    assert.doesNotMatch(defaultFor('supervisor: docker').text, /^\s/m)
+  })
+
+  for (const [stableFor, seconds] of [
+    [0, 60],
+    [30, 60],
+    [31, 61],
+    [570, 600],
+    [600, 600],
+  ] as const) {
+    it(`waits ${seconds} s for a check that must be stable for ${stableFor} s`, () => {
+      const { plan } = defaultFor(CHECK.replace('20s', `${stableFor}s`))
+      const step = plan.steps.find(({ action }) => action === 'healthcheck')
+      assert.equal(step?.action === 'healthcheck' && step.timeoutSeconds, seconds)
+    })
+  }
+})
