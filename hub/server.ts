@@ -7,6 +7,7 @@ import { ensureAdminToken, setAdminToken } from './admin-token.ts'
 import { errorBody } from './errors.ts'
 import { buildApp } from './http/app.ts'
 import { isLoopbackHost } from './http/loopback.ts'
+import { catchUpWithReports } from './marketplace/fleet.ts'
 import { openStore, type Store } from './store.ts'
 
 const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
@@ -55,6 +56,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
   } = options
   const store = openStore(options.dataDir)
   try {
+    catchUpWithReports(store)
     const adminToken = prepareAdminToken(store, options.adminToken)
     const app = buildApp({ store, isLocal: isLoopbackHost(host), maxArtifactBytes, now, log })
     const server = createServer(getRequestListener(app.fetch, { errorHandler: refuseRequest }))

@@ -4,20 +4,22 @@ import { except } from 'hono/combine'
 import { methodNotAllowed } from 'hono/method-not-allowed'
 import { errorBody, HubError } from '../errors.ts'
 import { listCatalogue } from '../marketplace/catalogue.ts'
-import { listFleet } from '../marketplace/reports.ts'
+import { readFleet } from '../marketplace/fleet-view.ts'
 import { catalogueRoutes, deploymentRoutes, marketplaceRoutes } from '../marketplace/routes.ts'
 import { buildFleetPage, FLEET_PAGE_POLICY } from '../page/fleet-page.ts'
+import { parseFleetFilter } from '../page/page-link.ts'
 import { projectAdminRoutes } from '../project/admin-routes.ts'
 import { listProjects } from '../project/catalogue.ts'
 import { PUBLISH_PATH, publishRoutes } from '../project/publishing/publish-route.ts'
-import { listDeployments } from '../project/reports.ts'
+import { listDeployments, readProjectState } from '../project/reports.ts'
 import { projectRoutes } from '../project/routes.ts'
 import type { Store } from '../store.ts'
 import { requireAdminToLook } from './access.ts'
 import { isLoopbackAuthority } from './loopback.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
-const DEPLOYMENTS_SHOWN = 50
+const DEPLOYMENTS_SHOWN = 20
+const PROJECTS_SHOWN = 100
 const PROJECTS_MOUNT = '/app/xdeploy'
 
 export interface AppOptions {
@@ -94,16 +96,18 @@ function refuseBody(): never {
  * The fleet of all owners. Only the machine itself may see it without the admin token. The Host header counts too,
  * because a foreign web page can point its own name at a loopback address and read what is served there.
  */
-function answerFleetPage(c: Context, { store, isLocal }: AppOptions): Response | Promise<Response> {
+function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Response | Promise<Response> {
   if (!isLocal || !isLoopbackAuthority(c.req.header('host'))) {
     c.header('WWW-Authenticate', 'Basic realm="hub", charset="UTF-8"')
     requireAdminToLook(c, store)
   }
+  const projects = listProjects(store).slice(0, PROJECTS_SHOWN)
   const shown = {
-    fleet: listFleet(store),
+    fleet: readFleet(store, parseFleetFilter(c.req.query())),
     catalogue: listCatalogue(store),
-    projects: listProjects(store),
+    projects: projects.map(project => ({ ...project, state: readProjectState(store, project.project_id) })),
     deployments: listDeployments(store, DEPLOYMENTS_SHOWN),
+    now: now(),
   }
   return c.html(buildFleetPage(shown), 200, { 'Content-Security-Policy': FLEET_PAGE_POLICY })
 }

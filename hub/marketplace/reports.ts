@@ -4,6 +4,8 @@ import { kindSchema, labelSchema, slugSchema, versionSchema } from '../names.ts'
 import { statusSchema, utcTimeSchema } from '../report-fields.ts'
 import { inTransaction, type Store } from '../store.ts'
 import type { ListingId } from './catalogue.ts'
+import { applyReports, forgetPrunedHosts } from './fleet.ts'
+import { HOST, newest } from './newest-report.ts'
 import { REPORTS_NEVER_GO } from './schema.ts'
 
 const MAX_ERROR_CHARS = 20_000
@@ -54,31 +56,35 @@ const PLACES = storedReportSchema
 /** Appends the report to the journal, for the owner of the key that sent it (contract 2.1, "Deployment report"). */
 export function recordReport(store: Store, owner: string, report: Report): StoredReport {
   const row = { ...report, id: randomUUID(), deployer_id: owner, created_at: new Date().toISOString() }
-  const stored = store.db.prepare(`INSERT INTO reports (${COLUMNS}) VALUES (${PLACES}) RETURNING ${COLUMNS}`).get(row)
-  return storedReportSchema.parse(stored)
+  return inTransaction(store, () => {
+    const stored = store.db.prepare(`INSERT INTO reports (${COLUMNS}) VALUES (${PLACES}) RETURNING ${COLUMNS}`).get(row)
+    applyReports(store)
+    return storedReportSchema.parse(stored)
+  })
 }
 
 /**
  * The newest report of each host, of one owner or of all (contract 4.1, fleet view), and what runs there. Newest means
- * completed last by the host's own clock, so that a report delivered late does not hide a newer one.
+ * completed last by the host's own clock, so that a report delivered late does not hide a newer one. Reads of most
+ * reports no more than their hosts, in the index: 20 ms for 100,000 reports of 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'
   const values = { kind, slug, ...(owner === undefined ? {} : { owner }) }
-  const columns = `${COLUMNS}, ${RUNNING_VERSION}`
-  const rows = newestReports(store, { columns, condition: `kind = :kind AND slug = :slug${ofOwner}` }, values)
+  const hosts = `SELECT DISTINCT ${HOST.join(', ')} FROM reports WHERE kind = :kind AND slug = :slug${ofOwner}`
+  const rows = store.db
+    .prepare(
+      `SELECT ${COLUMNS}, ${RUNNING_VERSION} FROM reports
+       WHERE seq IN (SELECT (${newest('seq', 'hosts')}) FROM (${hosts}) AS hosts) ORDER BY host_id, deployer_id`,
+    )
+    .all(values)
   return rows.map(row => hostReportSchema.parse(row))
-}
-
-/** The newest report of each host, plugin or service, and owner. */
-export function listFleet(store: Store): StoredReport[] {
-  const rows = newestReports(store, { columns: COLUMNS, condition: 'TRUE' }, {})
-  return rows.map(row => storedReportSchema.parse(row))
 }
 
 /**
  * Removes the reports that this hub got before a time, but not the newest one of each host, nor its newest success: what
- * a host runs stays known. Returns how many.
+ * a host runs stays known. A name that this hub never published, and that no host ever ran, is a mistake and goes
+ * entirely. Returns how many.
  */
 export function pruneReports(store: Store, before: Date): number {
   return inTransaction(store, () => {
@@ -86,40 +92,20 @@ export function pruneReports(store: Store, before: Date): number {
     const { changes } = store.db
       .prepare(
         `DELETE FROM reports WHERE created_at < :before
-           AND seq <> (${newest('seq', 'reports')})
+           AND (seq <> (${newest('seq', 'reports')}) OR ${IS_MISTAKE})
            AND seq IS NOT (${newest('seq', 'reports', { isSuccess: true })})`,
       )
       .run({ before: before.toISOString() })
+    forgetPrunedHosts(store)
     store.db.exec(REPORTS_NEVER_GO)
     return Number(changes)
   })
 }
 
-const HOST = ['kind', 'slug', 'deployer_id', 'host_id']
 /** SQL: of the host of a report. */
 const RUNNING_VERSION = `CASE reports.status WHEN 'success' THEN reports.version
   ELSE (${newest('version', 'reports', { isSuccess: true })}) END AS running_version`
 
-/** Reads of most reports no more than their hosts, in the index: 20 ms for 100,000 reports of 1,000 hosts. */
-function newestReports(
-  store: Store,
-  { columns, condition }: { readonly columns: string; readonly condition: string },
-  values: Record<string, string>,
-) {
-  return store.db
-    .prepare(
-      `SELECT ${columns} FROM reports WHERE seq IN (
-         SELECT (${newest('seq', 'hosts')}) FROM (SELECT DISTINCT ${HOST.join(', ')} FROM reports WHERE ${condition}) AS hosts
-       ) ORDER BY host_id, deployer_id, kind, slug`,
-    )
-    .all(values)
-}
-
-/** SQL: a column of the newest report, or success, of the host in a row of that table. */
-function newest(column: string, table: string, { isSuccess = false } = {}): string {
-  const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
-  // Left to itself, the planner walks through all failures since the last success.
-  const [index, condition] = isSuccess ? ['INDEXED BY reports_of_success', "newest.status = 'success'"] : ['', 'TRUE']
-  return `SELECT ${column} FROM reports AS newest ${index} WHERE ${isSameHost} AND ${condition}
-            ORDER BY julianday(newest.completed_at) DESC, newest.seq DESC LIMIT 1`
-}
+/** SQL: a report of a name that was never published here and never ran on that host. */
+const IS_MISTAKE = `(NOT EXISTS (SELECT 1 FROM listings WHERE listings.kind = reports.kind AND listings.slug = reports.slug)
+  AND (${newest('seq', 'reports', { isSuccess: true })}) IS NULL)`

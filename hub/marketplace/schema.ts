@@ -1,3 +1,5 @@
+import { FLEET_SCHEMA } from './fleet-schema.ts'
+
 /** Only `pruneReports` goes round it. */
 export const REPORTS_NEVER_GO = `
   CREATE TRIGGER IF NOT EXISTS reports_never_go BEFORE DELETE ON reports
@@ -49,4 +51,5 @@ export const MARKETPLACE_SCHEMA = `
   CREATE TRIGGER IF NOT EXISTS reports_never_change BEFORE UPDATE ON reports
     BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
   ${REPORTS_NEVER_GO}
+  ${FLEET_SCHEMA}
 `

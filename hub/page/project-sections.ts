@@ -1,51 +1,81 @@
 import { html } from 'hono/html'
 import type { Project } from '../project/catalogue.ts'
-import type { StoredProjectReport } from '../project/reports.ts'
+import type { ProjectState, StoredProjectReport } from '../project/reports.ts'
+import { versionList } from './catalogue-section.ts'
+import { shortened, visibleText } from './foreign-text.ts'
+import { shownOutcome } from './outcome.ts'
 import { type Html, timeElement } from './time-element.ts'
 
-/** The part of the fleet page about projects; empty if there are none. Their reports name no host (contract 2.2). */
-export function projectSections(
-  projects: readonly Project[],
-  deployments: readonly StoredProjectReport[],
-): Html | string {
+const MAX_PLUGINS = 12
+
+/** A project with what its reports say. */
+export interface ShownProject extends Project {
+  readonly state: ProjectState
+}
+
+export interface ProjectsContent {
+  readonly projects: readonly ShownProject[]
+  /** Newest first. */
+  readonly deployments: readonly StoredProjectReport[]
+  readonly now: number
+}
+
+/** The part of the page about projects; empty if there are none. Their reports name no host (contract 2.2). */
+export function projectSections({ projects, deployments, now }: ProjectsContent): Html | string {
   if (projects.length === 0 && deployments.length === 0) return ''
   return html`<h2>Projects</h2>
-${projects.length === 0 ? html`<p class="soft">No project has been published yet.</p>` : projectTable(projects)}
-<h2>Project deployments</h2>
-${deployments.length === 0 ? html`<p class="soft">No project deployment has been reported yet.</p>` : deploymentTable(deployments)}`
+${projects.length === 0 ? html`<div class="card empty">No project has been published yet.</div>` : projectTable(projects, now)}
+<h2>Latest project deployments</h2>
+${deployments.length === 0 ? html`<div class="card empty">No project deployment has been reported yet.</div>` : deploymentTable({ projects, deployments, now })}`
 }
 
-function projectTable(projects: readonly Project[]): Html {
-  return html`<div class="scroll"><table>
-<thead><tr><th scope="col">Project</th><th scope="col">Latest</th><th scope="col">Versions</th></tr></thead>
-<tbody>${projects.map(projectRow)}</tbody>
-</table></div>`
+function projectTable(projects: readonly ShownProject[], now: number): Html {
+  return html`<div class="card"><table class="fleet">
+<caption class="hidden">Projects, and the last deployment of each</caption>
+<thead><tr><th scope="col" class="sign"><span class="hidden">Last deployment</span></th><th scope="col">Project</th><th scope="col" class="what">Published</th><th scope="col" class="runs">Last deployed</th><th scope="col" class="when"></th></tr></thead>
+${projects.map(project => projectRow(project, now))}</table></div>`
 }
 
-function projectRow({ project_id, name, versions }: Project): Html {
-  const latest = versions.find(({ revoked_at }) => revoked_at === null)?.version ?? 'none'
-  const all = versions.map(({ version, revoked_at }) => (revoked_at === null ? version : `${version} (revoked)`))
-  return html`<tr><th scope="row">${name ?? project_id}${name === null ? '' : html`<small>${project_id}</small>`}</th><td><code>${latest}</code></td><td>${all.join(', ')}</td></tr>
+function projectRow({ project_id, name, versions, state: { newest, success } }: ShownProject, now: number): Html {
+  const all = versions.map(({ version, revoked_at }) =>
+    revoked_at === null ? shortened(version) : html`${shortened(version)} (revoked)`,
+  )
+  const outcome = newest === undefined ? undefined : shownOutcome(newest.status)
+  const failed = newest === undefined || newest.status === 'success' ? undefined : newest
+  return html`<tbody class="${outcome?.className ?? ''}${failed === undefined ? '' : ' tinted'}"><tr>
+<td class="sign">${outcome === undefined ? '' : html`<i aria-hidden="true">${outcome.sign}</i><span class="hidden">the last deployment ${outcome.words}</span>`}</td>
+<th scope="row" class="host"><bdi>${visibleText(name ?? project_id)}</bdi>${name === null ? '' : html`<span class="note">${project_id}</span>`}</th>
+<td class="what versions" data-label="published">${all.length === 0 ? 'none' : versionList(all)}</td>
+${success === undefined ? html`<td class="runs soft">no success yet</td><td class="when"></td>` : html`<td class="runs" data-label="deployed"><span class="version">${shortened(success.version)}</span></td><td class="when">${timeElement(success.completed_at, now)}</td>`}
+</tr>${failed === undefined ? '' : html`<tr class="attempt"><td class="sign"></td><td colspan="4"><span class="words">${shortened(failed.version)} ${shownOutcome(failed.status).words}</span> ${timeElement(failed.completed_at, now)}</td></tr>`}</tbody>
 `
 }
 
-function deploymentTable(deployments: readonly StoredProjectReport[]): Html {
-  return html`<div class="scroll"><table>
-<thead><tr><th scope="col">Project</th><th scope="col">Version</th><th scope="col">Plugins</th><th scope="col">Completed</th></tr></thead>
-<tbody>${deployments.map(deploymentRow)}</tbody>
-</table></div>`
+function deploymentTable({ projects, deployments, now }: ProjectsContent): Html {
+  const names = new Map(projects.map(({ project_id, name }) => [project_id, name]))
+  return html`<div class="card"><table class="fleet">
+<caption class="hidden">The latest deployments of projects</caption>
+<thead><tr><th scope="col" class="sign"><span class="hidden">Outcome</span></th><th scope="col">Project</th><th scope="col" class="what">Version</th><th scope="col" class="runs">Plugins</th><th scope="col" class="when">Completed</th></tr></thead>
+${deployments.map(deployment => deploymentRow(deployment, { name: names.get(deployment.project_id), now }))}</table></div>`
 }
 
-function deploymentRow({
-  project_id,
-  deployment_id,
-  version,
-  status,
-  plugins,
-  completed_at,
-}: StoredProjectReport): Html {
-  return html`<tr><th scope="row">${project_id}<small>${deployment_id}</small></th>
-<td><code>${version}</code> <span class="status ${status}">${status.replace('_', ' ')}</span></td>
-<td>${plugins.map(({ id, version }) => html`<code>${version === '' ? id : `${id}@${version}`}</code> `)}</td><td>${timeElement(completed_at)}</td></tr>
+interface Shown {
+  /** The project's; missing for one that was published without being created. */
+  readonly name: string | null | undefined
+  readonly now: number
+}
+
+function deploymentRow(deployment: StoredProjectReport, { name, now }: Shown): Html {
+  const { project_id, deployment_id, version, status, plugins, completed_at } = deployment
+  const { className, sign, words } = shownOutcome(status)
+  const parts = plugins.slice(0, MAX_PLUGINS).map(({ id, version }, index) => {
+    const separator = index === 0 ? '' : ', '
+    return version === '' ? html`${separator}${id}` : html`${separator}${id} ${shortened(version)}`
+  })
+  const more = plugins.length > MAX_PLUGINS ? ` and ${plugins.length - MAX_PLUGINS} more` : ''
+  return html`<tbody class="${className}"><tr><td class="sign"><i aria-hidden="true">${sign}</i></td>
+<th scope="row" class="host"><bdi>${visibleText(name ?? project_id)}</bdi><span class="note"><abbr title="${deployment_id}">${deployment_id.slice(0, 8)}</abbr></span></th>
+<td class="what"><span class="version">${shortened(version)}</span> <span class="words">${words}</span></td>
+<td class="runs versions">${parts}${more}</td><td class="when">${timeElement(completed_at, now)}</td></tr></tbody>
 `
 }

@@ -74,15 +74,40 @@ export function listDeployments(store: Store, limit: number): StoredProjectRepor
   return rows.map(row => storedSchema.parse(row))
 }
 
-/** Removes the reports that this hub got before a time, but not the newest one of each project. Returns how many. */
+/** The newest report of a project, and its newest success. */
+export interface ProjectState {
+  readonly newest: StoredProjectReport | undefined
+  readonly success: StoredProjectReport | undefined
+}
+
+export function readProjectState(store: Store, projectId: string): ProjectState {
+  return { newest: newestOf(store, projectId, 'TRUE'), success: newestOf(store, projectId, "status = 'success'") }
+}
+
+/**
+ * Removes the reports that this hub got before a time, but not the newest one of each project, nor its newest success.
+ * Returns how many.
+ */
 export function pruneProjectReports(store: Store, before: Date): number {
+  const newest = (condition: string) => `(
+    SELECT deployment_id FROM project_reports AS newest
+    WHERE newest.project_id = project_reports.project_id AND ${condition}
+    ORDER BY julianday(newest.completed_at) DESC, newest.reported_at DESC LIMIT 1)`
   const { changes } = store.db
     .prepare(
-      `DELETE FROM project_reports WHERE reported_at < ? AND deployment_id <> (
-         SELECT deployment_id FROM project_reports AS newest WHERE newest.project_id = project_reports.project_id
-         ORDER BY julianday(newest.completed_at) DESC, newest.reported_at DESC LIMIT 1
-       )`,
+      `DELETE FROM project_reports WHERE reported_at < ?
+         AND deployment_id <> ${newest('TRUE')} AND deployment_id IS NOT ${newest("newest.status = 'success'")}`,
     )
     .run(before.toISOString())
   return Number(changes)
+}
+
+function newestOf({ db }: Store, projectId: string, condition: string): StoredProjectReport | undefined {
+  const row = db
+    .prepare(
+      `SELECT ${COLUMNS.join(', ')} FROM project_reports WHERE project_id = ? AND ${condition}
+       ORDER BY julianday(completed_at) DESC, reported_at DESC LIMIT 1`,
+    )
+    .get(projectId)
+  return row === undefined ? undefined : storedSchema.parse(row)
 }

@@ -52,4 +52,10 @@ export const PROJECT_SCHEMA = `
     reported_at TEXT NOT NULL,
     PRIMARY KEY (project_id, deployment_id)
   ) STRICT;
+  CREATE INDEX IF NOT EXISTS project_reports_by_time
+    ON project_reports (julianday(completed_at) DESC, reported_at DESC);
+  CREATE INDEX IF NOT EXISTS project_reports_of_project
+    ON project_reports (project_id, julianday(completed_at) DESC, reported_at DESC);
+  CREATE INDEX IF NOT EXISTS project_reports_of_success
+    ON project_reports (project_id, julianday(completed_at) DESC, reported_at DESC) WHERE status = 'success';
 `

@@ -1,22 +1,127 @@
 import assert from 'node:assert/strict'
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { request } from 'node:http'
 import { describe, it } from 'node:test'
 import { isLoopbackAuthority } from '../../hub/http/loopback.ts'
-import { recordReport } from '../../hub/marketplace/reports.ts'
-import { ADMIN_TOKEN, runHub } from './running-hub.ts'
+import { createProject } from '../../hub/project/catalogue.ts'
+import { recordProjectReport } from '../../hub/project/reports.ts'
+import { NOW, report } from './fleet-of.ts'
+import { ADMIN_TOKEN, type HubUnderTest, runHub } from './running-hub.ts'
 
 const HOSTILE = `<script>alert('x')</script>"&`
+const ESCAPED = '&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;'
 
 describe('the fleet page', () => {
-  it('shows hosts, versions, outcomes and the catalogue', async t => {
-    const hub = await runHub(t)
+  it('shows what runs, the last attempt with the first sentence of its cause, and the catalogue', async t => {
+    const hub = await runHub(t, { now: () => NOW })
     await hub.publish({ name: 'Hello world' })
-    report(hub.store, { host_id: 'host-1', status: 'rolled_back', version: '0.9.0' })
+    report(hub.store, { host_id: 'host-1', version: '1.0.0', hoursAgo: 72 })
+    report(hub.store, {
+      host_id: 'host-1',
+      version: '1.1.0',
+      status: 'rolled_back',
+      error_message: 'step ok: app.sh\nsays no to 127.0.0.1:8799. It was started.',
+    })
+    const shown = await textOf(hub, '/')
+    for (const text of [
+      '1 host · 1 needs attention · 1 on 1.0.0',
+      'host-1 hello 1.0.0 3 days ago',
+      '1.1.0 was rolled back 1 h ago : step ok: app.sh says no to 127.0.0.1:8799.',
+      'Hello world plugin hello 1.0.0',
+    ])
+      assert.ok(shown.includes(text), `${text}\n${shown}`)
+    assert.ok(!shown.includes('It was started'))
+  })
+
+  it('has the full time next to each relative one', async t => {
+    const hub = await runHub(t, { now: () => NOW })
+    report(hub.store, { hoursAgo: 30 })
     const page = await (await hub.call('/')).text()
-    for (const text of ['reference hub', 'host-1', '0.9.0', 'rolled back', '2026-01-02 03:04 UTC', 'Hello world']) {
-      assert.ok(page.includes(text), text)
+    assert.match(page, /<time datetime="2026-01-30T06:00:00.000Z" title="2026-01-30 06:00:00 UTC">1 day ago<\/time>/)
+  })
+
+  for (const [hoursAgo, text] of [
+    [0, 'just now'],
+    [-0.05, 'just now'],
+    [0.5, '30 min ago'],
+    [23.9, '23 h ago'],
+    [24 * 30, '30 days ago'],
+    [24 * 31, '31 Dec 2025'],
+    [-1, '31 Jan 2026, by a clock that is ahead'],
+  ] as const) {
+    it(`says "${text}" of ${hoursAgo} hours ago`, async t => {
+      const hub = await runHub(t, { now: () => NOW })
+      report(hub.store, { hoursAgo })
+      assert.ok((await textOf(hub, '/')).includes(` ${text} `))
+    })
+  }
+
+  it('does not claim that the last success runs after a failure', async t => {
+    const hub = await runHub(t, { now: () => NOW })
+    report(hub.store, { hoursAgo: 48 })
+    report(hub.store, { version: '1.1.0', status: 'failed' })
+    assert.ok((await textOf(hub, '/')).includes('1.0.0 last success 2 days ago'))
+  })
+
+  it('shortens digests, and has them in full in a title', async t => {
+    const hub = await runHub(t)
+    const digest = 'e5193da1'.repeat(8)
+    report(hub.store, { version: digest })
+    const page = await (await hub.call('/')).text()
+    assert.ok(page.includes(`<abbr title="${digest}" class="digest">e5193da1…3da1</abbr>`))
+  })
+
+  it('names owners if there are several', async t => {
+    const hub = await runHub(t)
+    report(hub.store, { owner: 'alice' })
+    assert.ok(!(await textOf(hub, '/')).includes('alice'))
+    report(hub.store, { owner: 'bob' })
+    assert.match(await textOf(hub, '/'), /host of alice .* host of bob /)
+  })
+
+  it('marks a name that the hub never published, and counts it as no product', async t => {
+    const hub = await runHub(t)
+    await hub.publish()
+    report(hub.store, {})
+    report(hub.store, { slug: 'helo' })
+    const shown = await textOf(hub, '/')
+    assert.match(shown, /1 host · none needs attention · 1 unknown name · 1 on 1\.0\.0/)
+    assert.match(shown, /helo \? unknown to this hub/)
+  })
+
+  it('keeps the filter in the links to other pages', async t => {
+    const hub = await runHub(t)
+    hub.store.db.exec('PRAGMA synchronous = OFF')
+    for (let n = 0; n < 201; n++) report(hub.store, { host_id: `h ${n}`, status: 'failed' })
+    const page = await (await hub.call('/?q=h+%26&attention=1&page=2')).text()
+    assert.match(page, /No host matches/)
+    const second = await (await hub.call('/?q=h+&attention=1&page=2')).text()
+    assert.match(second, /101–200 of 201/)
+    assert.ok(second.includes('<a href="?q=h+&amp;attention=1"><span aria-hidden="true">←</span> Previous</a>'))
+    assert.ok(second.includes('<a href="?q=h+&amp;attention=1&amp;page=3">Next'))
+    assert.match(second, /<input type="search" name="q" value="h "/)
+    assert.match(second, /name="attention" value="1" checked/)
+  })
+
+  for (const query of ['?page=0', '?page=-1', '?page=x', '?page=1e99', '?q=%00', '?q=%ff', '?q=a&q=b', '?attention=2'])
+    it(`answers ${query}, which no link of it has`, async t => {
+      const hub = await runHub(t)
+      report(hub.store, {})
+      assert.equal((await hub.call(`/${query}`)).status, 200)
+    })
+
+  it('shows what runs of a project, and its last attempt if that failed', async t => {
+    const hub = await runHub(t, { now: () => NOW })
+    const { project_id } = createProject(hub.store, 'Shop')
+    for (const [version, status, completed_at] of [
+      ['1.4.0', 'success', '2026-01-30T12:00:00Z'],
+      ['1.5.0', 'failed', '2026-01-31T11:00:00Z'],
+    ] as const) {
+      const known = { project_id, deployment_id: randomUUID(), plugins: [{ id: 'cart', version: '1.0.0' }] }
+      recordProjectReport(hub.store, { ...known, version, status, started_at: completed_at, completed_at })
     }
+    const shown = await textOf(hub, '/')
+    assert.match(shown, new RegExp(`Shop ${project_id} none 1\\.4\\.0 1 day ago 1\\.5\\.0 failed 1 h ago`))
   })
 
   it('says when it is empty', async t => {
@@ -29,10 +134,29 @@ describe('the fleet page', () => {
   it('escapes all data', async t => {
     const hub = await runHub(t)
     await hub.publish({ name: HOSTILE })
-    report(hub.store, { host_id: HOSTILE, error_message: HOSTILE, status: 'failed' })
-    const page = await (await hub.call('/')).text()
+    report(hub.store, { host_id: HOSTILE, error_message: HOSTILE, status: 'failed', owner: HOSTILE })
+    report(hub.store, { host_id: 'other' })
+    const page = await (await hub.call(`/?q=${encodeURIComponent(HOSTILE)}`)).text()
     assert.equal(page.includes('<script'), false)
-    assert.equal(page.split('&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;').length - 1, 3)
+    assert.equal(page.split(ESCAPED).length - 1, 5)
+  })
+
+  it('makes visible what hides or reorders text', async t => {
+    const hub = await runHub(t)
+    const error_message = 'no \u202eevil\u001b[31m\u3164'
+    report(hub.store, { host_id: 'app\u202e1\u200b', status: 'failed', error_message })
+    const page = await (await hub.call('/')).text()
+    assert.ok(page.includes('<bdi>app‹U+202E›1‹U+200B›</bdi>'))
+    assert.ok(page.includes('<bdi>no ‹U+202E›evil [31m‹U+3164›</bdi>'))
+  })
+
+  it('stays small, whatever hosts report', async t => {
+    const hub = await runHub(t)
+    const long = { version: 'v'.repeat(128), slug: 's'.repeat(128), error_message: '&'.repeat(20_000) }
+    hub.store.db.exec('PRAGMA synchronous = OFF')
+    for (let n = 0; n < 150; n++) report(hub.store, { ...long, host_id: '&'.repeat(252) + n, status: 'failed' })
+    const page = await (await hub.call('/')).text()
+    assert.ok(page.length < 450_000, `${page.length}`)
   })
 
   it('allows only its own style sheet', async t => {
@@ -41,7 +165,8 @@ describe('the fleet page', () => {
     const policy = response.headers.get('content-security-policy') ?? ''
     const style = /<style>(.*)<\/style>/s.exec(await response.text())?.[1] ?? ''
     const digest = createHash('sha256').update(style).digest('base64')
-    assert.match(policy, /default-src 'none'/)
+    for (const rule of ["default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"])
+      assert.ok(policy.split('; ').includes(rule), rule)
     assert.ok(policy.includes(`style-src 'sha256-${digest}'`))
     assert.equal(policy.includes('unsafe'), false)
   })
@@ -95,19 +220,14 @@ describe('a Host header', () => {
   }
 })
 
-function report(store: Parameters<typeof recordReport>[0], change: Partial<Parameters<typeof recordReport>[2]>): void {
-  recordReport(store, 'alice', {
-    kind: 'plugin',
-    slug: 'hello',
-    version: '1.0.0',
-    status: 'success',
-    started_at: '2026-01-02T03:04:05Z',
-    completed_at: '2026-01-02T03:04:06Z',
-    host_id: 'host',
-    repo: null,
-    error_message: null,
-    ...change,
-  })
+/** What a reader sees of a page, with one blank between words. */
+async function textOf(hub: HubUnderTest, path: string): Promise<string> {
+  const page = await (await hub.call(path)).text()
+  const body = page.slice(page.indexOf('<body>')).replace(/<span class="hidden">.*?<\/span>/g, '')
+  return body
+    .replace(/<\/?(?:strong|b|a|i)\b[^>]*>/g, '')
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/\s+/g, ' ')
 }
 
 function basic(credentials: string): string {

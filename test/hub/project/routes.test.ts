@@ -259,7 +259,7 @@ describe('POST /v1/deployments/report', () => {
     for (const { started_at, completed_at } of stored) {
       assert.deepEqual([started_at, completed_at], Array(2).fill('2026-05-06T07:08:09.000Z'))
     }
-    assert.ok((await (await shop.hub.call('/')).text()).includes('2026-05-06 07:08 UTC'))
+    assert.ok((await (await shop.hub.call('/')).text()).includes('2026-05-06 07:08:09 UTC'))
   })
 
   it('takes the only time that a report has for both', async t => {
@@ -273,7 +273,7 @@ describe('POST /v1/deployments/report', () => {
     const shop = await runShopHub(t)
     const plugins = [{ id: 'cart', version: '', sha256: 'ignored' }]
     assert.equal((await report(shop, { plugins })).status, 201)
-    assert.ok((await (await shop.hub.call('/')).text()).includes('<code>cart</code>'))
+    assert.ok((await (await shop.hub.call('/')).text()).includes('<td class="runs versions">cart</td>'))
   })
 
   it('keeps one row for each deployment, with the last report', async t => {
@@ -345,7 +345,7 @@ describe('the fleet page', () => {
     revokeProjectVersion(shop.hub.store, { project_id: 'shop', version: '1.1.0' })
     await report(shop, { status: 'rolled_back' })
     const page = await (await shop.hub.call('/')).text()
-    for (const text of ['shop', '1.1.0 (revoked)', 'cart@1.10', 'rolled back', '2026-01-02 03:04 UTC']) {
+    for (const text of ['shop', '1.1.0 (revoked)', 'cart 1.10', 'rolled back', '2026-01-02 03:04:']) {
       assert.ok(page.includes(text), text)
     }
   })

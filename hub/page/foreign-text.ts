@@ -1,0 +1,36 @@
+import { html, raw } from 'hono/html'
+import type { Html } from './time-element.ts'
+
+const MAX_SENTENCE_CHARS = 300
+const MAX_VERSION_CHARS = 40
+const MAX_UNBROKEN_CHARS = 16
+const DIGEST = /[0-9a-f]{32,}/gi
+const SHOWN_OF_DIGEST = { first: 8, last: 4 }
+
+/** What could hide or reorder text, made visible: two names that differ never look the same for it. */
+export function visibleText(text: string): string {
+  return text.replace(
+    /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu,
+    found => `‹U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}›`,
+  )
+}
+
+/** The first sentence of a message, on one line. */
+export function firstSentence(message: string): string {
+  const line = message.replace(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
+  const sentence = /^.+?[.!?](?=\s+[\p{Lu}\p{N}"'“(`]|$)/u.exec(line)?.[0] ?? line
+  const shown = visibleText(sentence)
+  return shown.length <= MAX_SENTENCE_CHARS ? shown : `${shown.slice(0, MAX_SENTENCE_CHARS).trimEnd()}…`
+}
+
+/** A version or id; the middle of a digest is left out, and the whole is its title. */
+export function shortened(text: string): Html | string {
+  const short = text.replace(DIGEST, digest => cut(digest, SHOWN_OF_DIGEST))
+  const shown = short.length > MAX_VERSION_CHARS ? cut(short, { first: 24, last: 12 }) : short
+  if (shown === text) return text
+  return html`<abbr title="${text}"${shown.length > MAX_UNBROKEN_CHARS ? '' : raw(' class="digest"')}>${shown}</abbr>`
+}
+
+function cut(text: string, { first, last }: { readonly first: number; readonly last: number }): string {
+  return `${text.slice(0, first)}…${text.slice(-last)}`
+}

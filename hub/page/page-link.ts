@@ -1,0 +1,28 @@
+import { z } from 'zod'
+import type { FleetFilter } from '../marketplace/fleet-view.ts'
+
+const MAX_PAGE = 1_000_000
+
+const querySchema = z.object({
+  q: z.string().catch(''),
+  attention: z
+    .string()
+    .optional()
+    .transform(value => value === '1'),
+  page: z.coerce.number().int().min(1).max(MAX_PAGE).catch(1),
+})
+
+/** The filter in the address of a page; what cannot be read counts as not given. */
+export function parseFleetFilter(query: Readonly<Record<string, string>>): FleetFilter {
+  const { q, attention, page } = querySchema.parse(query)
+  return { text: q, onlyAttention: attention, page }
+}
+
+/** The address of a page with this filter, relative to the page itself. */
+export function pageLink({ text, onlyAttention, page }: FleetFilter): string {
+  const query = new URLSearchParams()
+  if (text !== '') query.set('q', text)
+  if (onlyAttention) query.set('attention', '1')
+  if (page > 1) query.set('page', String(page))
+  return `?${query}`
+}

@@ -1,0 +1,28 @@
+import { recordReport, type StoredReport } from '../../hub/marketplace/reports.ts'
+import type { Store } from '../../hub/store.ts'
+
+/** A report as a test wants it; `hoursAgo` counts back from the time of the tests. */
+export interface ReportGiven extends Partial<Parameters<typeof recordReport>[2]> {
+  readonly hoursAgo?: number
+  readonly owner?: string
+}
+
+/** The hub's time in these tests. */
+export const NOW = Date.UTC(2026, 0, 31, 12)
+const HOUR_MS = 3_600_000
+
+export function report(store: Store, { hoursAgo = 1, owner = 'alice', ...given }: ReportGiven): StoredReport {
+  const at = new Date(NOW - hoursAgo * HOUR_MS).toISOString()
+  return recordReport(store, owner, {
+    kind: 'plugin',
+    slug: 'hello',
+    version: '1.0.0',
+    status: 'success',
+    started_at: at,
+    completed_at: at,
+    host_id: 'host',
+    repo: null,
+    error_message: null,
+    ...given,
+  })
+}
