@@ -27,22 +27,25 @@ export interface LocalStage {
 /** What a stage begins with instead of an empty hub and an empty host: those of an earlier, closed one. */
 export type StageOrigin = Pick<LocalStage, 'dataDir' | 'root' | 'apiKey'>
 
-/** The folder's name starts with `name`. */
+/** In a new temporary folder, whose name starts with `name`. */
 export async function openLocalStage(name: string, origin?: StageOrigin): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
+  if (origin !== undefined) {
+    execFileSync('cp', ['-a', origin.dataDir, join(folder, 'hub')])
+    execFileSync('cp', ['-a', origin.root, join(folder, 'host')])
+  }
+  return await openStageIn(folder, origin?.apiKey)
+}
+
+/** In a folder that exists: with the hub and the host of an earlier, closed stage there, or with new ones. */
+export async function openStageIn(folder: string, knownApiKey?: string): Promise<LocalStage> {
   const dataDir = join(folder, 'hub')
   const root = join(folder, 'host')
-  if (origin === undefined) mkdirSync(root, { mode: 0o755 })
-  else
-    for (const [from, to] of [
-      [origin.dataDir, dataDir],
-      [origin.root, root],
-    ] as const)
-      execFileSync('cp', ['-a', from, to])
+  mkdirSync(root, { recursive: true, mode: 0o755 })
   const workspace = makeWorkspace(folder)
   const hub = await startHub({ dataDir })
   const store = openStore(dataDir)
-  const apiKey = origin?.apiKey ?? createKey(store, { name: 'operator' }).key
+  const apiKey = knownApiKey ?? createKey(store, { name: 'operator' }).key
   return {
     folder,
     hub,

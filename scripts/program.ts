@@ -36,6 +36,8 @@ export async function runProgram<T extends Readonly<Record<string, ProgramOption
 ): Promise<void> {
   const args = process.argv.slice(2)
   if (asksForHelp(args)) return void process.stdout.write(usageText(program))
+  // Whoever stops reading does not stop the program before it has cleaned up.
+  process.stdout.on('error', () => {})
   try {
     const { values, positionals } = parseCommandLine(args, program.options, program.argument === undefined ? 0 : 1)
     await program.run(values as OptionValues<T>, positionals[0])

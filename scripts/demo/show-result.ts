@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { ActionResult } from '../../local/runner.ts'
-import { drawTree } from './host-files.ts'
+import { drawTree } from '../terminal/file-tree.ts'
 import { showBlock } from './screen.ts'
 
 const MAIN_FIELDS = [

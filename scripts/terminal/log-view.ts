@@ -1,0 +1,73 @@
+import { createRedactor } from '../../src/core/secrets.ts'
+import { styled, symbol } from './screen.ts'
+
+const COMMAND = /^\s*::([a-z-]+)(?: (.*?))?::(.*)$/
+
+export interface LogViewOptions {
+  /** Shows what is in the groups, too, as the runner does after a click. */
+  readonly isOpen: boolean
+}
+
+/**
+ * A function that takes a log line by line and returns the line that the runner's page shows for it, if any: the titles
+ * of groups, messages with their titles, and `***` for what the log itself has masked so far. Commands for the runner
+ * alone are not shown.
+ */
+export function createLogView({ isOpen }: LogViewOptions): (line: string) => string | undefined {
+  const masks: string[] = []
+  let inGroup = false
+  return line => {
+    const [, command, properties = '', data = ''] = COMMAND.exec(line) ?? []
+    const message = decodeData(data)
+    switch (command) {
+      case undefined:
+        if (!inGroup) return masked(line, masks)
+        return isOpen ? `  ${masked(line, masks)}` : undefined
+      case 'group':
+        inGroup = true
+        return `${symbol(isOpen ? 'open' : 'closed')}${masked(message, masks)}`
+      case 'endgroup':
+        inGroup = false
+        return undefined
+      case 'add-mask':
+        masks.push(message)
+        return undefined
+      case 'notice':
+      case 'warning':
+      case 'error':
+        return `${inGroup ? '  ' : ''}${annotation(command, properties)}${masked(message, masks)}`
+      default:
+        return undefined
+    }
+  }
+}
+
+/** A whole log as `createLogView` shows it. */
+export function viewLog(log: string, options: LogViewOptions): string[] {
+  const view = createLogView(options)
+  return log
+    .trimEnd()
+    .split('\n')
+    .flatMap(line => view(line) ?? [])
+}
+
+function masked(text: string, masks: readonly string[]): string {
+  return createRedactor(masks)(text)
+}
+
+const COLORS = { notice: 'cyan', warning: 'yellow', error: 'red' } as const
+
+function annotation(level: keyof typeof COLORS, properties: string): string {
+  const title = /title=([^,]*)/.exec(properties)?.[1]
+  const name = `${level.charAt(0).toUpperCase()}${level.slice(1)}`
+  return styled(COLORS[level], `${title === undefined ? name : `${name} (${decodeData(title)})`}: `)
+}
+
+/** Undoes the runner's escapes. A line break becomes a space: it must not start a line of its own. */
+function decodeData(text: string): string {
+  return text
+    .replace(/%0D|%0A/gi, ' ')
+    .replace(/%3A/gi, ':')
+    .replace(/%2C/gi, ',')
+    .replace(/%25/g, '%')
+}

@@ -1,0 +1,64 @@
+import { stripVTControlCharacters, styleText } from 'node:util'
+
+const WIDTH = 100
+
+/** Symbols and lines are for eyes, not for files and other programs. */
+const SYMBOLS = process.stdout.isTTY
+  ? { good: '✔ ', bad: '✘ ', open: '▾ ', closed: '▸ ', bar: '│ ', rule: '─' }
+  : { good: '', bad: '', open: '', closed: '', bar: '| ', rule: '-' }
+
+/** A symbol on a terminal; elsewhere nothing, or what plain text uses. */
+export function symbol(name: keyof typeof SYMBOLS): string {
+  return SYMBOLS[name]
+}
+
+/** Text with a colour or weight on a terminal that can show it. `NO_COLOR` and `FORCE_COLOR` are respected. */
+export function styled(format: Parameters<typeof styleText>[0], text: string): string {
+  return styleText(format, text)
+}
+
+export function print(...lines: string[]): void {
+  process.stdout.write(lines.map(line => `${line}\n`).join(''))
+}
+
+/** Starts a part of what is shown. */
+export function printHeading(title: string): void {
+  const rule = symbol('rule')
+  print('', styled('bold', `${rule.repeat(3)} ${title} ${rule.repeat(Math.max(3, WIDTH - 5 - title.length))}`))
+}
+
+/** A bar starts each line, so that a runner never mistakes one for a workflow command. */
+export function printBlock(lines: readonly string[]): void {
+  print(...lines.map(line => `${symbol('bar')}${line}`.trimEnd()))
+}
+
+/** Rows of text in columns; the last column is not padded. */
+export function tableLines(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => shownLength(row[column] ?? ''))))
+  return rows.map(row =>
+    row
+      .map((cell, column) => padded(cell, widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}
+
+/** The text in lines of at most `width` characters, broken at spaces; a longer word stays whole. */
+export function wrapped(text: string, width: number = WIDTH): string[] {
+  const lines = ['']
+  for (const word of text.trimEnd().split(' ')) {
+    const line = lines.at(-1) ?? ''
+    if (line === '') lines[lines.length - 1] = word
+    else if (shownLength(line) + 1 + shownLength(word) <= width) lines[lines.length - 1] = `${line} ${word}`
+    else lines.push(word)
+  }
+  return lines
+}
+
+function padded(text: string, width: number): string {
+  return text + ' '.repeat(Math.max(0, width - shownLength(text)))
+}
+
+function shownLength(text: string): number {
+  return [...stripVTControlCharacters(text)].length
+}

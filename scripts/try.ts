@@ -1,0 +1,138 @@
+import { UsageError } from '../hub/errors.ts'
+import type { ActionResult } from '../local/runner.ts'
+import { runProgram } from './program.ts'
+import { createLogView } from './terminal/log-view.ts'
+import { print, printBlock, printHeading, styled, symbol } from './terminal/screen.ts'
+import { type Interruption, watchSignals } from './try/interruption.ts'
+import { type FileOptions, type OperatorFile, pathFromCaller, readOperatorFiles } from './try/operator-files.ts'
+import { type Part, readPart } from './try/part.ts'
+import { showPublished, showResult, showWorkflow } from './try/show.ts'
+import { openTryStage, type TryStage } from './try/stage.ts'
+
+interface Values extends FileOptions {
+  readonly from?: string | undefined
+  readonly setting: readonly string[]
+  readonly root?: string | undefined
+  readonly keep: boolean
+  readonly verbose: boolean
+}
+
+/** One part on one stage, as the command line wants it. */
+interface Trial {
+  readonly part: Part
+  readonly stage: TryStage
+  readonly files: readonly OperatorFile[]
+  readonly values: Values
+  readonly interruption: Interruption
+}
+
+await runProgram({
+  name: 'npm run try',
+  purpose: `Deploys your plugin or service as a runner would, from a temporary hub to a temporary host on this machine.
+Nothing outside one temporary folder changes.`,
+  argument: '[FOLDER]',
+  options: {
+    from: { type: 'string', value: 'FOLDER', help: 'your plugin or service, for example examples/plugin' },
+    kind: { type: 'string', value: 'KIND', help: 'plugin or service (default: what has a plugin.yaml is a plugin)' },
+    slug: {
+      type: 'string',
+      value: 'SLUG',
+      help: 'its name on the hub (default: the name in plugin.yaml, else of the folder)',
+    },
+    version: {
+      type: 'string',
+      value: 'VERSION',
+      help: 'its version (default: that in plugin.yaml; 1.0.0 for a service)',
+    },
+    plan: { type: 'string', value: 'FILE', help: 'your install plan (default: none, as on a real host)' },
+    'host-config': { type: 'string', value: 'FILE', help: 'your host config; its commands run on this machine' },
+    setting: {
+      type: 'string',
+      multiple: true,
+      default: [] as string[],
+      value: 'NAME=VALUE',
+      help: "a setting for the plan's write_env step; repeat it for more",
+    },
+    root: {
+      type: 'string',
+      value: 'DIR',
+      help: 'keep hub and host in DIR, and continue with them next time:\nafter a change, you see an update or a rollback',
+    },
+    break: { type: 'boolean', default: false, help: 'let a step fail when the files are in place, to see a rollback' },
+    keep: { type: 'boolean', default: false, help: 'keep the hub running until a signal, as in a terminal' },
+    verbose: { type: 'boolean', default: false, help: 'open the groups of the log' },
+  },
+  notes: `In a terminal, the hub with its page runs until Ctrl-C. Otherwise it stops at once, except with --keep.
+Then everything is removed, except with --root. The exit code is 0 if the part was deployed, 1 if not, 2 for a wrong
+command line.`,
+  async run(values, argument) {
+    const part = readPart(chooseFolder(values.from, argument), values)
+    const files = readOperatorFiles(part, values)
+    const interruption = watchSignals()
+    const stage = await openTryStage(values.root === undefined ? undefined : pathFromCaller(values.root))
+    try {
+      await tryPart({ part, stage, files, values, interruption })
+    } finally {
+      await stage.close()
+    }
+  },
+})
+
+async function tryPart(trial: Trial): Promise<void> {
+  const { part, stage, files, values, interruption } = trial
+  showPublished(part, await stage.publish(part))
+  if (interruption.hasCome) return
+  const result = await deploy(trial)
+  process.exitCode = result.exitCode === 0 ? 0 : 1
+  showResult(result, stage)
+  if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
+  if (!values.break) showWorkflow(part, files)
+  await showNext(trial)
+}
+
+async function deploy({ part, stage, files, values, interruption }: Trial): Promise<ActionResult> {
+  printHeading('Log of the step')
+  const view = createLogView({ isOpen: values.verbose })
+  let rest = ''
+  const result = await stage.deploy(part, {
+    files,
+    settings: values.setting,
+    onStart: pid => interruption.alsoStops(pid),
+    onLog(text) {
+      const lines = `${rest}${text}`.split('\n')
+      rest = lines.pop() ?? ''
+      printBlock(lines.flatMap(line => view(line) ?? []))
+    },
+  })
+  interruption.alsoStops(undefined)
+  const sign = result.exitCode === 0 ? symbol('good') : symbol('bad')
+  print(`${sign}The step ended with the exit code ${result.exitCode ?? result.signal}.`)
+  return result
+}
+
+async function showNext(trial: Trial): Promise<void> {
+  const { stage, values, interruption } = trial
+  const again = values.root === undefined ? 'add --root DIR, and run it again' : 'run the same command again'
+  printHeading('What next')
+  print(`To see an update: ${again} after you have changed the folder and raised its version.`)
+  if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
+  print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
+  print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)
+  await interruption.wait
+}
+
+/** How everything ends. */
+function fate({ stage, values }: Trial): string {
+  return `the hub stops, and ${stage.folder} is ${values.root === undefined ? 'removed' : 'kept'}`
+}
+
+function chooseFolder(option: string | undefined, argument: string | undefined): string {
+  const folder = option ?? argument
+  if (folder === undefined)
+    throw new UsageError(
+      'Name the folder of your plugin or service, for example: npm run try -- --from examples/plugin',
+    )
+  if (option !== undefined && argument !== undefined)
+    throw new UsageError(`Name one folder, not both ${option} and ${argument}.`)
+  return pathFromCaller(folder)
+}

@@ -1,0 +1,48 @@
+/** How a try reacts to signals. */
+export interface Interruption {
+  readonly hasCome: boolean
+  /** Resolves at the first signal, or at once if one has come. */
+  readonly wait: Promise<void>
+  /**
+   * Lets a signal that only this process gets stop that process, too, as the runner does when a job is cancelled;
+   * undefined once it has ended.
+   */
+  alsoStops(pid: number | undefined): void
+}
+
+/** From now on, a signal does not end this process: it ends by itself, after what it started has cleaned up. */
+export function watchSignals(): Interruption {
+  let hasCome = false
+  let started: number | undefined
+  const wait = new Promise<void>(resolve => {
+    const note = (): void => {
+      hasCome = true
+      resolve()
+    }
+    // Ctrl-C in a terminal reaches the processes that this one started, too.
+    process.on('SIGINT', note)
+    for (const signal of ['SIGTERM', 'SIGHUP'] as const) {
+      process.on(signal, () => {
+        note()
+        if (started !== undefined) interrupt(started)
+      })
+    }
+  })
+  return {
+    get hasCome() {
+      return hasCome
+    },
+    wait,
+    alsoStops(pid) {
+      started = pid
+    },
+  }
+}
+
+function interrupt(pid: number): void {
+  try {
+    process.kill(pid, 'SIGINT')
+  } catch {
+    // It has ended.
+  }
+}

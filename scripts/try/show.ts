@@ -1,0 +1,52 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ActionResult } from '../../local/runner.ts'
+import { listNames } from '../../src/core/foreign-text.ts'
+import { drawTree } from '../terminal/file-tree.ts'
+import { markdownLines } from '../terminal/markdown.ts'
+import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
+import { defaultPlanFile, type OperatorFile } from './operator-files.ts'
+import type { Part } from './part.ts'
+import type { Published, TryStage } from './stage.ts'
+import { workflowLines } from './workflow.ts'
+
+const MAX_FILES = 40
+/** Where the host's parts are; the action's own records are next to them. */
+const PARTS = ['plugins', 'extensions']
+
+export function showPublished({ kind, slug, version, folder }: Part, { size, sha256, leftOut }: Published): void {
+  printHeading(`${kind} ${slug} ${version}`)
+  print(`A temporary hub has signed and published ${folder}: ${size} bytes, SHA-256 ${sha256.slice(0, 12)}….`)
+  if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
+}
+
+/** What the step left: its summary, its outputs and the files. */
+export function showResult({ summary, outputs }: ActionResult, { root }: TryStage): void {
+  printHeading('Job summary')
+  printBlock(markdownLines(summary))
+  printHeading('Outputs')
+  printBlock(tableLines(Object.entries(outputs).filter(([, value]) => value !== '')))
+  printHeading('Files on the host')
+  print(`Its project root is ${root}. Next to them, .hub-deploy/ has the records, reports and snapshots.`)
+  const files = PARTS.filter(name => existsSync(join(root, name))).flatMap(name => [
+    `${name}/`,
+    ...drawTree(join(root, name)),
+  ])
+  const more = files.length - MAX_FILES
+  printBlock(files.length === 0 ? ['(nothing is installed)'] : files.slice(0, MAX_FILES))
+  if (more > 0) print(`… and ${more} more`)
+}
+
+export function showWorkflow(part: Part, files: readonly OperatorFile[]): void {
+  printHeading('The same on a real host: .github/workflows/deploy.yml')
+  print(...workflowLines(part, files))
+  for (const file of files) showFile(file.path, file)
+  if (files.length > 0) return
+  const plan = defaultPlanFile(part)
+  showFile(`Optional: ${plan.path}, to add steps (install-plan: ${plan.path})`, plan)
+}
+
+function showFile(title: string, { text }: OperatorFile): void {
+  printHeading(title)
+  print(...text.trimEnd().split('\n'))
+}

@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { stripVTControlCharacters } from 'node:util'
+import { COMPILE_CACHE } from '../../compile-cache.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+const PLUGIN = join(ROOT, 'examples/plugin')
+const SERVICE = join(ROOT, 'examples/service')
+
+describe('npm run try', { concurrency: 2 }, () => {
+  /** Each test has its own folder for temporary files, which a try must leave as it was. */
+  let folder: string
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'try-test-'))
+  })
+  after(() => rmSync(folder, { recursive: true, force: true }))
+
+  it('deploys a plugin, shows what a runner shows, and serves the page until a signal', async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const child = start(['--from', PLUGIN, '--keep'], temporary)
+    const page = await waitFor(child, /The fleet page is at (\S+)/)
+    assert.match(await (await fetch(page)).text(), /greeter/)
+    const [stage = ''] = readdirSync(temporary)
+    assert.ok(existsSync(join(temporary, stage, 'host/plugins/greeter/plugin.sig')))
+    child.process.kill('SIGTERM')
+    assert.equal(await child.ended, 0, child.output())
+    assert.deepEqual(readdirSync(temporary), [])
+    expectSections(child.output(), [
+      'plugin greeter 1.0.0',
+      'Log of the step',
+      'Job summary',
+      'Outputs',
+      'Files on the host',
+      'The same on a real host: .github/workflows/deploy.yml',
+      'What next',
+    ])
+    assert.match(child.output(), /^\| outcome +success$/m)
+    assert.match(child.output(), /^ {10}slug: greeter$/m)
+    assert.match(child.output(), /^ {10}plugin-secret-key: /m)
+    expectPlainText(child.output())
+  })
+
+  it('continues in a folder of its own: an update, what a version may not do, and a rollback', async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const root = join(temporary, 'stage')
+    const source = join(temporary, 'clock')
+    cpSync(SERVICE, source, { recursive: true })
+    const installed = (): string => readFileSync(join(root, 'host/extensions/clock/run.sh'), 'utf8')
+
+    const first = start([source, '--root', root], temporary)
+    assert.equal(await first.ended, 0, first.output())
+    assert.match(first.output(), /^--- service clock 1\.0\.0 -/m)
+    const original = installed()
+
+    writeFileSync(join(source, 'run.sh'), '#!/bin/sh\nexit 0\n')
+    const refused = start([source, '--root', root], temporary)
+    assert.equal(await refused.ended, 1)
+    assert.match(refused.errors(), /^This hub has clock 1\.0\.0 with other files, [^\n]+\.\n$/)
+
+    const broken = start([source, '--root', root, '--version', '1.1.0', '--break'], temporary)
+    assert.equal(await broken.ended, 1)
+    assert.match(broken.output(), /^\| outcome +rolled_back$/m)
+    assert.match(broken.output(), /^\| running-version +1\.0\.0$/m)
+    assert.equal(installed(), original)
+    assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
+
+    const secrets: Record<string, string> = JSON.parse(readFileSync(join(root, 'secrets.json'), 'utf8'))
+    const shown = [first, refused, broken].map(({ output, errors }) => output() + errors()).join('')
+    assert.deepEqual(
+      Object.values(secrets).filter(secret => shown.includes(secret)),
+      [],
+    )
+  })
+
+  it("follows the operator's plan, which may roll back, and masks a setting", async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const source = join(temporary, 'greeter')
+    cpSync(PLUGIN, source, { recursive: true })
+    writeFileSync(
+      join(source, 'plugin.yaml'),
+      'name: greeter\nversion: "2.0.0"\nenvironment: {required: [GREETER_TOKEN]}\n',
+    )
+    writeFileSync(join(source, '.env.template'), 'GREETER_TOKEN=\n')
+    const args = [
+      source,
+      '--plan',
+      join(ROOT, 'examples/install-with-settings.yaml'),
+      '--root',
+      join(temporary, 'stage'),
+    ]
+
+    const without = start(args, temporary)
+    assert.equal(await without.ended, 1)
+    assert.match(without.output(), /^\| outcome +rolled_back$/m)
+    assert.match(without.output(), /^\| failed-step +settings$/m)
+    assert.match(without.output(), /^\| \(nothing is installed\)$/m)
+
+    const token = 'correct horse battery staple'
+    const given = start([...args, '--verbose', '--setting', `GREETER_TOKEN=${token}`], temporary)
+    assert.equal(await given.ended, 0, given.output())
+    assert.match(readFileSync(join(temporary, 'stage/host/plugins/greeter.env'), 'utf8'), /correct horse/)
+    assert.ok(!given.output().includes(token))
+  })
+
+  it('refuses a hostile folder, a missing plan and a foreign --root in one sentence, and leaves nothing', async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const source = join(folder, 'hostile')
+    cpSync(PLUGIN, source, { recursive: true })
+    symlinkSync('/etc/passwd', join(source, 'src/users'))
+    const rows = [
+      [[source], 1, /^The symlink \S+users leads to \/etc\/passwd: it must [^\n]+\.\n$/],
+      [[PLUGIN, '--plan', 'none.yaml'], 1, /^The file \S+none\.yaml of --plan does not exist: correct the path\.\n$/],
+      [[PLUGIN, '--root', source], 2, /^The folder \S+hostile of --root contains other files: [^\n]+\.\n$/],
+      [[PLUGIN, '--from', SERVICE], 2, /^Name one folder, not both [^\n]+\.\n$/],
+    ] as const
+    for (const [args, code, message] of rows) {
+      const child = start(args, temporary)
+      assert.equal(await child.ended, code, child.output())
+      assert.match(child.errors(), message)
+      assert.deepEqual(readdirSync(temporary), [])
+    }
+  })
+})
+
+interface Started {
+  readonly process: ChildProcess
+  readonly ended: Promise<number | null>
+  output(): string
+  errors(): string
+}
+
+function start(args: readonly string[], temporary: string): Started {
+  const env = {
+    PATH: process.env['PATH'],
+    HOME: process.env['HOME'],
+    TMPDIR: temporary,
+    NODE_COMPILE_CACHE: COMPILE_CACHE,
+  }
+  const child = spawn(process.execPath, [join(ROOT, 'scripts/try.ts'), ...args], {
+    cwd: temporary,
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const texts = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', text => {
+      texts[name] += text
+    })
+  }
+  return {
+    process: child,
+    ended: once(child, 'close').then(([code]) => code),
+    output: () => texts.stdout,
+    errors: () => texts.stderr,
+  }
+}
+
+async function waitFor({ process: child, ended, output }: Started, pattern: RegExp): Promise<string> {
+  for (;;) {
+    const found = pattern.exec(output())?.[1]
+    if (found !== undefined) return found
+    const code = await Promise.race([ended, once(child.stdout ?? child, 'data').then(() => 'more' as const)])
+    assert.equal(code, 'more', output())
+  }
+}
+
+function expectSections(output: string, expected: readonly string[]): void {
+  const found = [...output.matchAll(/^--- (.*?) -+$/gm)].map(([, title]) => title ?? '')
+  assert.deepEqual(
+    found.filter(title => expected.includes(title)),
+    expected,
+  )
+}
+
+/** Nothing that a runner takes for a command, and no colours or symbols, as this is no terminal. */
+function expectPlainText(output: string): void {
+  assert.equal(stripVTControlCharacters(output), output)
+  assert.deepEqual(
+    output.split('\n').filter(line => /^\s*::|##\[|[✔✘▸▾]/.test(line)),
+    [],
+  )
+}
