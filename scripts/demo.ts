@@ -3,101 +3,104 @@ import type { ActionResult } from '../local/runner.ts'
 import { DEPLOYMENTS, type Deployment } from './demo/deployments.ts'
 import { expectEqual } from './demo/expect.ts'
 import { fingerprint } from './demo/fingerprint.ts'
+import { listInstalled } from './demo/installed.ts'
 import { CLOCK, GREETER } from './demo/releases.ts'
-import { showChapter, showTable, showVerified } from './demo/screen.ts'
+import { showBriefly } from './demo/show-briefly.ts'
 import { showResult } from './demo/show-result.ts'
 import { type DemoStage, openStage } from './demo/stage.ts'
 import { runProgram } from './program.ts'
+import { print, printBlock, printHeading, tableLines } from './terminal/screen.ts'
+
+/** What happens between two headings. */
+const CHAPTERS = [
+  { title: 'Deploy and update', first: 0 },
+  { title: 'When something is wrong', first: 3 },
+  { title: 'A project: several parts, all or none', first: 5 },
+]
 
 await runProgram({
   name: 'npm run demo',
-  purpose:
-    'Deploys from a reference hub onto a temporary host, with dist/, and shows what each deployment leaves there.',
-  options: { keep: { type: 'boolean', default: false, help: 'keep the folder of the hub and the host' } },
-  async run({ keep }) {
+  purpose: `Deploys seven times from a reference hub onto a temporary host, with dist/ as a runner does. For each deployment it
+shows what the step said and what the host runs, on three screens in all; and it fails if one ends in another way.`,
+  options: {
+    verbose: { type: 'boolean', default: false, help: 'show the log, outputs, summary, report and files of each, too' },
+    keep: { type: 'boolean', default: false, help: 'keep the folder of the hub and the host' },
+  },
+  async run({ keep, verbose }) {
     const stage = await openStage()
     try {
-      await runDemo(stage)
+      await runDemo(stage, verbose)
     } finally {
       await stage.close(keep)
     }
     const leftBehind = keep ? `Look around in ${stage.folder}.` : 'The demo has removed its files.'
-    process.stdout.write(`\nAll ${DEPLOYMENTS.length} deployments ended as expected. ${leftBehind}\n`)
+    print('', `All ${DEPLOYMENTS.length} deployments ended as expected. ${leftBehind}`)
   },
 })
 
-async function runDemo(on: DemoStage): Promise<void> {
-  showChapter(
-    'Setup',
-    `A reference hub runs on ${on.hub.url}. An empty folder plays the host app-1.`,
-    'Each deployment runs the bundle in dist/ as a runner would, then shows the result. Use --keep to keep the folder.',
-  )
-  const results: ActionResult[] = []
+async function runDemo(on: DemoStage, isVerbose: boolean): Promise<void> {
+  print(`A reference hub runs on ${on.hub.url}. An empty folder is the host app-1.`)
   for (const [index, deployment] of DEPLOYMENTS.entries()) {
-    showChapter(`${index + 1} of ${DEPLOYMENTS.length}: ${deployment.title}`, ...deployment.intro)
-    results.push(await runDeployment(on, deployment))
+    const chapter = CHAPTERS.find(({ first }) => first === index)
+    if (chapter !== undefined) printHeading(chapter.title)
+    const result = await runDeployment(on, deployment)
+    showBriefly(deployment, { result, root: on.root })
+    if (isVerbose) showResult(result, on.root)
   }
   await showFleet(on)
-  showSummary(results)
+  showNext()
 }
 
 async function runDeployment(on: DemoStage, deployment: Deployment): Promise<ActionResult> {
   await deployment.arrange(on)
   const before = installedFiles(on)
   const result = await deployment.run(on)
-  showResult(result, on.root)
   expectOutputs(result, deployment.expected)
   if (result.outputs['outcome'] !== 'success') expectEqual('the installed files', installedFiles(on), before)
   deployment.verify?.(on)
-  showVerified(deployment.verified)
   return result
 }
 
 async function showFleet(on: DemoStage): Promise<void> {
-  showChapter(
-    'The fleet on the hub',
-    'These are the newest reports: app-1 rolled back greeter 2.0.0. A project report names its deployment, not the host.',
-  )
+  const running = new Map(listInstalled(on.root).map(({ id, version }) => [id, version]))
   const entries = [...(await on.readFleet(GREETER)), ...(await on.readFleet(CLOCK))]
   const rows = entries.map(({ host_id, kind, slug, version, status }) => [host_id, kind, slug, version, status])
-  showTable('GET /deployments/{kind}/{slug}/hosts', [['HOST', 'KIND', 'SLUG', 'VERSION', 'STATUS'], ...rows])
   expectEqual(
     'the fleet',
     rows.map(row => row.join(' ')).join(', '),
     'app-1 plugin greeter 2.0.0 rolled_back, app-1 service clock 1.0.0 success',
   )
+  const shown = entries.map(({ host_id, slug, version, status }) => [
+    host_id,
+    slug,
+    running.get(slug) ?? '',
+    `${version} ${status}`,
+  ])
+  printHeading('The fleet, as the hub knows it')
+  printBlock(tableLines([['HOST', 'WHAT', 'RUNS', 'LAST ATTEMPT'], ...shown]))
   showProjects(on)
 }
 
 function showProjects(on: DemoStage): void {
   const rows = on.project.readReports().map(({ project_id, version, status }) => [project_id, version, status])
-  showTable('Project deployments, oldest first', [['PROJECT', 'VERSION', 'STATUS'], ...rows])
   expectEqual(
     'the project deployments',
     rows.map(row => row.join(' ')).join(', '),
     'prj_ShopExample01 1.0.0 success, prj_ShopExample01 1.1.0 failed',
   )
+  print('', 'Project deployments, oldest first')
+  printBlock(tableLines([['PROJECT', 'VERSION', 'STATUS'], ...rows]))
 }
 
-function showSummary(results: readonly ActionResult[]): void {
-  const rows = results.map(({ outputs }, index) => [
-    String(index + 1),
-    subjectOf(outputs),
-    versionChange(outputs),
-    outputs['outcome'] ?? '',
-    outputs['error-code'] ?? '',
-  ])
-  showChapter('Summary')
-  showTable('Deployments', [['', 'WHAT', 'VERSION', 'OUTCOME', 'ERROR'], ...rows])
-}
-
-function versionChange({ 'previous-version': previous, version }: ActionResult['outputs']): string {
-  return previous ? `${previous} → ${version}` : `first install of ${version}`
-}
-
-/** A project has no single install path. */
-function subjectOf({ 'project-id': projectId, 'install-path': path = '' }: ActionResult['outputs']): string {
-  return projectId === undefined ? path.split('/').slice(-2).join('/') : `project ${projectId}`
+function showNext(): void {
+  printHeading('What next')
+  const rows = [
+    ['npm run try -- --from examples/plugin', 'deploy a plugin or service of your own'],
+    ['npm run demo -- --verbose', 'see the log, summary, report and files of each deployment'],
+    ['npm run hub -- --help', 'publish, and serve a hub with its page'],
+    ['README.md', 'deploy onto a real host'],
+  ]
+  print(...tableLines(rows))
 }
 
 /** All files on the host, except for our own records. */

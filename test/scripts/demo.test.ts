@@ -27,26 +27,43 @@ describe('the demo', () => {
     assert.match(lines.at(-2) ?? '', /^All \d+ deployments ended as expected\./)
   })
 
-  it('prints a verified sentence for each deployment', () => {
-    assert.equal(lines.filter(line => line.startsWith('✔ ')).length, DEPLOYMENTS.length)
+  it('fits on three screens', () => {
+    const [height, width] = [3 * 40, 100]
+    assert.ok(lines.length <= height, lines.join('\n'))
+    assert.deepEqual(
+      lines.filter(line => line.length > width),
+      [],
+    )
   })
 
-  it('lists all outcomes in its summary', () => {
-    const outcomes = lines.filter(line => /^│ \d {2}/.test(line)).map(line => line.split(/ {2,}/).slice(1, 5))
-    assert.deepEqual(outcomes, [
-      ['plugins/greeter', 'first install of 1.0.0', 'success'],
-      ['extensions/clock', 'first install of 1.0.0', 'success'],
-      ['plugins/greeter', '1.0.0 → 1.1.0', 'success'],
-      ['plugins/greeter', '1.1.0 → 1.2.0', 'failed', 'signature_mismatch'],
-      ['plugins/greeter', '1.1.0 → 2.0.0', 'rolled_back', 'step_failed'],
-      ['project prj_ShopExample01', 'first install of 1.0.0', 'success'],
-      ['project prj_ShopExample01', '1.0.0 → 1.1.0', 'failed', 'authentication_failed'],
+  it('shows for each deployment what the step said and what the host runs', () => {
+    const shown = lines.flatMap((line, index) => {
+      if (!line.startsWith('  step')) return []
+      const host = lines.slice(index).find(later => later.startsWith('  host')) ?? ''
+      return [[/(?<= {2}why {3})\w+/.exec(lines[index + 1] ?? '')?.[0], /greeter \S+(?=[.,])/.exec(host)?.[0]]]
+    })
+    assert.equal(shown.length, DEPLOYMENTS.length)
+    assert.deepEqual(shown, [
+      [undefined, 'greeter 1.0.0'],
+      [undefined, 'greeter 1.0.0'],
+      [undefined, 'greeter 1.1.0'],
+      ['signature_mismatch', 'greeter 1.1.0'],
+      ['step_failed', 'greeter 1.1.0'],
+      [undefined, 'greeter 1.1.0'],
+      ['authentication_failed', 'greeter 1.1.0'],
     ])
   })
 
-  it('prints nothing that a runner would mistake for a command', () => {
+  it('ends with the fleet and what to do next', () => {
+    const end = lines.slice(lines.findIndex(line => line.startsWith('--- The fleet'))).join('\n')
+    assert.match(end, /^\| app-1 +greeter +1\.1\.0 +2\.0\.0 rolled_back$/m)
+    assert.match(end, /^\| app-1 +clock +1\.0\.0 +1\.0\.0 success$/m)
+    assert.match(end, /^npm run try -- --from examples\/plugin /m)
+  })
+
+  it('prints nothing that a runner would mistake for a command, and no symbols where there is no terminal', () => {
     assert.deepEqual(
-      lines.filter(line => /^\s*::|##\[/.test(line)),
+      lines.filter(line => /^\s*::|##\[|\p{Extended_Pictographic}|[✔✘─]/u.test(line)),
       [],
     )
   })

@@ -1,0 +1,13 @@
+import { readInstalled } from '../../src/install/host/installed/host-record.ts'
+import { layoutOf } from '../../src/install/host/layout.ts'
+
+/** A part that the host runs. */
+export interface InstalledPart {
+  readonly id: string
+  readonly version: string
+}
+
+/** What the host runs, by the record that each deployment leaves there. */
+export function listInstalled(projectRoot: string): InstalledPart[] {
+  return readInstalled(layoutOf(projectRoot)).map(({ id, version }) => ({ id, version: version ?? 'unknown' }))
+}
