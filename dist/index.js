@@ -17228,6 +17228,39 @@ function tryLstatSync(path) {
 
 ;// CONCATENATED MODULE: external "node:crypto"
 const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
+
+const SLASH = 0x2f;
+/**
+ * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ */
+function tree_digest_treeDigest(files) {
+    const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
+function inTreeOrder(entries) {
+    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+function comparePaths(a, b) {
+    if (a === b)
+        return 0;
+    let at = 0;
+    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
+        at++;
+    return rankAt(a, at) - rankAt(b, at);
+}
+/** How a path continues decides: its end comes before the end of a component, and that before any character. */
+function rankAt(path, at) {
+    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
+    const codePoint = path.codePointAt(at);
+    if (codePoint === undefined)
+        return -2;
+    return codePoint === SLASH ? -1 : codePoint;
+}
+
 ;// CONCATENATED MODULE: external "node:fs/promises"
 const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:util"
@@ -17558,39 +17591,6 @@ class TimeSlice {
             yield piece;
         }
     }
-}
-
-;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
-
-const SLASH = 0x2f;
-/**
- * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
- */
-function tree_digest_treeDigest(files) {
-    const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
-}
-/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
-function inTreeOrder(entries) {
-    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
-function comparePaths(a, b) {
-    if (a === b)
-        return 0;
-    let at = 0;
-    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
-        at++;
-    return rankAt(a, at) - rankAt(b, at);
-}
-/** How a path continues decides: its end comes before the end of a component, and that before any character. */
-function rankAt(path, at) {
-    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
-    const codePoint = path.codePointAt(at);
-    if (codePoint === undefined)
-        return -2;
-    return codePoint === SLASH ? -1 : codePoint;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/tree-walk.js
@@ -18238,6 +18238,7 @@ function isUnique(names) {
 
 
 
+
 const fileSchema = object({
     schema: literal(1),
     installed: array(installedRowSchema),
@@ -18320,7 +18321,7 @@ function snapshotPathsOf(row) {
     return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
 }
 function inOrder(rows) {
-    return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'));
+    return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)));
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/permissions.js
@@ -20554,8 +20555,12 @@ function isChanging(journal, { contract, slug }) {
 }
 /** The version of a project is that of the part installed last. */
 function newestProjectVersion(rows) {
-    const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1);
+    const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1);
     return newest?.project_version ?? null;
+}
+/** What was installed at an unknown time is the oldest. */
+function timeOf({ installed_at: at }) {
+    return at === null ? 0 : Date.parse(at);
 }
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
@@ -36712,7 +36717,7 @@ const rowSchema = schemas_lazy(() => object({
 const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
 /** When a host has reported; undefined for no time, and for one that has not come yet: neither says when that was. */
-function timeOf({ completedAt }, now) {
+function host_report_timeOf({ completedAt }, now) {
     return credibleTime(Date.parse(completedAt ?? ''), now);
 }
 /**
@@ -36821,9 +36826,11 @@ function host_report_unusableAnswer(expected) {
 
 /** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
-const natural = new Intl.Collator('en', { numeric: true });
+/** Made on first use: it costs more than anything else that the other actions load. */
+let natural;
 /** `app-2` before `app-10`. */
 function compareHosts(a, b) {
+    natural ??= new Intl.Collator('en', { numeric: true });
     return natural.compare(a, b) || (a < b ? -1 : Number(a > b));
 }
 /** Judges each host at a time, in milliseconds since 1970. */
@@ -36885,7 +36892,7 @@ function standingOf(report, { target, maxAgeMs, now }) {
     return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current';
 }
 function isSilent(report, since, now) {
-    const time = timeOf(report, now);
+    const time = host_report_timeOf(report, now);
     return time === undefined || time < since;
 }
 function needsDeployment(standing) {
@@ -36903,7 +36910,7 @@ function isAhead(report, newest, now) {
     if (report.version === null || newest === undefined || newest.version === null)
         return newest === undefined;
     const isOlder = isOlderVersion(newest.version, report.version);
-    return isOlder ?? (timeOf(report, now) ?? 0) > (timeOf(newest, now) ?? 0);
+    return isOlder ?? (host_report_timeOf(report, now) ?? 0) > (host_report_timeOf(newest, now) ?? 0);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hosts.js

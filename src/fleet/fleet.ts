@@ -46,10 +46,12 @@ export interface Fleet {
 /** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
-const natural = new Intl.Collator('en', { numeric: true })
+/** Made on first use: it costs more than anything else that the other actions load. */
+let natural: Intl.Collator | undefined
 
 /** `app-2` before `app-10`. */
 export function compareHosts(a: string, b: string): number {
+  natural ??= new Intl.Collator('en', { numeric: true })
   return natural.compare(a, b) || (a < b ? -1 : Number(a > b))
 }
 

@@ -40,8 +40,13 @@ function isChanging(journal: readonly JournalRecord[], { contract, slug }: Deplo
 
 /** The version of a project is that of the part installed last. */
 export function newestProjectVersion(rows: readonly InstalledRow[]): string | null {
-  const newest = rows.toSorted((a, b) => (a.installed_at ?? '').localeCompare(b.installed_at ?? '')).at(-1)
+  const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1)
   return newest?.project_version ?? null
+}
+
+/** What was installed at an unknown time is the oldest. */
+function timeOf({ installed_at: at }: InstalledRow): number {
+  return at === null ? 0 : Date.parse(at)
 }
 
 function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): boolean {

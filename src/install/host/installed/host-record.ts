@@ -1,5 +1,6 @@
 import { z } from 'zod/mini'
 import { DeploymentError } from '../../../core/errors.ts'
+import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import { replaceFile } from '../../files/durable-files.ts'
 import { type Layout, type PartName, placeName } from '../layout.ts'
 import { snapshotPathSchema } from '../record-fields.ts'
@@ -140,5 +141,5 @@ function snapshotPathsOf(row: Pick<RemovedRow, 'kind' | 'id' | 'snapshots'>): st
 }
 
 function inOrder<Row extends RemovedRow>(rows: readonly Row[]): Row[] {
-  return rows.toSorted((a, b) => nameOf(a).localeCompare(nameOf(b), 'en'))
+  return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)))
 }
