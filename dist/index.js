@@ -25694,8 +25694,9 @@ const DURATION_FORM = /^(\d{1,6})([smh])$/;
 /** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
 function durationSchema(min, max) {
     const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    return union([schemas_number(), pipe(schemas_string().check(_regex(DURATION_FORM)), transform(secondsOf))], { error })
-        .check(refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }));
+    const within = [_gte(min, { error }), _lte(max, { error })];
+    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
+    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
 }
 function secondsOf(text) {
     const [, count, unit] = DURATION_FORM.exec(text) ?? [];
@@ -27197,6 +27198,7 @@ function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
     yield;
     return buildPlan(parsed.data, source);
 }
+/** The form of a plan; its graph is checked by itself. */
 const planSchema = strictObject({
     format_version: literal(['1', 1]),
     project_id: projectIdSchema,
@@ -27349,6 +27351,7 @@ const DEFAULT_PROVISION_SECONDS = 300;
 const DEFAULT_NOTIFY_SECONDS = 30;
 const DEFAULT_HTTP_STATUS = 200;
 const MAX_BODY_MATCH_CHARS = 500;
+const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
 const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
 const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
 const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
@@ -27357,14 +27360,17 @@ const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(
 const environmentSchema = schemas_lazy(() => record(schemas_string()
     .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
 /** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
-const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/);
-const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/);
-const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/);
+const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
+const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
+const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
 const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
+const urlError = { error: 'must be an http or https URL without user and password' };
+const addressError = { error: 'must be written host:port' };
 const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
-    http: exactOptional(schemas_string().check(refine(isHttpUrl, { error: 'must be an http or https URL without user and password' }))),
-    tcp: exactOptional(schemas_string().check(refine(isHostAndPort, { error: 'must be written host:port' }))),
+    http: exactOptional(schemas_string()
+        .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
+    tcp: exactOptional(schemas_string().check(_regex(HOST_AND_PORT, { ...addressError, abort: true }), refine(hasPort, addressError))),
     command: exactOptional(commandSchema),
     status: exactOptional(schemas_int(httpStatusError).check(_gte(100, httpStatusError), _lte(599, httpStatusError))),
     body: exactOptional(textSchema.check(_maxLength(MAX_BODY_MATCH_CHARS, { error: `must be at most ${MAX_BODY_MATCH_CHARS} characters` }))),
@@ -27409,18 +27415,17 @@ function hostCommandsSchema(name, timeout) {
     const entry = strictObject({ command: commandSchema, env: schemas_default(environmentSchema, {}), timeout });
     return schemas_default(record(name, entry), {});
 }
-function nameTemplateSchema(form) {
-    return schemas_string().check(refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
-        error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
-    }));
+function nameTemplateSchema(maxChars, form) {
+    const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id';
+    return schemas_string().check(_maxLength(maxChars, { error, abort: true }), _regex(form, { error }));
 }
 function isHttpUrl(text) {
     const url = URL.canParse(text) ? new URL(text) : undefined;
     return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
 }
-function isHostAndPort(text) {
-    const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1];
-    return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+function hasPort(text) {
+    const port = Number(HOST_AND_PORT.exec(text)?.[1]);
+    return port >= 1 && port <= 65_535;
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/host-config.js

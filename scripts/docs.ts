@@ -1,46 +1,58 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { replaceActionTables } from './action-tables.ts'
 import { runProgram } from './program.ts'
+import { buildJsonSchemas } from './schemas/json-schemas.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
 await runProgram({
   name: 'npm run docs',
-  purpose: 'Updates the tables of inputs and outputs in the READMEs from action.yml.',
-  options: { check: { type: 'boolean', help: 'change nothing; fail (exit code 1) if a table does not match' } },
+  purpose:
+    'Updates what is generated for readers: the tables of inputs and outputs in the READMEs, from action.yml,\nand the JSON Schemas of plan and host config in schemas/.',
+  options: { check: { type: 'boolean', help: 'change nothing; fail (exit code 1) if a file does not match' } },
   async run({ check }) {
-    const stale = actionFolders().filter(isStale)
+    const stale = generatedFiles().filter(({ path, text }) => read(path) !== text)
     if (check) refuseStale(stale)
     else stale.forEach(update)
   },
 })
+
+interface GeneratedFile {
+  /** Relative to the repository. */
+  readonly path: string
+  /** As it should be. */
+  readonly text: string
+}
+
+function generatedFiles(): GeneratedFile[] {
+  const schemas = Object.entries(buildJsonSchemas()).map(([path, text]) => ({ path, text }))
+  return [...actionFolders().map(readmeOf), ...schemas]
+}
 
 function actionFolders(): string[] {
   const folders = readdirSync(ROOT, { withFileTypes: true }).filter(entry => entry.isDirectory())
   return ['.', ...folders.map(folder => folder.name)].filter(folder => existsSync(join(ROOT, folder, 'action.yml')))
 }
 
-function isStale(folder: string): boolean {
-  return read(folder, 'README.md') !== updatedReadme(folder)
+function readmeOf(folder: string): GeneratedFile {
+  const path = join(folder, 'README.md')
+  return { path, text: replaceActionTables(read(path) ?? '', read(join(folder, 'action.yml')) ?? '') }
 }
 
-function update(folder: string): void {
-  writeFileSync(join(ROOT, folder, 'README.md'), updatedReadme(folder))
-  process.stdout.write(`updated ${join(folder, 'README.md')}\n`)
+function update({ path, text }: GeneratedFile): void {
+  mkdirSync(dirname(join(ROOT, path)), { recursive: true })
+  writeFileSync(join(ROOT, path), text)
+  process.stdout.write(`updated ${path}\n`)
 }
 
-function refuseStale(stale: readonly string[]): void {
+function refuseStale(stale: readonly GeneratedFile[]): void {
   if (stale.length === 0) return
-  const files = stale.map(folder => join(folder, 'README.md')).join(', ')
-  process.stderr.write(`The tables in ${files} do not match action.yml: run \`npm run docs\`.\n`)
+  const files = stale.map(({ path }) => path).join(', ')
+  process.stderr.write(`${files} do not match what they are made of: run \`npm run docs\`.\n`)
   process.exitCode = 1
 }
 
-function updatedReadme(folder: string): string {
-  return replaceActionTables(read(folder, 'README.md'), read(folder, 'action.yml'))
-}
-
-function read(folder: string, name: string): string {
-  return readFileSync(join(ROOT, folder, name), 'utf8')
+function read(path: string): string | undefined {
+  return existsSync(join(ROOT, path)) ? readFileSync(join(ROOT, path), 'utf8') : undefined
 }

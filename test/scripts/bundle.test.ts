@@ -19,6 +19,10 @@ describe('the bundle', () => {
     assert.doesNotMatch(bundle, /UND_ERR_/)
   })
 
+  it('contains no generator of JSON Schemas', () => {
+    assert.doesNotMatch(readFileSync(BUNDLE, 'utf8'), /json-schema\.org/)
+  })
+
   it('does not list undici among its licences, but every other package that it contains', () => {
     const packages = readFileSync(join(ROOT, 'dist/licenses.txt'), 'utf8').match(/^(?:@\w+\/)?[a-z][a-z-]*$/gm)
     const expected = ['@actions/core', '@actions/exec', '@actions/http-client', '@actions/io']

@@ -6,9 +6,12 @@ const DURATION_FORM = /^(\d{1,6})([smh])$/
 /** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
 export function durationSchema(min: number, max: number) {
   const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`
-  return z
-    .union([z.number(), z.pipe(z.string().check(z.regex(DURATION_FORM)), z.transform(secondsOf))], { error })
-    .check(z.refine(seconds => Number.isInteger(seconds) && seconds >= min && seconds <= max, { error }))
+  const within = [z.gte(min, { error }), z.lte(max, { error })] as const
+  const written = z.string().check(z.regex(DURATION_FORM, { error }))
+  return z.union(
+    [z.int({ error }).check(...within), z.pipe(z.pipe(written, z.transform(secondsOf)), z.number().check(...within))],
+    { error },
+  )
 }
 
 function secondsOf(text: string): number {

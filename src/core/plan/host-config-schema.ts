@@ -11,6 +11,7 @@ const DEFAULT_PROVISION_SECONDS = 300
 const DEFAULT_NOTIFY_SECONDS = 30
 const DEFAULT_HTTP_STATUS = 200
 const MAX_BODY_MATCH_CHARS = 500
+const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/
 
 const textSchema = z.string().check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }))
 const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }))
@@ -31,22 +32,29 @@ const environmentSchema = z.lazy(() =>
 )
 
 /** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
-const unitSchema = nameTemplateSchema(/^[A-Za-z0-9_{][A-Za-z0-9:_.@\\{}-]{0,254}$/)
-const containerSchema = nameTemplateSchema(/^[A-Za-z0-9{][A-Za-z0-9_.{}-]{0,254}$/)
-const deploymentSchema = nameTemplateSchema(/^[a-z0-9{][a-z0-9.{}-]{0,252}$/)
+const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/)
+const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/)
+const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/)
 const namespaceSchema = z.lazy(() =>
   z.string().check(z.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })),
 )
 
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' }
 
+const urlError = { error: 'must be an http or https URL without user and password' }
+const addressError = { error: 'must be written host:port' }
+
 const healthcheckSchema = z.lazy(() =>
   z
     .strictObject({
       http: z.exactOptional(
-        z.string().check(z.refine(isHttpUrl, { error: 'must be an http or https URL without user and password' })),
+        z
+          .string()
+          .check(z.regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), z.refine(isHttpUrl, urlError)),
       ),
-      tcp: z.exactOptional(z.string().check(z.refine(isHostAndPort, { error: 'must be written host:port' }))),
+      tcp: z.exactOptional(
+        z.string().check(z.regex(HOST_AND_PORT, { ...addressError, abort: true }), z.refine(hasPort, addressError)),
+      ),
       command: z.exactOptional(commandSchema),
       status: z.exactOptional(z.int(httpStatusError).check(z.gte(100, httpStatusError), z.lte(599, httpStatusError))),
       body: z.exactOptional(
@@ -123,12 +131,9 @@ function hostCommandsSchema(name: typeof idSchema, timeout: z.ZodMiniDefault<Ret
   return z._default(z.record(name, entry), {})
 }
 
-function nameTemplateSchema(form: RegExp) {
-  return z.string().check(
-    z.refine(name => form.test(name) && !/[{}]/.test(name.replaceAll('{id}', '')), {
-      error: 'must be a name that the supervisor accepts, in which "{id}" stands for the id',
-    }),
-  )
+function nameTemplateSchema(maxChars: number, form: RegExp) {
+  const error = 'must be a name that the supervisor accepts, in which "{id}" stands for the id'
+  return z.string().check(z.maxLength(maxChars, { error, abort: true }), z.regex(form, { error }))
 }
 
 function isHttpUrl(text: string): boolean {
@@ -136,7 +141,7 @@ function isHttpUrl(text: string): boolean {
   return url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
 }
 
-function isHostAndPort(text: string): boolean {
-  const port = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/.exec(text)?.[1]
-  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535
+function hasPort(text: string): boolean {
+  const port = Number(HOST_AND_PORT.exec(text)?.[1])
+  return port >= 1 && port <= 65_535
 }

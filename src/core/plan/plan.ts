@@ -60,7 +60,8 @@ export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_Y
   return buildPlan(parsed.data, source)
 }
 
-const planSchema = z.strictObject({
+/** The form of a plan; its graph is checked by itself. */
+export const planSchema = z.strictObject({
   format_version: z.literal(['1', 1]),
   project_id: projectIdSchema,
   version: versionSchema,

@@ -1,0 +1,83 @@
+/**
+ * What an editor shows for each key of a plan and a host config; `*` stands for any item or name. It is here and not in
+ * the schemas themselves, because the actions would load it with every run.
+ */
+type Help = Readonly<Record<string, string>>
+
+export const PLAN_HELP: Help = {
+  format_version: 'Always "1".',
+  project_id: 'The slug of the plugin or service that this plan installs; for a project, its id.',
+  version: 'Of the plan itself; informative.',
+  steps: 'What the deployment does, in this order; each step runs after the steps that it depends on.',
+  'steps.*.id': 'Names the step in the log, the summary and the output failed-step; unique in the plan.',
+  'steps.*.action': 'What the step does. No action runs a command of the plan.',
+  'steps.*.depends_on': 'Ids of steps that run before this one.',
+  'steps.*.snapshot': 'true on any step keeps the replaced version as a snapshot after a success.',
+  'steps.*.plugin':
+    'The id, which is a directory below plugins/ or extensions/. Where it may be left out, the step works on everything that the plan installs, or on the project-wide unit of the host.',
+  'steps.*.extension': 'The id of the service, which is a directory below extensions/.',
+  'steps.*.source': 'Only in a project: where the packer finds a part that the project does not contain.',
+  'steps.*.from': 'The template in the artifact: plugins/<id>/... or extensions/<id>/...',
+  'steps.*.timeout': 'Limit for one attempt, like 30, 30s or 2m; from 1s to 10m, by default 30s.',
+  'steps.*.retries': 'Further attempts after one that failed.',
+  'steps.*.event': 'The name under which the host config has a command in notify.',
+  'steps.*.message': 'One line, which the command gets in NOTIFY_MESSAGE.',
+}
+
+export const ACTION_HELP: Help = {
+  prepare: 'does nothing; the run does this by itself.',
+  download: 'does nothing; the run does this by itself.',
+  extract: 'does nothing; the run does this by itself.',
+  rollback: 'does nothing; the run does this by itself.',
+  provision: 'runs the command of the host config for this id, for example to create a database.',
+  install_plugin: 'replaces plugins/<id>/ with the new version.',
+  install_extension: 'replaces extensions/<id>/ with the new version of a service.',
+  configure_plugin: 'does nothing; other steps can depend on it.',
+  write_env: 'creates the settings file from a template in the artifact; never changes an existing one.',
+  start: 'starts the service with the supervisor of the host.',
+  stop: 'stops the service with the supervisor of the host.',
+  restart: 'restarts the service with the supervisor of the host.',
+  healthcheck: 'waits until what was installed runs and is healthy.',
+  notify: 'runs the command of the host config for this event; if it fails, the run logs a warning.',
+}
+
+const COMMAND = 'The program and its arguments, as a list. It runs without a shell.'
+const COMMAND_ENV = 'Variables that the command gets in addition.'
+
+export const HOST_CONFIG_HELP: Help = {
+  version: 'Always 1.',
+  supervisor:
+    'What runs services on this host. none skips steps that start, stop or restart; without this key, a plan with such steps is refused.',
+  systemd: 'How the units of systemd are called.',
+  'systemd.scope': 'system, or user for the units of the user that the runner works as.',
+  'systemd.unit': 'The unit of a plugin or service; {id} stands for its id.',
+  'systemd.project_unit': 'The unit for steps without plugin.',
+  docker: 'How the containers of Docker are called.',
+  'docker.container': 'The container of a plugin or service; {id} stands for its id.',
+  kubernetes: 'How the deployments of Kubernetes are called.',
+  'kubernetes.namespace': 'The namespace of the deployments.',
+  'kubernetes.deployment': 'The deployment of a plugin or service; {id} stands for its id.',
+  'kubernetes.kubeconfig': 'As for kubectl.',
+  'kubernetes.context': 'As for kubectl.',
+  plugins: 'What is special about one id, of a plugin or of a service.',
+  'plugins.*.unit': 'The unit for this id, in place of systemd.unit.',
+  'plugins.*.container': 'The container for this id, in place of docker.container.',
+  'plugins.*.deployment': 'The deployment for this id, in place of kubernetes.deployment.',
+  'plugins.*.healthcheck': 'How to find out whether it is healthy: exactly one of http, tcp and command.',
+  'plugins.*.healthcheck.http': 'The URL that must answer with the expected status.',
+  'plugins.*.healthcheck.tcp': 'host:port that must accept a connection.',
+  'plugins.*.healthcheck.command': `${COMMAND} The check passes if it exits with 0.`,
+  'plugins.*.healthcheck.status': 'The expected HTTP status, by default 200.',
+  'plugins.*.healthcheck.body':
+    'Text that the response must contain; {version} stands for the version that is checked, so that an old process does not pass.',
+  'plugins.*.healthcheck.interval': 'The time between two probes, like 1, 1s or 1m; by default 1s.',
+  'plugins.*.healthcheck.stable_for': 'How long all probes must pass; shorter than the timeout of the step.',
+  provision: 'The commands for provision steps, by id.',
+  'provision.*.command': `${COMMAND} It gets the id as its last argument.`,
+  'provision.*.env': COMMAND_ENV,
+  'provision.*.timeout': 'Like 30, 30s or 5m; from 1s to 1h, by default 5m.',
+  notify: 'The commands for notify steps, by event.',
+  'notify.*.command': `${COMMAND} It gets the event and the message in NOTIFY_EVENT and NOTIFY_MESSAGE.`,
+  'notify.*.env': COMMAND_ENV,
+  'notify.*.timeout': 'Like 30 or 30s; from 1s to 10m, by default 30s.',
+}

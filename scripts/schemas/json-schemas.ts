@@ -1,0 +1,84 @@
+import { type JSONSchema, toJSONSchema } from 'zod/v4/core'
+import { hostConfigSchema } from '../../src/core/plan/host-config-schema.ts'
+import { planSchema } from '../../src/core/plan/plan.ts'
+import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
+
+type JsonSchema = JSONSchema.JSONSchema
+
+/** Where each JSON Schema is in the repository, and its text: made of the schemas with which the actions parse. */
+export function buildJsonSchemas(): Record<string, string> {
+  return {
+    'schemas/install-plan.schema.json': textOf(buildPlanSchema()),
+    'schemas/host-config.schema.json': textOf(buildHostConfigSchema()),
+  }
+}
+
+function buildPlanSchema(): JsonSchema {
+  const schema = explained(convert(planSchema), PLAN_HELP)
+  for (const step of requireSchema(schema, ['properties', 'steps', 'items'])['oneOf'] ?? [])
+    step.description = actionsOf(step).map(helpOf).join(' ')
+  return titled('Hub Deploy: install plan', schema)
+}
+
+function actionsOf(step: JsonSchema): string[] {
+  const { const: only, enum: several } = requireSchema(step, ['properties', 'action'])
+  return (several ?? [only]).map(String)
+}
+
+function helpOf(action: string): string {
+  const help = ACTION_HELP[action]
+  if (help === undefined) throw new Error(`There is no help for the action ${action}.`)
+  return `${action}: ${help}`
+}
+
+function buildHostConfigSchema(): JsonSchema {
+  const schema = explained(convert(hostConfigSchema), HOST_CONFIG_HELP)
+  const check = requireSchema(schema, ['properties', 'plugins', 'additionalProperties', 'properties', 'healthcheck'])
+  // These rules are functions where the actions parse.
+  check.oneOf = ['http', 'tcp', 'command'].map(name => ({ required: [name] }))
+  check['dependencies'] = { status: ['http'], body: ['http'] }
+  return titled('Hub Deploy: host config', schema)
+}
+
+function titled(title: string, { $schema, ...schema }: JsonSchema): JsonSchema {
+  return { ...($schema === undefined ? {} : { $schema }), title, ...schema }
+}
+
+/** Editors support draft 7 best. The input is what a file contains. */
+function convert(schema: typeof planSchema | typeof hostConfigSchema): JsonSchema {
+  return toJSONSchema(schema, { target: 'draft-7', io: 'input', unrepresentable: 'any' })
+}
+
+/** Adds the help for every key. Throws where a key has none, or where there is help for no key. */
+function explained(schema: JsonSchema, help: Readonly<Record<string, string>>): JsonSchema {
+  const unused = new Set(Object.keys(help))
+  explain(schema, '', path => {
+    unused.delete(path)
+    return help[path]
+  })
+  if (unused.size > 0) throw new Error(`There is help for what is no key: ${[...unused].join(', ')}`)
+  return schema
+}
+
+function explain(schema: JsonSchema, path: string, helpFor: (path: string) => string | undefined): void {
+  const at = (name: string): string => (path === '' ? name : `${path}.${name}`)
+  for (const [name, property] of Object.entries(schema.properties ?? {}) as [string, JsonSchema][]) {
+    const help = helpFor(at(name))
+    if (help === undefined) throw new Error(`There is no help for ${at(name)}.`)
+    property.description = help
+    explain(property, at(name), helpFor)
+  }
+  for (const branch of (schema.oneOf ?? []) as JsonSchema[]) explain(branch, path, helpFor)
+  for (const each of [schema.items, schema.additionalProperties])
+    if (typeof each === 'object' && !Array.isArray(each)) explain(each as JsonSchema, at('*'), helpFor)
+}
+
+function requireSchema(schema: JsonSchema, path: readonly string[]): JsonSchema {
+  const found = path.reduce<unknown>((value, key) => (value as Record<string, unknown> | undefined)?.[key], schema)
+  if (typeof found !== 'object' || found === null) throw new Error(`The schema has nothing at ${path.join('.')}.`)
+  return found as JsonSchema
+}
+
+function textOf(schema: JsonSchema): string {
+  return `${JSON.stringify(schema, undefined, 2)}\n`
+}
