@@ -37,7 +37,8 @@ export async function streamArtifact(store: Store, { sha256, size }: ArtifactFil
   throw new HubError(500, `The hub's file for the artifact ${sha256} is missing or incomplete: publish it again.`)
 }
 
-function artifactPath(store: Store, sha256: string): string {
+/** Where the bytes with this SHA-256 are. */
+export function artifactPath(store: Store, sha256: string): string {
   return join(store.dataDir, 'artifacts', sha256)
 }
 
@@ -51,7 +52,8 @@ async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-async function syncFolder(path: string): Promise<void> {
+/** Makes the names in a folder durable. */
+export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r')
   try {
     await folder.sync()

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import { createServer } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { isIPv6 } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
@@ -9,6 +10,7 @@ import { buildApp } from './http/app.ts'
 import { isLoopbackHost } from './http/loopback.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
 import { openStore, type Store } from './store.ts'
+import type { TlsCredentials } from './tls-files.ts'
 
 const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
 const CLOSE_GRACE_MS = 3_000
@@ -20,6 +22,10 @@ export interface HubOptions {
   port?: number
   /** Default: 127.0.0.1. */
   host?: string
+  /** Serves HTTPS with them. Default: plain HTTP. */
+  tls?: TlsCredentials
+  /** A proxy passes on requests of other machines, so that a loopback address does not mean this machine. */
+  behindProxy?: boolean
   /** Replaces the admin token. Default: keeps the one in the data folder, or makes a random one. */
   adminToken?: string
   /** Receives one line for each internal error. Default: standard error. */
@@ -41,6 +47,8 @@ export interface RunningHub {
   readonly url: string
   /** Undefined when the data folder already had an admin token: only its hash is stored. */
   readonly adminToken: string | undefined
+  /** New connections use these. Throws when the hub speaks plain HTTP. */
+  renewTls(tls: TlsCredentials): void
   /** Stops listening, gives requests in flight 3 s to finish, and closes the data folder. */
   close(): Promise<void>
 }
@@ -58,15 +66,34 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
   try {
     catchUpWithReports(store)
     const adminToken = prepareAdminToken(store, options.adminToken)
-    const app = buildApp({ store, isLocal: isLoopbackHost(host), maxArtifactBytes, now, log })
-    const server = createServer(getRequestListener(app.fetch, { errorHandler: refuseRequest }))
+    const isLocal = isLoopbackHost(host) && options.behindProxy !== true
+    const app = buildApp({ store, isLocal, maxArtifactBytes, now, log })
+    const answer = getRequestListener(app.fetch, { errorHandler: refuseRequest })
+    const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined
-    return { url: urlOf(server, host), adminToken, close: () => (stopped ??= stop(server, store)) }
+    return {
+      url: urlOf(server, host),
+      adminToken,
+      renewTls: tls => asTlsServer(server).setSecureContext(tls),
+      close: () => (stopped ??= stop(server, store)),
+    }
   } catch (error) {
     store.close()
     throw error
   }
+}
+
+type Server = ReturnType<typeof createServer> | TlsServer
+type TlsServer = ReturnType<typeof createTlsServer>
+
+function isTlsServer(server: Server): server is TlsServer {
+  return 'setSecureContext' in server
+}
+
+function asTlsServer(server: Server): TlsServer {
+  if (isTlsServer(server)) return server
+  throw new Error('This hub speaks plain HTTP.')
 }
 
 /** For requests that no route sees, mostly because they make no URL. */
@@ -91,7 +118,7 @@ async function listen(server: Server, address: ListenAddress): Promise<void> {
 
 function urlOf(server: Server, host: string): string {
   const { port } = server.address() as AddressInfo
-  return `http://${isIPv6(host) ? `[${host}]` : host}:${port}`
+  return `${isTlsServer(server) ? 'https' : 'http'}://${isIPv6(host) ? `[${host}]` : host}:${port}`
 }
 
 /** `server.close` misses connections that become idle after the call, so they are closed here. */

@@ -5,6 +5,8 @@ import { HubError } from './errors.ts'
 import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
 import { PROJECT_SCHEMA } from './project/schema.ts'
 
+export const DATABASE_FILE = 'hub.sqlite'
+
 const SCHEMA_VERSION = 1
 const BUSY_TIMEOUT_MS = 10_000
 
@@ -41,7 +43,7 @@ export interface Store {
 export function openStore(dataDir: string): Store {
   const folder = resolve(dataDir)
   mkdirSync(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
-  const file = join(folder, 'hub.sqlite')
+  const file = join(folder, DATABASE_FILE)
   closeSync(openSync(file, 'a', 0o600))
   const db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS })
   try {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { HubError } from '../errors.ts'
-import { openStore, type Store } from '../store.ts'
+import { DATABASE_FILE, openStore, type Store } from '../store.ts'
 
 export interface Command {
   /** One line that says what it does. */
@@ -38,6 +38,6 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
 
 /** The same for work that needs existing data: throws HubError 404, and creates nothing, if there is no hub. */
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
-  if (existsSync(join(dataDir, 'hub.sqlite'))) return await withStore(dataDir, work)
+  if (existsSync(join(dataDir, DATABASE_FILE))) return await withStore(dataDir, work)
   throw new HubError(404, `The data folder ${dataDir} has no hub: name another one with --data.`)
 }

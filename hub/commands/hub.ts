@@ -1,4 +1,5 @@
 import { UsageError } from '../errors.ts'
+import { backup, restore } from './backup.ts'
 import { type CommandGroup, runGroup } from './command-group.ts'
 import { asksForHelp } from './command-line.ts'
 import { keys } from './keys.ts'
@@ -12,7 +13,7 @@ import { hold, release, versions, yank } from './versions.ts'
 export const HUB: CommandGroup = {
   name: 'npm run hub --',
   summary: 'runs the reference hub',
-  commands: { serve, publish, keys, hold, release, yank, versions, project, prune },
+  commands: { serve, publish, keys, hold, release, yank, versions, project, prune, backup, restore },
 }
 
 /** Runs a command line. Returns the exit code: 0 for success, 2 for a wrong command line, 1 for any other error. */

@@ -2,8 +2,9 @@ import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../http/loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
+import { readTls, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
 import { type Command, DATA_OPTION, withStore } from './command.ts'
-import { parseCommandLine } from './command-line.ts'
+import { parseCommandLine, requireOption } from './command-line.ts'
 
 const DEFAULT_PORT = 8787
 const MAX_PORT = 65_535
@@ -14,27 +15,65 @@ export const serve: Command = {
 
   --port N           the port to listen on, or 0 for any free one (default ${DEFAULT_PORT})
   --host H           the address to listen on (default 127.0.0.1)
+  --tls-cert FILE    serves HTTPS with this certificate and its chain (PEM)
+  --tls-key FILE     its private key (PEM), which other users must not be able to read
+  --behind-proxy     a proxy on this machine passes on requests of other machines
   --new-admin-token  replaces the admin token and shows the new one once
   --data DIR         the data folder (default ${DATA_OPTION.data.default})
 
-The hub speaks plain HTTP. If other machines use it, put a TLS proxy in front of it.
-On any address but a loopback one, the fleet page asks for the admin token: enter it as the password of any user.`,
+If other machines use the hub, give it a certificate or put a TLS proxy in front of it (docs/hub.md). After a renewal,
+send SIGHUP: the hub reads both files again. On any address but a loopback one, and behind a proxy, the page asks for
+the admin token: enter it as the password of any user.`,
   run: async args => {
     const { values } = parseCommandLine(args, {
       ...DATA_OPTION,
       port: { type: 'string', default: String(DEFAULT_PORT) },
       host: { type: 'string', default: '127.0.0.1' },
+      'tls-cert': { type: 'string' },
+      'tls-key': { type: 'string' },
+      'behind-proxy': { type: 'boolean', default: false },
       'new-admin-token': { type: 'boolean', default: false },
     })
     const address = { host: values.host, port: parsePort(values.port) }
+    const files = parseTlsFiles(values)
+    const tls = files === undefined ? {} : { tls: readTlsFiles(files) }
     const renewed = values['new-admin-token'] ? await withStore(values.data, renewAdminToken) : undefined
-    const hub = await startHub({ dataDir: values.data, ...address }).catch(error => {
+    const options = { dataDir: values.data, behindProxy: values['behind-proxy'], ...address, ...tls }
+    const hub = await startHub(options).catch(error => {
       throw explainListening(error, address)
     })
+    const stopRenewing = files === undefined ? () => {} : renewOnSignal(hub, files)
     announce({ ...hub, adminToken: renewed ?? hub.adminToken }, values.host)
     await interrupted()
+    stopRenewing()
     await hub.close()
   },
+}
+
+function parseTlsFiles(values: { 'tls-cert'?: string | undefined; 'tls-key'?: string | undefined }) {
+  const { 'tls-cert': certFile, 'tls-key': keyFile } = values
+  if (certFile === undefined && keyFile === undefined) return undefined
+  return { certFile: requireOption('tls-cert', certFile), keyFile: requireOption('tls-key', keyFile) }
+}
+
+function readTlsFiles(files: TlsFiles): TlsCredentials {
+  const { credentials, warnings } = readTls(files, Date.now())
+  for (const warning of warnings) console.error(warning)
+  return credentials
+}
+
+/** Keeps what it has when the new files cannot be used. */
+function renewOnSignal(hub: RunningHub, files: TlsFiles): () => void {
+  const renew = () => {
+    try {
+      hub.renewTls(readTlsFiles(files))
+      console.log(`New connections use the certificate ${files.certFile}.`)
+    } catch (error) {
+      console.error(`${(error as Error).message} The hub goes on with the certificate that it has.`)
+    }
+  }
+  process.on('SIGHUP', renew)
+  return () => process.off('SIGHUP', renew)
 }
 
 function parsePort(text: string): number {
@@ -63,8 +102,10 @@ function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAd
 function announce({ url, adminToken }: RunningHub, host: string): void {
   console.log(`The reference hub listens on ${url}`)
   if (adminToken !== undefined) console.log(`Admin token (save it now, the hub cannot show it again): ${adminToken}`)
-  if (!isLoopbackHost(host))
-    console.error('Other machines can reach it over plain HTTP: put a TLS proxy in front of it.')
+  if (!isLoopbackHost(host) && url.startsWith('http:'))
+    console.error(
+      'Other machines can reach it over plain HTTP: give it a certificate with --tls-cert, or put a TLS proxy in front of it.',
+    )
 }
 
 function interrupted(): Promise<void> {

@@ -20,11 +20,12 @@ import { isLoopbackAuthority } from './loopback.ts'
 const MAX_BODY_BYTES = 1024 * 1024
 const DEPLOYMENTS_SHOWN = 20
 const PROJECTS_SHOWN = 100
+const PROXY_HEADERS = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip']
 const PROJECTS_MOUNT = '/app/xdeploy'
 
 export interface AppOptions {
   readonly store: Store
-  /** Whether the hub listens on a loopback address only. */
+  /** Whether only this machine can reach the hub. */
   readonly isLocal: boolean
   /** Of a sealed file. */
   readonly maxArtifactBytes: number
@@ -97,7 +98,7 @@ function refuseBody(): never {
  * because a foreign web page can point its own name at a loopback address and read what is served there.
  */
 function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Response | Promise<Response> {
-  if (!isLocal || !isLoopbackAuthority(c.req.header('host'))) {
+  if (!isLocal || !isLoopbackAuthority(c.req.header('host')) || isPassedOn(c)) {
     c.header('WWW-Authenticate', 'Basic realm="hub", charset="UTF-8"')
     requireAdminToLook(c, store)
   }
@@ -110,6 +111,11 @@ function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Respo
     now: now(),
   }
   return c.html(buildFleetPage(shown), 200, { 'Content-Security-Policy': FLEET_PAGE_POLICY })
+}
+
+/** Many proxies ask for a loopback name, whatever name they were asked for. */
+function isPassedOn(c: Context): boolean {
+  return PROXY_HEADERS.some(name => c.req.header(name) !== undefined)
 }
 
 function answerHealth(c: Context, store: Store): Response {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { HubError } from '../errors.ts'
 import type { Store } from '../store.ts'
 
-const KEY_FILE = 'dek.key'
+export const DEK_KEY_FILE = 'dek.key'
 const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
@@ -39,7 +39,7 @@ export function decryptDek(store: Store, owner: DekOwner, encrypted: Uint8Array)
   } catch {
     throw new HubError(
       500,
-      `The key of ${owner.project_id} ${owner.version} cannot be decrypted, because ${join(store.dataDir, KEY_FILE)} is ${key === undefined ? 'missing' : 'not the key that encrypted it'}: restore that file.`,
+      `The key of ${owner.project_id} ${owner.version} cannot be decrypted, because ${join(store.dataDir, DEK_KEY_FILE)} is ${key === undefined ? 'missing' : 'not the key that encrypted it'}: restore that file.`,
     )
   }
 }
@@ -50,7 +50,7 @@ function associatedData({ project_id, version, signature }: DekOwner): Buffer {
 
 function readHubKey(store: Store): Buffer | undefined {
   try {
-    return readFileSync(join(store.dataDir, KEY_FILE))
+    return readFileSync(join(store.dataDir, DEK_KEY_FILE))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
@@ -61,14 +61,14 @@ function readHubKey(store: Store): Buffer | undefined {
 function ensureHubKey(store: Store): Buffer {
   const existing = readHubKey(store)
   if (existing !== undefined) return existing
-  const temporary = join(store.dataDir, `${KEY_FILE}.${randomUUID()}.tmp`)
+  const temporary = join(store.dataDir, `${DEK_KEY_FILE}.${randomUUID()}.tmp`)
   try {
     writeFileSync(temporary, randomBytes(KEY_BYTES), { mode: 0o600, flag: 'wx', flush: true })
-    linkSync(temporary, join(store.dataDir, KEY_FILE))
+    linkSync(temporary, join(store.dataDir, DEK_KEY_FILE))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   } finally {
     rmSync(temporary, { force: true })
   }
-  return readFileSync(join(store.dataDir, KEY_FILE))
+  return readFileSync(join(store.dataDir, DEK_KEY_FILE))
 }

@@ -1,0 +1,6 @@
+/** The last file of a backup: the SHA-256 of each other file, as sha256sum reads it. */
+export const SUMS_FILE = 'SHA256SUMS'
+
+export function formatSums(sums: ReadonlyMap<string, string>): Buffer {
+  return Buffer.from([...sums].map(([name, sha256]) => `${sha256}  ${name}\n`).join(''))
+}

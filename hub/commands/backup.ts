@@ -1,0 +1,33 @@
+import { backUp } from '../backup/backup.ts'
+import { restore as restoreBackup } from '../backup/restore.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
+import { parseCommandLine, requireOption } from './command-line.ts'
+
+export const backup: Command = {
+  summary: 'writes everything that a hub has to one file; the hub may run meanwhile',
+  usage: `npm run hub -- backup --to FILE [options]
+
+  --to FILE        a new tar file, which only its owner can read
+${DATA_USAGE}
+
+The file contains the key of sealed projects and the hashes of all credentials: keep it as safe as the data folder.`,
+  run: async args => {
+    const { values } = parseCommandLine(args, { ...DATA_OPTION, to: { type: 'string' } })
+    const file = requireOption('to', values.to)
+    const { artifacts, bytes } = await withExistingStore(values.data, store => backUp(store, file))
+    console.log(`Wrote ${file}: ${artifacts} artifacts, ${bytes} bytes.`)
+  },
+}
+
+export const restore: Command = {
+  summary: 'makes a data folder from a backup',
+  usage: `npm run hub -- restore --from FILE [options]
+
+  --from FILE      a file that "backup" wrote
+  --data DIR       the data folder, which must be new or empty (default ${DATA_OPTION.data.default})`,
+  run: async args => {
+    const { values } = parseCommandLine(args, { ...DATA_OPTION, from: { type: 'string' } })
+    const { artifacts } = await restoreBackup(requireOption('from', values.from), values.data)
+    console.log(`Restored ${values.data}: ${artifacts} artifacts.`)
+  },
+}

@@ -1,0 +1,99 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { closeSync, fstatSync, openSync, readFileSync, type Stats } from 'node:fs'
+import { HubError } from './errors.ts'
+
+/** Paths of PEM files: the certificate with its chain, and its private key. */
+export interface TlsFiles {
+  readonly certFile: string
+  readonly keyFile: string
+}
+
+/** What a server needs; never logged. */
+export interface TlsCredentials {
+  readonly cert: Buffer
+  readonly key: Buffer
+}
+
+export interface ReadTls {
+  readonly credentials: TlsCredentials
+  /** Sentences about a certificate that clients will refuse. */
+  readonly warnings: readonly string[]
+}
+
+/** Its owner's alone; or root's, who may let a group read it. */
+const OTHERS_OF_OWN_KEY = 0o077
+const OTHERS_OF_ROOTS_KEY = 0o037
+
+/**
+ * Reads certificate and key. Throws HubError 400 when a file cannot be read or is not what it should be, when the key is
+ * not the certificate's, needs a passphrase, or could be read by users who have no business with it. `now` is in
+ * milliseconds since 1970.
+ */
+export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
+  const { bytes: cert } = readPem('tls-cert', certFile)
+  const { bytes: key, found } = readPem('tls-key', keyFile)
+  requirePrivate(keyFile, found)
+  const certificate = parseCertificate(certFile, cert)
+  if (!certificate.checkPrivateKey(parseKey(keyFile, key)))
+    throw new HubError(
+      400,
+      `The private key ${keyFile} does not belong to the certificate ${certFile}: give the two files that were issued together, the certificate before its chain.`,
+    )
+  return { credentials: { cert, key }, warnings: validityWarnings(certFile, certificate, now) }
+}
+
+/** The state is of the file that was read, whatever is put in its place meanwhile. */
+function readPem(option: string, path: string): { bytes: Buffer; found: Stats } {
+  let file: number | undefined
+  try {
+    file = openSync(path, 'r')
+    return { bytes: readFileSync(file), found: fstatSync(file) }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`
+    throw new HubError(400, `The file ${path} of --${option} ${problem}: correct the path or its permissions.`)
+  } finally {
+    if (file !== undefined) closeSync(file)
+  }
+}
+
+function requirePrivate(path: string, { uid, mode }: Stats): void {
+  const forbidden = uid === 0 ? OTHERS_OF_ROOTS_KEY : OTHERS_OF_OWN_KEY
+  const octal = (mode & 0o777).toString(8).padStart(4, '0')
+  if ((mode & forbidden) !== 0)
+    throw new HubError(400, `Other users can read or change the private key ${path} (mode ${octal}): chmod 600 ${path}`)
+}
+
+function parseCertificate(path: string, pem: Buffer): X509Certificate {
+  try {
+    if (pem.includes('-----BEGIN')) return new X509Certificate(pem)
+  } catch {
+    // Its message is about OpenSSL.
+  }
+  throw new HubError(400, `${path} contains no certificate in PEM format: give the file that begins with one.`)
+}
+
+function parseKey(path: string, pem: Buffer): KeyObject {
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    const problem = pem.includes('ENCRYPTED')
+      ? 'needs a passphrase, which the hub cannot ask for: decrypt it with "openssl pkey"'
+      : 'contains no private key in PEM format: give the file that was issued with the certificate'
+    throw new HubError(400, `${path} ${problem}.`)
+  }
+}
+
+function validityWarnings(path: string, { validFromDate, validToDate }: X509Certificate, now: number): string[] {
+  const renew = 'clients will refuse it. Renew it, then send the hub SIGHUP.'
+  if (now > validToDate.getTime()) return [`The certificate ${path} expired on ${dayOf(validToDate)}: ${renew}`]
+  if (now < validFromDate.getTime())
+    return [
+      `The certificate ${path} is valid from ${dayOf(validFromDate)} on: until then, clients will refuse it. Check this machine's clock.`,
+    ]
+  return []
+}
+
+function dayOf(date: Date): string {
+  return date.toISOString().slice(0, 10)
+}

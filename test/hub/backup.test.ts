@@ -1,0 +1,227 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { describe, it, type TestContext } from 'node:test'
+import { pack } from 'tar-stream'
+import { readListing } from '../../hub/marketplace/catalogue.ts'
+import { signArchive } from '../../hub/marketplace/publish.ts'
+import { startHub } from '../../hub/server.ts'
+import { openStore } from '../../hub/store.ts'
+import { byExtent } from '../extent.ts'
+import { NOW, report } from './fleet-of.ts'
+import { publishShop } from './project/project-source.ts'
+import { hub as command, hubProcess } from './run-cli.ts'
+import { type HubUnderTest, newFolder, runHub, SIGNING_SECRET } from './running-hub.ts'
+
+const VERSIONS = byExtent({ sample: 12, ci: 60 })
+
+describe('a backup', { timeout: 120_000 }, () => {
+  it('gives every answer that its hub gave, once restored', async t => {
+    const hub = await runHub(t, { now: () => NOW })
+    const key = hub.newKey({ owner: 'alice' })
+    for (const version of ['1.0.0', '1.1.0']) await hub.publish({ version }, { 'plugin.yaml': `version: ${version}\n` })
+    for (const host_id of ['a', 'b']) report(hub.store, { host_id })
+    await publishShop(t, hub.store, '1.0.0')
+    const restored = await restoredFrom(t, await backupOf(t, hub))
+    const paths = ['/', '/?q=a', '/plugins/hello', '/plugins/hello/install', '/plugins/hello/install?version=1.0.0']
+    for (const path of [...paths, '/deployments/plugin/hello/hosts', '/plugins/missing'])
+      assert.deepEqual(await answerOf(restored.url, path, key), await answerOf(hub.url, path, key), path)
+    assert.deepEqual(readFileSync(join(restored.dataDir, 'dek.key')), readFileSync(join(hub.dataDir, 'dek.key')))
+    assert.deepEqual(filesIn(restored.dataDir), filesIn(hub.dataDir))
+  })
+
+  it('is whole while versions are published and hosts report', async t => {
+    const hub = await runHub(t)
+    const key = hub.newKey({ owner: 'alice' })
+    const accepted: number[] = []
+    let isBackedUp = false
+    const load = async () => {
+      for (let n = 0; n < VERSIONS || !isBackedUp; n++) {
+        await hub.publish({ version: `1.${n}.0` }, { 'plugin.yaml': `version: 1.${n}.0\n`, data: 'x'.repeat(n * 1000) })
+        report(hub.store, { host_id: `host-${n}` })
+        accepted.push(n)
+      }
+    }
+    const backups = async () => {
+      const files: { file: string; accepted: number }[] = []
+      for (let n = 0; n < 3; n++) files.push({ accepted: accepted.length, file: await backupOf(t, hub, hubProcess) })
+      isBackedUp = true
+      return files
+    }
+    const [, files] = await Promise.all([load(), backups()])
+    for (const { file, accepted } of files) {
+      const restored = await restoredFrom(t, file)
+      const store = openStore(restored.dataDir)
+      const versions = accepted === 0 ? [] : readListing(store, { kind: 'plugin', slug: 'hello' }).versions
+      const reports = Number(store.db.prepare('SELECT count(*) AS found FROM reports').get()?.['found'])
+      store.close()
+      assert.ok(reports >= accepted && versions.length >= accepted, `${reports}, ${versions.length}, ${accepted}`)
+      for (const { version } of versions) {
+        const { status, signature, body } = await answerOf(
+          restored.url,
+          `/plugins/hello/install?version=${version}`,
+          key,
+        )
+        assert.deepEqual([status, signature], [200, signArchive(body, SIGNING_SECRET)])
+      }
+    }
+  })
+
+  it('can be read by its owner only, and so can what is restored', async t => {
+    const hub = await runHub(t)
+    await publishShop(t, hub.store, '1.0.0')
+    const file = await backupOf(t, hub)
+    const { dataDir } = await restoredFrom(t, file)
+    assert.equal(statSync(file).mode & 0o777, 0o600)
+    for (const path of ['', 'artifacts']) assert.equal(statSync(join(dataDir, path)).mode & 0o777, 0o700, path)
+    for (const path of filesIn(dataDir)) assert.equal(statSync(join(dataDir, path)).mode & 0o077, 0, path)
+  })
+
+  it('replaces no file, and leaves none behind when an artifact is damaged', async t => {
+    const hub = await runHub(t)
+    await hub.publish()
+    const folder = newFolder(t, { 'there.tar': 'mine' })
+    const there = await command('backup', '--to', join(folder, 'there.tar'), '--data', hub.dataDir)
+    assert.deepEqual([there.code, readFileSync(join(folder, 'there.tar'), 'utf8')], [1, 'mine'])
+    assert.match(there.stderr, /there\.tar exists/)
+    const [artifact = ''] = readdirSync(join(hub.dataDir, 'artifacts'))
+    const path = join(hub.dataDir, 'artifacts', artifact)
+    const bytes = readFileSync(path)
+    for (const damage of [
+      () =>
+        writeFileSync(
+          path,
+          bytes.map((byte, at) => (at === 9 ? byte ^ 1 : byte)),
+        ),
+      () => writeFileSync(path, bytes.subarray(1)),
+      () => rmSync(path),
+    ]) {
+      damage()
+      const { code, stderr } = await command('backup', '--to', join(folder, 'new.tar'), '--data', hub.dataDir)
+      assert.deepEqual([code, readdirSync(folder)], [1, ['there.tar']])
+      assert.match(stderr, new RegExp(`artifact ${artifact} is missing or damaged`))
+    }
+  })
+
+  for (const [name, args, message] of [
+    ['no hub', ['--data', '/missing'], /^The data folder \/missing has no hub/],
+    ['no folder for it', ['--to', '/missing/a.tar'], /^The backup \/missing\/a\.tar cannot be written \(ENOENT\)/],
+  ] as const)
+    it(`is refused with ${name}`, async t => {
+      const hub = await runHub(t)
+      const options = ['--to', join(newFolder(t), 'a.tar'), '--data', hub.dataDir, ...args]
+      const { code, stderr } = await command('backup', ...options)
+      assert.equal(code, 1)
+      assert.match(stderr, message)
+    })
+})
+
+describe('restoring', () => {
+  for (const [name, fill] of [
+    ['a file in it', folder => writeFileSync(join(folder, 'notes'), '')],
+    ['a hub in it', folder => openStore(folder).close()],
+  ] as readonly [string, (folder: string) => void][])
+    it(`refuses a folder with ${name}, and changes nothing`, async t => {
+      const hub = await runHub(t)
+      const file = await backupOf(t, hub)
+      const target = newFolder(t)
+      fill(target)
+      const before = filesIn(target)
+      const { code, stderr } = await command('restore', '--from', file, '--data', target)
+      assert.equal(code, 1)
+      assert.match(stderr, /is not empty, and restoring replaces nothing/)
+      assert.deepEqual(filesIn(target), before)
+    })
+
+  it('takes an empty folder', async t => {
+    const file = await backupOf(t, await runHub(t))
+    const { code, stderr } = await command('restore', '--from', file, '--data', newFolder(t))
+    assert.equal(code, 0, stderr)
+  })
+
+  for (const [name, change, message] of [
+    ['cut in the middle', bytes => bytes.subarray(0, bytes.length / 2), /is not a whole tar/],
+    [
+      'without its last artifact',
+      bytes => bytes.subarray(0, bytes.indexOf('artifacts/')),
+      /does not end with SHA256SUMS/,
+    ],
+    ['empty', () => Buffer.alloc(0), /does not end with SHA256SUMS/],
+    ['of no tar', () => Buffer.from('any text '.repeat(1000)), /is not a whole tar/],
+    ['with a changed artifact', bytes => flipAfter(bytes, 'plugin.yaml'), /SHA256SUMS does not match/],
+    ['with a changed database', bytes => flipAfter(bytes, 'SQLite format'), /SHA256SUMS does not match/],
+  ] as readonly [string, (bytes: Buffer) => Uint8Array, RegExp][])
+    it(`refuses a file ${name}, and leaves nothing`, async t => {
+      const hub = await runHub(t)
+      await hub.publish()
+      const file = await backupOf(t, hub)
+      writeFileSync(file, change(readFileSync(file)))
+      await refuses(t, file, message)
+    })
+
+  for (const [name, entry] of [
+    ['a path that leads out', { name: '../hub.sqlite' }],
+    ['an absolute path', { name: '/etc/cron.d/x' }],
+    ['another file', { name: 'artifacts/x' }],
+    ['a name that only resembles one', { name: 'hub-sqlite' }],
+    ['a symlink', { name: 'dek.key', type: 'symlink', linkname: '/etc/passwd' }],
+    ['a folder', { name: 'hub.sqlite', type: 'directory' }],
+  ] as const)
+    it(`refuses ${name}`, async t => {
+      const file = join(newFolder(t), 'a.tar')
+      const tar = pack()
+      tar.entry(entry, '')
+      tar.finalize()
+      writeFileSync(file, await buffer(tar))
+      await refuses(t, file, /which no backup has/)
+    })
+
+  it('names a file that does not exist', async t => {
+    await refuses(t, '/missing.tar', /^There is no file \/missing\.tar/)
+  })
+})
+
+async function backupOf(t: TestContext, { dataDir }: HubUnderTest, run = command): Promise<string> {
+  const file = join(newFolder(t), 'backup.tar')
+  const { code, stderr } = await run('backup', '--to', file, '--data', dataDir)
+  assert.equal(code, 0, stderr)
+  return file
+}
+
+async function restoredFrom(t: TestContext, file: string) {
+  const dataDir = join(newFolder(t), 'new', 'data')
+  const { code, stderr } = await command('restore', '--from', file, '--data', dataDir)
+  assert.equal(code, 0, stderr)
+  const hub = await startHub({ dataDir, now: () => NOW })
+  t.after(() => hub.close())
+  return { ...hub, dataDir }
+}
+
+async function refuses(t: TestContext, file: string, message: RegExp): Promise<void> {
+  const folder = newFolder(t)
+  const { code, stderr } = await command('restore', '--from', file, '--data', join(folder, 'data'))
+  assert.deepEqual([code, readdirSync(folder)], [1, []])
+  assert.match(stderr, message)
+  assert.equal(stderr.trim().split('\n').length, 1)
+}
+
+async function answerOf(url: string, path: string, key: string) {
+  const response = await fetch(url + path, { headers: { 'X-API-Key': key } })
+  const body = Buffer.from(await response.arrayBuffer())
+  return { status: response.status, signature: response.headers.get('x-signature'), body }
+}
+
+/** But not what SQLite keeps next to an open database. */
+function filesIn(folder: string): string[] {
+  const all = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
+  return all.filter(path => !/-(wal|shm)$/.test(path) && statSync(join(folder, path)).isFile())
+}
+
+/** Damages what follows a text: a header is right before it, so that only the content changes. */
+function flipAfter(bytes: Buffer, text: string): Buffer {
+  const changed = Buffer.from(bytes)
+  const at = bytes.lastIndexOf(text) + 24
+  changed[at] = (changed[at] ?? 0) ^ 0xff
+  return changed
+}

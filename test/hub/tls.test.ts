@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { request } from 'node:https'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { describe, it, type TestContext } from 'node:test'
+import { readTls } from '../../hub/tls-files.ts'
+import { COMPILE_CACHE } from '../compile-cache.ts'
+import { CLI, hub } from './run-cli.ts'
+import { ADMIN_TOKEN, newFolder, runHub } from './running-hub.ts'
+
+const NAMES = 'subjectAltName=DNS:localhost,IP:127.0.0.1'
+
+const skip = spawnSync('openssl', ['version']).status !== 0 && 'openssl is not on PATH'
+
+describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, () => {
+  it('serves HTTPS, and asks for the admin token under another name than a loopback one', async t => {
+    const { cert, key } = issue(t)
+    const tls = { cert: readFileSync(cert), key: readFileSync(key) }
+    const hub = await runHub(t, { tls })
+    assert.match(hub.url, /^https:/)
+    assert.equal((await get(`${hub.url}/healthz`, tls.cert)).status, 200)
+    assert.equal((await get(hub.url, tls.cert)).status, 200)
+    assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example' })).status, 401)
+    const authorization = `Bearer ${ADMIN_TOKEN}`
+    assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example', authorization })).status, 200)
+  })
+
+  it('takes a renewed certificate on SIGHUP, and keeps the old one instead of one that it cannot use', async t => {
+    const [old, renewed] = [issue(t), issue(t)]
+    const server = await serve(t, old)
+    assert.equal((await get(server.url, readFileSync(old.cert))).status, 200)
+    copyFileSync(renewed.cert, old.cert)
+    assert.match(await server.renew(), /does not belong to the certificate.*goes on with the certificate that it has/)
+    await assert.rejects(get(server.url, readFileSync(renewed.cert)))
+    copyFileSync(renewed.key, old.key)
+    assert.match(await server.renew(), /New connections use the certificate/)
+    assert.equal((await get(server.url, readFileSync(renewed.cert))).status, 200)
+    assert.ok(!server.printed.join('\n').includes('PRIVATE'))
+  })
+
+  for (const [name, wrong, message] of [
+    [
+      'a key of another certificate',
+      ({ key }, other) => copyFileSync(other.key, key),
+      /does not belong to the certificate/,
+    ],
+    ['a key that others can read', ({ key }) => chmodSync(key, 0o644), /key\.pem \(mode 0644\): chmod 600 /],
+    ['a key that others can write', ({ key }) => chmodSync(key, 0o602), /mode 0602/],
+    [
+      'no key in the file',
+      ({ key, cert }) => writeFileSync(key, readFileSync(cert)),
+      /key\.pem contains no private key/,
+    ],
+    ['no certificate in the file', ({ key, cert }) => copyFileSync(key, cert), /cert\.pem contains no certificate/],
+    ['an empty certificate', ({ cert }) => writeFileSync(cert, ''), /cert\.pem contains no certificate/],
+    ['a key with a passphrase', ({ key }) => encrypt(key), /key\.pem needs a passphrase/],
+  ] as readonly [string, (files: Issued, other: Issued) => void, RegExp][]) {
+    it(`is refused with ${name}, in a sentence that does not quote the key`, async t => {
+      const files = issue(t)
+      const secret = readFileSync(files.key, 'utf8').split('\n')[1] ?? ''
+      wrong(files, issue(t))
+      chmodSync(files.cert, 0o644)
+      const ended = await hub('serve', ...optionsOf(files), '--port', '0', '--data', join(newFolder(t), 'data'))
+      assert.equal(ended.code, 1)
+      assert.match(ended.stderr, message)
+      assert.ok(!ended.stderr.includes(secret))
+      assert.equal(ended.stderr.trim().split('\n').length, 1)
+    })
+  }
+
+  for (const [days, message] of [
+    [31, /expired on \d{4}-\d\d-\d\d: clients will refuse it/],
+    [-2, /is valid from \d{4}-\d\d-\d\d on/],
+    [1, undefined],
+  ] as const) {
+    it(`${message === undefined ? 'says nothing' : 'warns'} if it is ${days} days later`, t => {
+      const { cert, key } = issue(t)
+      const { warnings } = readTls({ certFile: cert, keyFile: key }, Date.now() + days * 86_400_000)
+      assert.equal(warnings.length, message === undefined ? 0 : 1)
+      assert.match(warnings.join(), message ?? /^$/)
+    })
+  }
+
+  for (const only of ['--tls-cert', '--tls-key'])
+    it(`needs more than ${only}`, async t => {
+      const { code, stderr } = await hub('serve', only, 'x', '--data', join(newFolder(t), 'data'))
+      assert.deepEqual([code, /^The option --tls-(cert|key) is required/.test(stderr)], [2, true], stderr)
+    })
+
+  it('names a file that does not exist', async t => {
+    const files = { ...issue(t), key: '/missing' }
+    const { code, stderr } = await hub('serve', ...optionsOf(files), '--data', join(newFolder(t), 'data'))
+    assert.equal(code, 1)
+    assert.match(stderr, /^The file \/missing of --tls-key does not exist/)
+  })
+})
+
+describe('a hub behind a proxy', () => {
+  it('asks for the admin token, even under a loopback name', async t => {
+    const hub = await runHub(t, { behindProxy: true })
+    assert.equal((await hub.call('/')).status, 401)
+    assert.equal((await hub.call('/', { bearer: ADMIN_TOKEN })).status, 200)
+  })
+
+  for (const name of ['Forwarded', 'Via', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Forwarded-Proto', 'X-Real-IP'])
+    it(`notices it by the header ${name}`, async t => {
+      const hub = await runHub(t)
+      assert.equal((await hub.call('/', { headers: { [name]: '1.1 proxy' } })).status, 401)
+    })
+})
+
+interface Issued {
+  readonly cert: string
+  readonly key: string
+}
+
+let others = 0
+
+/** A certificate of its own for this machine, valid for 30 days. */
+function issue(t: TestContext): Issued {
+  const folder = newFolder(t)
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  const subject = ['-subj', `/CN=hub-${others++}`, '-addext', NAMES, '-days', '30']
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', key]
+  execFileSync('openssl', ['req', '-x509', ...newKey, '-out', cert, ...subject], { stdio: 'ignore' })
+  chmodSync(key, 0o600)
+  return { cert, key }
+}
+
+function encrypt(key: string): void {
+  execFileSync('openssl', ['pkey', '-in', key, '-aes256', '-passout', 'pass:secret', '-out', `${key}.new`])
+  copyFileSync(`${key}.new`, key)
+}
+
+function optionsOf({ cert, key }: Issued): string[] {
+  return ['--tls-cert', cert, '--tls-key', key]
+}
+
+/** Trusts only this certificate. */
+function get(url: string, ca: Buffer, headers: Record<string, string> = {}): Promise<{ status: number | undefined }> {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { ca, headers, agent: false, servername: 'localhost' }, response => {
+      response.resume()
+      resolve({ status: response.statusCode })
+    })
+    sent.on('error', reject)
+    sent.end()
+  })
+}
+
+async function serve(t: TestContext, files: Issued) {
+  const args = [CLI, '--port', '0', '--data', join(newFolder(t), 'data'), ...optionsOf(files)]
+  const env = { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE }
+  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  t.after(() => child.kill('SIGKILL'))
+  const printed: string[] = []
+  const [stdout, stderr] = [createInterface(child.stdout), createInterface(child.stderr)]
+  for (const stream of [stdout, stderr]) stream.on('line', line => printed.push(line))
+  const [first] = (await once(stdout, 'line')) as [string]
+  const url = /https:\S+/.exec(first)?.[0] ?? ''
+  const renew = async (): Promise<string> => {
+    const next = Promise.race([once(stdout, 'line'), once(stderr, 'line')])
+    child.kill('SIGHUP')
+    return String((await next)[0])
+  }
+  return { url, printed, renew }
+}
