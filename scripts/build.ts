@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { entryUsages } from './entry-usage.ts'
 import { runProgram } from './program.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -52,22 +53,30 @@ async function writeStubs(): Promise<void> {
   const bundled: Record<string, unknown> = await import(pathToFileURL(join(DIST, 'index.js')).href)
   const actions = Object.keys(bundled).filter(name => typeof bundled[name] === 'function')
   if (actions.length === 0) throw new Error('The bundle exports no action: export at least one from src/main.ts.')
+  const usages = entryUsages(ROOT)
   for (const action of actions) {
-    writeFileSync(join(DIST, stubName(action)), stubOf(action))
+    const name = stubName(action)
+    writeFileSync(join(DIST, name), stubOf(action, usages.get(name)))
   }
 }
 
 /**
  * Node.js 12.22, which some systems still have, can parse it, and any that is too old says so before it loads the bundle.
- * A promise that never settles is no success.
+ * A promise that never settles is no success. An action, which a runner starts without arguments, explains itself.
  */
-function stubOf(action: string): string {
+function stubOf(action: string, usage: string | undefined): string {
+  const help =
+    usage === undefined
+      ? ''
+      : ` else if (/^(--help|-h)$/.test(process.argv[2])) {
+  console.log(${JSON.stringify(usage)})
+}`
   return `let ended = false
 const found = process.versions.node
 if (parseInt(found, 10) < ${NODE_MAJOR}) {
   console.error('Error: ${stubName(action)} needs Node.js ${NODE_MAJOR}, but ' + process.execPath + ' is ' + found + ': run it with externals/node${NODE_MAJOR}/bin/node of the runner.')
   process.exitCode = 1
-} else {
+}${help} else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
   import('./index.js').then(({ ${action} }) => ${action}()).then(() => { ended = true })
 }

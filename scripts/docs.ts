@@ -1,5 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { actionFolders } from './action-folders.ts'
 import { replaceActionTables } from './action-tables.ts'
 import { runProgram } from './program.ts'
 import { buildJsonSchemas } from './schemas/json-schemas.ts'
@@ -27,12 +28,7 @@ interface GeneratedFile {
 
 function generatedFiles(): GeneratedFile[] {
   const schemas = Object.entries(buildJsonSchemas()).map(([path, text]) => ({ path, text }))
-  return [...actionFolders().map(readmeOf), ...schemas]
-}
-
-function actionFolders(): string[] {
-  const folders = readdirSync(ROOT, { withFileTypes: true }).filter(entry => entry.isDirectory())
-  return ['.', ...folders.map(folder => folder.name)].filter(folder => existsSync(join(ROOT, folder, 'action.yml')))
+  return [...actionFolders(ROOT).map(readmeOf), ...schemas]
 }
 
 function readmeOf(folder: string): GeneratedFile {

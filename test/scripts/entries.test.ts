@@ -3,18 +3,25 @@ import { spawnSync } from 'node:child_process'
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { parse } from 'yaml'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
 
 const DIST = join(import.meta.dirname, '../../dist')
 const ENTRIES = readdirSync(DIST).filter(name => name.endsWith('.js') && name !== 'index.js')
 
+interface EntryRun {
+  readonly version: string
+  readonly bundle: string
+  readonly args?: readonly string[]
+}
+
 /** Runs an entry of `dist/` with a bundle of its own, on a Node.js that says it is of this version. */
-function runEntry(t: TestContext, entry: string, { version, bundle }: { version: string; bundle: string }) {
+function runEntry(t: TestContext, entry: string, { version, bundle, args: given = [] }: EntryRun) {
   const folder = temporaryDirectory(t)
   for (const name of [entry, 'package.json']) copyFileSync(join(DIST, name), join(folder, name))
   writeFileSync(join(folder, 'index.js'), bundle)
   const versions = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } })`
-  const args = ['--import', `data:text/javascript,${encodeURIComponent(versions)}`, join(folder, entry)]
+  const args = ['--import', `data:text/javascript,${encodeURIComponent(versions)}`, join(folder, entry), ...given]
   return spawnSync(process.execPath, args, { encoding: 'utf8' })
 }
 
@@ -37,6 +44,27 @@ describe('the entries of dist/', () => {
       assert.doesNotMatch(readFileSync(join(DIST, entry), 'utf8'), /\bawait\b|\?\.|\?\?|&&=|\|\|=|\d_\d|#/)
     })
   }
+
+  it('explain themselves in a terminal, before they load anything, unless the bundle does that', t => {
+    const bundle = 'export const recover = async () => console.log(process.argv[2])'
+    for (const entry of ENTRIES) {
+      for (const option of ['--help', '-h']) {
+        const { status, stdout, stderr } = runEntry(t, entry, { version: '24.0.0', bundle, args: [option] })
+        assert.deepEqual([status, stderr], [0, ''], entry)
+        const isOwn = stdout.startsWith(`${entry} is the `) && /INPUT_|none by itself/.test(stdout)
+        assert.ok(entry === 'recover.js' ? stdout === `${option}\n` : isOwn, stdout)
+      }
+    }
+  })
+
+  it('name the inputs that their action requires', t => {
+    const { stdout } = runEntry(t, 'deploy.js', { version: '24.0.0', bundle: '', args: ['--help'] })
+    const { inputs } = parse(readFileSync(join(DIST, '../action.yml'), 'utf8'))
+    const required = Object.keys(inputs).filter(name => inputs[name].required)
+    const named = [...stdout.matchAll(/INPUT_([A-Z-]+)/g)].map(([, name]) => name?.toLowerCase())
+    assert.deepEqual(named, required)
+    assert.match(stdout, /npm run try -- --from /)
+  })
 
   it('need the Node.js that the actions run on', () => {
     for (const action of ['action.yml', 'project/action.yml', 'rollback/action.yml']) {

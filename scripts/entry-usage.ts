@@ -1,0 +1,35 @@
+import { readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { parse } from 'yaml'
+import { actionFolders } from './action-folders.ts'
+
+interface ActionDefinition {
+  readonly inputs: Readonly<Record<string, { readonly required?: boolean }>>
+  readonly runs: { readonly main: string; readonly post?: string }
+}
+
+/**
+ * What each file of `dist/` that an action.yml starts answers to `--help`, by its name: that it is for a runner, what it
+ * requires, and what to do instead in a terminal.
+ */
+export function entryUsages(repository: string): Map<string, string> {
+  return new Map(actionFolders(repository).flatMap(folder => usagesOf(repository, join(folder, 'action.yml'))))
+}
+
+function usagesOf(repository: string, path: string): [string, string][] {
+  const { inputs, runs }: ActionDefinition = parse(readFileSync(join(repository, path), 'utf8'))
+  const required = Object.entries(inputs).flatMap(([name, { required }]) => (required ? [variableOf(name)] : []))
+  const main = basename(runs.main)
+  const usage = (subject: string): string => `${subject} of a GitHub Action, which a self-hosted runner starts.
+Its inputs are environment variables; ${path} lists them. Required: ${required.join(', ') || 'none by itself'}.
+To deploy a plugin or service of your own on this machine: npm run try -- --from FOLDER`
+  const post = runs.post === undefined ? [] : [basename(runs.post)]
+  return [
+    [main, usage(`${main} is the program`)],
+    ...post.map((name): [string, string] => [name, usage(`${name} is the post step`)]),
+  ]
+}
+
+function variableOf(input: string): string {
+  return `INPUT_${input.toUpperCase()}`
+}
