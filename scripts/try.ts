@@ -79,15 +79,15 @@ command line.`,
 })
 
 async function tryPart(trial: Trial): Promise<void> {
-  const { part, stage, files, values, interruption } = trial
+  const { part, stage, files, interruption } = trial
   showPublished(part, await stage.publish(part))
   if (interruption.hasCome) return
   const result = await deploy(trial)
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage)
   if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
-  if (!values.break) showWorkflow(part, files)
-  await showNext(trial)
+  if (result.exitCode === 0) showWorkflow(part, files)
+  await showNext(trial, result)
 }
 
 async function deploy({ part, stage, files, values, interruption }: Trial): Promise<ActionResult> {
@@ -110,11 +110,13 @@ async function deploy({ part, stage, files, values, interruption }: Trial): Prom
   return result
 }
 
-async function showNext(trial: Trial): Promise<void> {
+async function showNext(trial: Trial, { exitCode }: ActionResult): Promise<void> {
   const { stage, values, interruption } = trial
-  const again = values.root === undefined ? 'add --root DIR, and run it again' : 'run the same command again'
   printHeading('What next')
-  print(`To see an update: ${again} after you have changed the folder and raised its version.`)
+  if (exitCode !== 0 && !values.break) print('Correct what the error names, and run it again.')
+  else if (values.root === undefined)
+    print('Add --root DIR to keep hub and host. Then raise the version and run it again, to see an update.')
+  else print('Raise the version and run it again, to see an update. Add --break, to see a rollback.')
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
   print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)

@@ -107,6 +107,19 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.ok(!given.output().includes(token))
   })
 
+  it('cancels the deployment when it is stopped, and leaves nothing', async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const hostConfig = join(folder, 'never-healthy.yaml')
+    writeFileSync(hostConfig, 'version: 1\nplugins:\n  greeter: {healthcheck: {command: ["false"]}}\n')
+    const child = start([PLUGIN, '--host-config', hostConfig], temporary)
+    await waitFor(child, /^\| (healthchecking)/m)
+    child.process.kill('SIGTERM')
+    assert.equal(await child.ended, 1)
+    assert.match(child.output(), /^\| outcome +rolled_back$/m)
+    assert.match(child.output(), /^\| error-code +cancelled$/m)
+    assert.deepEqual(readdirSync(temporary), [])
+  })
+
   it('refuses a hostile folder, a missing plan and a foreign --root in one sentence, and leaves nothing', async () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const source = join(folder, 'hostile')
