@@ -43093,11 +43093,14 @@ function factsOf(subject, { facts, error }) {
     return [
         ...artifactRows(subject, facts),
         ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
-        ...(facts.steps !== undefined && subject.plan !== undefined
-            ? [['Plan', `${code(subject.plan)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]
-            : []),
+        ...(facts.steps === undefined
+            ? []
+            : [['Plan', `${planName(subject)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]),
         ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
     ];
+}
+function planName({ plan }) {
+    return plan === undefined ? 'the default plan' : code(plan);
 }
 function artifactRows({ from }, { sha256, size, repo }) {
     if (sha256 === undefined || size === undefined)
@@ -43144,6 +43147,7 @@ function contentRows({ kind, pinned }, facts) {
 
 
 
+
 /** The private folder of a main step, for the post step of one that was killed. */
 const FOLDER_STATE = 'folder';
 /** What a run that is killed has said. */
@@ -43168,6 +43172,8 @@ async function verifyPost() {
 function readVerifyInputs(workspace) {
     const read = new InputReader(workspace, { foreign: true });
     const mode = verify_modeOf(read);
+    if (mode === 'hub')
+        requireHub(read);
     // A gate reaches no host, but refuses what each of them would refuse.
     read.optional('plugins-directory', writtenPluginsDirectorySchema);
     const files = readFiles(read, mode);
@@ -43204,17 +43210,38 @@ const ARTIFACT_SETTINGS = {
 };
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
+/** Without one of these, nothing can be fetched or verified. */
+const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret'];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
         return 'file';
-    if (ARTIFACT_INPUTS.some(name => read.isGiven(name)))
+    if (artifactInputsGiven(read).length > 0)
         return 'hub';
-    if (Object.entries(ARTIFACT_SETTINGS).some(([name, fallback]) => read.isChosen(name, fallback)))
-        return 'hub';
-    return read.isGiven('install-plan') || read.isGiven('host-config') ? 'none' : 'hub';
+    return isGivenFile(read) ? 'none' : 'hub';
+}
+function isGivenFile(read) {
+    return read.isGiven('install-plan') || read.isGiven('host-config');
+}
+function artifactInputsGiven(read) {
+    const chosen = Object.entries(ARTIFACT_SETTINGS).filter(([name, fallback]) => read.isChosen(name, fallback));
+    return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)];
+}
+/** Says in one sentence what a check of what a hub serves lacks, and how to check less, if that is what is meant. */
+function requireHub(read) {
+    const missing = HUB_NEEDS.filter(name => !read.isGiven(name));
+    if (missing.length === 0)
+        return;
+    const needs = `A check of what a hub serves needs ${listNames(HUB_NEEDS)}, but ${listNames(missing)} ${missing.length === 1 ? 'has' : 'have'} no value`;
+    read.require(`${needs}${verify_remedyFor(artifactInputsGiven(read), isGivenFile(read))}`);
+}
+function verify_remedyFor(given, hasFiles) {
+    if (given.length === 0)
+        return '; a check of a plan needs slug and install-plan, one of a file artifact-path and signature';
+    const secrets = ' (a secret is empty where it is not defined, and in a pull request from a fork)';
+    return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets;
 }
 function readFiles(read, mode) {
-    const needsSlug = mode === 'hub' || read.isGiven('install-plan');
+    const needsSlug = mode !== 'hub' && read.isGiven('install-plan');
     return {
         kind: read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin'),
         slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
@@ -43227,18 +43254,19 @@ function readArtifact(read, mode, { workspace, files }) {
     return {
         kind: files.kind,
         source: mode === 'hub' ? readHub(read, files.slug) : { workspace, ...readLocalFile(read) },
-        signingSecret: read.requiredSecret('signing-secret'),
+        signingSecret: mode === 'hub' ? read.optionalSecret('signing-secret') : read.requiredSecret('signing-secret'),
         version: read.withDefault('version', versionSchema, 'latest'),
         artifactSha256: read.optional('artifact-sha256', sha256Schema),
         downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
         ...readLimits(read),
     };
 }
+/** `requireHub` has listed what is missing. */
 function readHub(read, slug) {
-    const hub = read.required('hub-url', baseUrlSchema);
+    const hub = read.optional('hub-url', baseUrlSchema);
     const services = read.withDefault('services-url', baseUrlSchema, hub);
     const bases = hub && services ? { hub, services, deployments: hub } : undefined;
-    return { bases, slug, apiKey: read.requiredSecret('api-key', apiKeySchema) };
+    return { bases, slug, apiKey: read.optionalSecret('api-key', apiKeySchema) };
 }
 function readLocalFile(read) {
     for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))

@@ -1,5 +1,6 @@
 import { z } from 'zod/mini'
 import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
+import { listNames } from '../core/foreign-text.ts'
 import { kindSchema, sha256Schema, slugSchema, versionSchema } from '../core/identifiers.ts'
 import {
   DEFAULT_MAX_ARTIFACT_BYTES,
@@ -64,6 +65,7 @@ export async function verifyPost(): Promise<void> {
 export function readVerifyInputs(workspace: string): VerifyInputs {
   const read = new InputReader(workspace, { foreign: true })
   const mode = modeOf(read)
+  if (mode === 'hub') requireHub(read)
   // A gate reaches no host, but refuses what each of them would refuse.
   read.optional('plugins-directory', writtenPluginsDirectorySchema)
   const files = readFiles(read, mode)
@@ -102,18 +104,43 @@ const ARTIFACT_SETTINGS = {
 }
 const FILE_INPUTS = ['artifact-path', 'signature']
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
+/** Without one of these, nothing can be fetched or verified. */
+const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret']
 
 function modeOf(read: InputReader): Mode {
   if (FILE_INPUTS.some(name => read.isGiven(name))) return 'file'
-  if (ARTIFACT_INPUTS.some(name => read.isGiven(name))) return 'hub'
-  if (Object.entries(ARTIFACT_SETTINGS).some(([name, fallback]) => read.isChosen(name, fallback))) return 'hub'
-  return read.isGiven('install-plan') || read.isGiven('host-config') ? 'none' : 'hub'
+  if (artifactInputsGiven(read).length > 0) return 'hub'
+  return isGivenFile(read) ? 'none' : 'hub'
+}
+
+function isGivenFile(read: InputReader): boolean {
+  return read.isGiven('install-plan') || read.isGiven('host-config')
+}
+
+function artifactInputsGiven(read: InputReader): string[] {
+  const chosen = Object.entries(ARTIFACT_SETTINGS).filter(([name, fallback]) => read.isChosen(name, fallback))
+  return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)]
+}
+
+/** Says in one sentence what a check of what a hub serves lacks, and how to check less, if that is what is meant. */
+function requireHub(read: InputReader): void {
+  const missing = HUB_NEEDS.filter(name => !read.isGiven(name))
+  if (missing.length === 0) return
+  const needs = `A check of what a hub serves needs ${listNames(HUB_NEEDS)}, but ${listNames(missing)} ${missing.length === 1 ? 'has' : 'have'} no value`
+  read.require(`${needs}${remedyFor(artifactInputsGiven(read), isGivenFile(read))}`)
+}
+
+function remedyFor(given: readonly string[], hasFiles: boolean): string {
+  if (given.length === 0)
+    return '; a check of a plan needs slug and install-plan, one of a file artifact-path and signature'
+  const secrets = ' (a secret is empty where it is not defined, and in a pull request from a fork)'
+  return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets
 }
 
 type Incomplete<T> = { [K in keyof T]: T[K] | undefined }
 
 function readFiles(read: InputReader, mode: Mode): Incomplete<GateFiles> {
-  const needsSlug = mode === 'hub' || read.isGiven('install-plan')
+  const needsSlug = mode !== 'hub' && read.isGiven('install-plan')
   return {
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
@@ -136,7 +163,7 @@ function readArtifact(
   return {
     kind: files.kind,
     source: mode === 'hub' ? readHub(read, files.slug) : { workspace, ...readLocalFile(read) },
-    signingSecret: read.requiredSecret('signing-secret'),
+    signingSecret: mode === 'hub' ? read.optionalSecret('signing-secret') : read.requiredSecret('signing-secret'),
     version: read.withDefault('version', versionSchema, 'latest'),
     artifactSha256: read.optional('artifact-sha256', sha256Schema),
     downloadTimeoutMs: read.withDefault('timeout-minutes', downloadTimeoutSchema, 900_000),
@@ -144,11 +171,12 @@ function readArtifact(
   }
 }
 
+/** `requireHub` has listed what is missing. */
 function readHub(read: InputReader, slug: string | undefined) {
-  const hub = read.required('hub-url', baseUrlSchema)
+  const hub = read.optional('hub-url', baseUrlSchema)
   const services = read.withDefault<string | undefined>('services-url', baseUrlSchema, hub)
   const bases = hub && services ? { hub, services, deployments: hub } : undefined
-  return { bases, slug, apiKey: read.requiredSecret('api-key', apiKeySchema) }
+  return { bases, slug, apiKey: read.optionalSecret('api-key', apiKeySchema) }
 }
 
 function readLocalFile(read: InputReader) {

@@ -54,8 +54,6 @@ describe('readVerifyInputs', () => {
   }
 
   const incomplete: Record<string, [Record<string, string>, string[]]> = {
-    'nothing at all': [{}, ['slug', 'hub-url', 'api-key', 'signing-secret']],
-    'a slug alone': [{ slug: 'greeter' }, ['hub-url', 'api-key', 'signing-secret']],
     'a plan without a slug': [{ 'install-plan': 'install.yaml' }, ['slug']],
     'a file and a plan without a slug': [{ ...FILE, 'install-plan': 'install.yaml' }, ['slug']],
     'a file without its signature': [{ ...FILE, signature: '' }, ['signature']],
@@ -68,6 +66,40 @@ describe('readVerifyInputs', () => {
         problemsOf(given),
         missing.map(input => `missing ${input}`),
       )
+    })
+  }
+
+  const halves: Record<string, [given: Record<string, string>, sentence: RegExp]> = {
+    'nothing at all': [
+      {},
+      /but hub-url, slug, api-key, signing-secret have no value; a check of a plan needs slug and/,
+    ],
+    'a slug alone': [{ slug: 'greeter' }, /but hub-url, api-key, signing-secret have no value; a check of a plan/],
+    'a hub without its secrets': [
+      { ...HUB, 'api-key': '', 'signing-secret': '\n' },
+      /but api-key, signing-secret have no value \(a secret is empty where .* a fork\)$/,
+    ],
+    'a hub and a plan without a secret': [
+      { ...HUB, ...PLAN, 'signing-secret': '' },
+      /but signing-secret has no value .*; to check only install-plan and host-config, leave out hub-url, api-key$/,
+    ],
+    'secrets and a plan without a hub': [
+      { ...SECRETS, ...PLAN },
+      /but hub-url has no value .* leave out api-key, signing-secret$/,
+    ],
+  }
+  for (const [name, [given, sentence]] of Object.entries(halves)) {
+    it(`says in one sentence what is missing of ${name}`, () => {
+      const problems = readInputs(given).problems
+      assert.deepEqual(
+        problems.map(({ kind }) => kind),
+        ['missing'],
+      )
+      assert.match(
+        problems[0]?.message ?? '',
+        /^A check of what a hub serves needs hub-url, slug, api-key, signing-secret/,
+      )
+      assert.match(problems[0]?.message ?? '', sentence)
     })
   }
 
@@ -89,9 +121,9 @@ describe('readVerifyInputs', () => {
   }
   for (const [name, value] of Object.entries(chosen)) {
     it(`misses the hub when ${name} is not its default, although there is a plan`, () => {
-      const missing = ['missing hub-url', 'missing api-key', 'missing signing-secret']
-      const problems = problemsOf({ ...PLAN, [name]: value })
-      assert.deepEqual(problems.slice(0, 3), missing)
+      const [problem] = readInputs({ ...PLAN, [name]: value }).problems
+      assert.match(problem?.message ?? '', /but hub-url, api-key, signing-secret have no value /)
+      assert.ok(problem?.message.endsWith(`leave out ${name}`))
     })
   }
 

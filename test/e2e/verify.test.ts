@@ -204,6 +204,48 @@ describe('the gate of a plan alone', () => {
     assert.equal(summary.match(/^- <code>install/gm)?.length, 2)
   })
 
+  it('lists every problem of a file with many, and annotates as many as the runner shows', async () => {
+    const steps = Array.from({ length: 14 }, (_, at) => `  - {id: s${at}, action: run}\n`)
+    stage.writePlan(`${PLUGIN_PLAN}${steps.join('')}`)
+    const { log } = await assertFails(stage, { code: 'invalid_plan', verified: '', annotations: 10 }, alone)
+    stage.writePlan(PLUGIN_PLAN)
+    assert.deepEqual(
+      log.match(/^install\.yaml:\d+:\d+(?=: step)/gm),
+      [17, 18, 19, 20].map(line => `install.yaml:${line}:23`),
+    )
+  })
+
+  it('refuses at once what costs too much to read, and reads what is only long', async () => {
+    const comment = `# ${'x'.repeat(97)}\n`.repeat(2550)
+    stage.writePlan(`${PLUGIN_PLAN}${comment}`)
+    assert.equal((await stage.verify(alone)).exitCode, 0)
+    const aliases = `a: &a [${'x,'.repeat(9)}]\nb: &b [${'*a,'.repeat(9)}]\nc: [${'*b,'.repeat(9)}]\n`
+    const bombs = {
+      aliases,
+      nesting: '['.repeat(200_000),
+      length: `${PLUGIN_PLAN}${comment.repeat(2)}`,
+      keys: '? '.repeat(90_000),
+    }
+    for (const [name, text] of sampled(Object.entries(bombs), 2)) {
+      stage.writePlan(text)
+      const { log } = await stage.verify(alone)
+      assert.match(log, /^::error title=invalid_plan,file=install\.yaml,/m, name)
+    }
+    stage.writePlan(PLUGIN_PLAN)
+  })
+
+  it('checks a host config for the default plan, which it shows', async () => {
+    const inputs = { ...NO_ARTIFACT, 'host-config': 'host.yaml' }
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: docker\n')
+    const { exitCode, log, summary } = await stage.verify(inputs)
+    assert.equal(exitCode, 0, log)
+    assert.match(log, /^- \{id: up, action: restart, plugin: "greeter"/m)
+    assert.match(summary, /the default plan, 4 steps/)
+    const slow = 'version: 1\nplugins: {greeter: {healthcheck: {tcp: "h:1", stable_for: 10m}}}\n'
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), slow)
+    await assertFails(stage, { code: 'invalid_plan', verified: '' }, inputs)
+  })
+
   it('checks a host config, with a plan and without', { skip: ONLY_IN_CI }, async () => {
     writeFileSync(join(stage.workspace.path, 'bad-host.yaml'), 'version: 1\nsupervisor: magic\n')
     const refusal = { code: 'invalid_host_config', verified: '' } as const
@@ -214,7 +256,8 @@ describe('the gate of a plan alone', () => {
   })
 
   it('never stands in for an artifact that was to be checked', async () => {
-    await assertFails(stage, { code: 'missing_input' }, { ...alone, 'hub-url': 'https://hub.example' })
+    const { log } = await assertFails(stage, { code: 'missing_input' }, { ...alone, 'hub-url': 'https://hub.example' })
+    assert.match(log, /^::error title=missing_input::A check of what a hub serves needs .* leave out hub-url\. /m)
     await assertFails(stage, { code: 'missing_input' }, { ...alone, 'artifact-sha256': 'ab'.repeat(32) })
   })
 })

@@ -68,11 +68,15 @@ function factsOf(subject: CheckedSubject, { facts, error }: CheckResult): string
   return [
     ...artifactRows(subject, facts),
     ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
-    ...(facts.steps !== undefined && subject.plan !== undefined
-      ? [['Plan', `${code(subject.plan)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]
-      : []),
+    ...(facts.steps === undefined
+      ? []
+      : [['Plan', `${planName(subject)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]),
     ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
   ]
+}
+
+function planName({ plan }: CheckedSubject): string {
+  return plan === undefined ? 'the default plan' : code(plan)
 }
 
 function artifactRows({ from }: CheckedSubject, { sha256, size, repo }: CheckedFacts): string[][] {
