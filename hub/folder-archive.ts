@@ -11,6 +11,10 @@ const SETTINGS_WITH_VALUES = /^\.env\.(?!template$|example$|sample$)/
 const KEY_FILE = /^id_(rsa|dsa|ecdsa|ed25519)$|\.(key|p12|pfx|jks|keystore)$/
 const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/
 
+/** As hosts extract them by default (contract 4.3). All of it is in memory for a moment. */
+const MAX_FILE_BYTES = 2 * 1024 ** 3
+const MAX_ENTRIES = 100_000
+
 /** A ZIP of a folder. `leftOut` are the paths that are not in it, relative to the folder, with `/`. */
 export interface FolderArchive {
   readonly bytes: Buffer
@@ -20,14 +24,14 @@ export interface FolderArchive {
 /**
  * The folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, modes are 0644
  * or 0755. Symlinks stay symlinks. Version control, installed dependencies, caches, settings and private keys are left
- * out. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or socket, when
- * the folder does not exist, and when there is nothing to publish.
+ * out. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or socket, for more
+ * than 100,000 entries or 2 GiB, when the folder does not exist, and when there is nothing to publish.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)
   const zip = new AdmZip({ noSort: true })
   const leftOut: string[] = []
-  addFolder({ root, zip, leftOut }, root)
+  addFolder({ root, zip, leftOut, fileBytes: 0 }, root)
   if (zip.getEntryCount() === 0) throw new HubError(400, `The folder ${folder} contains nothing to publish.`)
   return { bytes: zip.toBuffer(), leftOut }
 }
@@ -41,6 +45,7 @@ interface Packing {
   readonly root: string
   readonly zip: AdmZip
   readonly leftOut: string[]
+  fileBytes: number
 }
 
 function addFolder(packing: Packing, folder: string): void {
@@ -51,9 +56,10 @@ function addFolder(packing: Packing, folder: string): void {
 function addPath(packing: Packing, path: string): void {
   const entryName = relative(packing.root, path).split(sep).join('/')
   const found = lstatSync(path)
-  if (isLeftOut(path, found)) {
-    packing.leftOut.push(entryName)
-  } else if (found.isDirectory()) {
+  if (isLeftOut(path, found)) return void packing.leftOut.push(entryName)
+  if (found.isFile()) packing.fileBytes += found.size
+  requireRoom(packing)
+  if (found.isDirectory()) {
     addEntry(packing.zip, { name: `${entryName}/`, content: Buffer.alloc(0), mode: 0o755 })
     addFolder(packing, path)
   } else if (found.isSymbolicLink()) {
@@ -64,6 +70,16 @@ function addPath(packing: Packing, path: string): void {
   } else {
     throw new HubError(400, `${path} cannot be published: remove it, as only files, folders and symlinks can.`)
   }
+}
+
+/** Before the file is read: somebody may name their home folder. */
+function requireRoom({ root, zip, fileBytes }: Packing): void {
+  if (fileBytes <= MAX_FILE_BYTES && zip.getEntryCount() < MAX_ENTRIES) return
+  const most = `more than ${MAX_ENTRIES} entries or ${MAX_FILE_BYTES} bytes`
+  throw new HubError(
+    400,
+    `The folder ${root} has ${most}, which hosts refuse: name the folder of the plugin or service alone.`,
+  )
 }
 
 function isLeftOut(path: string, found: Stats): boolean {

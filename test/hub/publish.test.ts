@@ -8,6 +8,7 @@ import {
   readFileSync,
   renameSync,
   symlinkSync,
+  truncateSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
@@ -179,6 +180,12 @@ describe('an archive of a folder', () => {
     const folder = newFolder(t, { 'a.txt': '' })
     symlinkSync(join(folder, 'a.txt'), join(folder, 'link'))
     assert.throws(() => zipFolder(folder), { status: 400 })
+  })
+
+  it('is refused when it is larger than hosts accept, before the file is read', t => {
+    const folder = newFolder(t, { 'a.txt': '' })
+    truncateSync(join(folder, 'a.txt'), 3 * 1024 ** 3)
+    assert.throws(() => zipFolder(folder), { status: 400, message: /^The folder .* has more than .* alone\.$/ })
   })
 
   it('is refused when a pipe is in the folder', t => {
