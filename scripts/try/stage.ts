@@ -11,6 +11,10 @@ import type { Part } from './part.ts'
 
 const SECRETS_FILE = 'secrets.json'
 const SECRET_BYTES = 24
+/** No workflow runs here, so nothing may lead to one. */
+const NO_WORKFLOW = Object.fromEntries(
+  ['ACTOR', 'JOB', 'REPOSITORY', 'RUN_ATTEMPT', 'RUN_ID', 'WORKFLOW'].map(name => [`GITHUB_${name}`, undefined]),
+)
 
 const secretsSchema = z.object({ apiKey: z.string(), signingSecret: z.string(), pluginSecretKey: z.string() })
 type Secrets = Readonly<z.infer<typeof secretsSchema>>
@@ -75,7 +79,7 @@ export async function openTryStage(named: string | undefined): Promise<TryStage>
         settings: settings.join('\n'),
         ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
       }
-      return await runAction({ workspace, inputs, onStart, onLog })
+      return await runAction({ workspace, inputs, env: NO_WORKFLOW, onStart, onLog })
     },
     async close() {
       await stage.close(named !== undefined)
