@@ -1,7 +1,7 @@
-import { HubError, UsageError } from '../errors.ts'
+import { UsageError } from '../errors.ts'
 import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
-import { readPackagedVersion } from '../marketplace/packaged-version.ts'
+import { requireDeployable } from '../marketplace/deployable.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
 import { type Command, DATA_OPTION, readGivenFile, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
@@ -50,7 +50,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
     const { values } = parseCommandLine(args, OPTIONS)
     const publication = readPublication(values)
     const { bytes, leftOut = [] } = await readSource(values)
-    requireSameVersion(publication, bytes)
+    await requireDeployable(bytes, publication)
     const { version, size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, publication))
     console.log(`Published the ${publication.kind} ${publication.slug} ${version}: ${size} bytes, SHA-256 ${sha256}`)
     for (const path of leftOut) console.error(`Left out: ${path}`)
@@ -76,13 +76,6 @@ async function readSource({ from, git, ref, archive, repo }: Values): Promise<So
 function requireLocal(repository: string): string {
   if (!/^[a-z+]+:\/\/|^[^/]+@[^/]+:/i.test(repository)) return repository
   throw new UsageError(`The option --git takes the path of a local clone, not ${repository}: run "git clone" first.`)
-}
-
-/** A deployment refuses a plugin when the version in plugin.yaml is not the requested one. */
-function requireSameVersion({ kind, version }: Publication, bytes: Buffer): void {
-  const packaged = kind === 'plugin' ? readPackagedVersion(bytes) : undefined
-  if (packaged === undefined || packaged.replace(/^v/, '') === version.replace(/^v/, '')) return
-  throw new HubError(400, `The version in plugin.yaml is ${packaged}, but --version is ${version}: make them equal.`)
 }
 
 function readPublication(values: Values): Publication {

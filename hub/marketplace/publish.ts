@@ -6,7 +6,6 @@ import { type GitSource, zipGitCommit } from '../git-archive.ts'
 import { kindSchema, labelSchema, parseInput, repoSchema, slugSchema, versionSchema } from '../names.ts'
 import type { Store } from '../store.ts'
 import { addVersion, type PublishedVersion, requireUnchanged } from './catalogue.ts'
-import { requireReadablePluginYaml } from './packaged-version.ts'
 
 const publicationSchema = z.object({
   kind: kindSchema,
@@ -28,7 +27,7 @@ const publicationSchema = z.object({
 export type Publication = z.input<typeof publicationSchema>
 
 /**
- * Publishes the bytes of a ZIP unchanged. Throws HubError 400 for a wrong field, and 409 when the version is already
+ * Publishes the bytes unchanged, whether or not a host would install them: see requireDeployable. Throws HubError 400 for a wrong field, and 409 when the version is already
  * published with other bytes or another secret, unless `replace` is set.
  */
 export async function publishArchive(
@@ -52,34 +51,24 @@ export async function publishArchive(
   return published
 }
 
-/**
- * Publishes a folder; `leftOut` are the paths that it left out. Throws as zipFolder and publishArchive do, and HubError
- * 400 for a `plugin.yaml` that is larger than clients read.
- */
+/** Publishes a folder; `leftOut` are the paths that it left out. Throws as zipFolder and publishArchive do. */
 export async function publishFolder(
   store: Store,
   folder: string,
   publication: Publication,
 ): Promise<PublishedVersion & { leftOut: string[] }> {
   const { bytes, leftOut } = zipFolder(folder)
-  requireReadable(bytes, publication)
   return { ...(await publishArchive(store, bytes, publication)), leftOut }
 }
 
-/** Publishes a commit as a code host would archive it. Throws as zipGitCommit and publishFolder do. */
+/** Publishes a commit as a code host would archive it. Throws as zipGitCommit and publishArchive do. */
 export async function publishGitCommit(
   store: Store,
   source: GitSource,
   publication: Publication,
 ): Promise<PublishedVersion> {
   const bytes = await zipGitCommit(source)
-  requireReadable(bytes, publication)
   return await publishArchive(store, bytes, publication)
-}
-
-/** Clients do not read the `plugin.yaml` of a service. */
-function requireReadable(bytes: Buffer, { kind }: Publication): void {
-  if (kind === 'plugin') requireReadablePluginYaml(bytes)
 }
 
 /** The `X-Signature` of these bytes (contract 2.1, "Artifact signature"). */

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
 import { readListing } from '../../hub/marketplace/catalogue.ts'
+import { signArchive } from '../../hub/marketplace/publish.ts'
 import { openStore } from '../../hub/store.ts'
+import { buildZip, file } from '../archives/zip-builder.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
 import { sampled } from '../extent.ts'
 import { CLI, hub, hubProcess } from './run-cli.ts'
@@ -20,7 +22,7 @@ describe('the command line', { concurrency: 3 }, () => {
   it('publishes, lists, holds back, releases, yanks and replaces', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const publish = ['publish', ...HELLO, ...SECRET, ...data, '--from']
-    assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'a' }))).code, 0)
+    assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'name: a' }))).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
     assert.equal((await hub('hold', ...HELLO, ...data)).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +held back/)
@@ -31,19 +33,21 @@ describe('the command line', { concurrency: 3 }, () => {
     for (const args of [
       ['hold', ...HELLO],
       ['release', ...HELLO],
-      [...publish.slice(0, -3), '--from', newFolder(t, { a: '' })],
+      [...publish.slice(0, -3), '--from', newFolder(t, { 'plugin.yaml': 'name: c' })],
     ]) {
       const { code, stdout, stderr } = await hub(...args, ...data)
       assert.deepEqual([code, stdout, /is yanked for good/.test(stderr)], [1, '', true], stderr)
     }
-    const changed = newFolder(t, { 'plugin.yaml': 'b' })
+    const changed = newFolder(t, { 'plugin.yaml': 'name: b' })
     assert.equal((await hub(...publish, changed)).code, 1)
     assert.equal((await hub(...publish, changed, '--replace')).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
   })
 
   it('publishes a ZIP unchanged, with a secret from a file', async t => {
-    const folder = newFolder(t, { secret: `${SIGNING_SECRET}\n`, 'a.zip': 'any bytes' })
+    const folder = newFolder(t, { secret: `${SIGNING_SECRET}\n` })
+    const bytes = buildZip([file('plugin.yaml', 'version: 1.0.0')])
+    writeFileSync(join(folder, 'a.zip'), bytes)
     const secret = ['--signing-secret-file', join(folder, 'secret')]
     const data = ['--data', join(folder, 'data')]
     const ended = await hub('publish', ...HELLO, ...secret, ...data, '--archive', join(folder, 'a.zip'))
@@ -51,7 +55,7 @@ describe('the command line', { concurrency: 3 }, () => {
     const store = openStore(join(folder, 'data'))
     t.after(() => store.close())
     const version = readListing(store, { kind: 'plugin', slug: 'hello' }).versions[0]
-    assert.equal(version?.signature, 'hmac_sha256:b622e56688a819fdceac3b01c70943d3c4adca5260123672f29672a0137ced14')
+    assert.equal(version?.signature, signArchive(bytes, SIGNING_SECRET))
   })
 
   it('prints only the key that it creates, lists it without its value, and revokes it', async t => {
@@ -69,7 +73,7 @@ describe('the command line', { concurrency: 3 }, () => {
     const data = join(newFolder(t), 'data')
     const server = await serve(t, data)
     assert.match(server.lines[1] ?? '', /admin_/)
-    await hub('publish', ...HELLO, ...SECRET, '--data', data, '--from', newFolder(t, { 'plugin.yaml': 'a' }))
+    await hub('publish', ...HELLO, ...SECRET, '--data', data, '--from', newFolder(t, { 'plugin.yaml': 'name: a' }))
     const key = (await hub('keys', 'create', '--name', 'ci', '--data', data)).stdout.trim()
     const response = await fetch(`${server.url}/plugins/hello/install`, { headers: { 'X-API-Key': key } })
     assert.equal(response.status, 200)

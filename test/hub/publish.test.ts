@@ -18,7 +18,7 @@ import AdmZip from 'adm-zip'
 import { zipFolder } from '../../hub/folder-archive.ts'
 import { zipGitCommit } from '../../hub/git-archive.ts'
 import { readListing, yankVersion } from '../../hub/marketplace/catalogue.ts'
-import { type Publication, publishArchive, publishFolder } from '../../hub/marketplace/publish.ts'
+import { type Publication, publishArchive } from '../../hub/marketplace/publish.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
@@ -192,16 +192,6 @@ describe('an archive of a folder', () => {
     const folder = newFolder(t)
     execFileSync('mkfifo', [join(folder, 'pipe')])
     assert.throws(() => zipFolder(folder), { status: 400 })
-  })
-
-  it('is refused for a plugin.yaml that is larger than clients read, but not for one of a service', async t => {
-    const folder = newFolder(t, { 'plugin.yaml': `version: 1.0.0\n#${'x'.repeat(32 * 1024)}` })
-    const store = openStore(newFolder(t))
-    t.after(() => store.close())
-    const publication = { slug: 'hello', version: '1.0.0', signingSecret: SIGNING_SECRET }
-    const refused = publishFolder(store, folder, { ...publication, kind: 'plugin' })
-    await assert.rejects(refused, { status: 400, message: /plugin\.yaml has 32784 bytes.* 32768 / })
-    await publishFolder(store, folder, { ...publication, kind: 'service' })
   })
 
   it('is refused for an empty or missing folder', t => {

@@ -1,0 +1,110 @@
+import { isUtf8 } from 'node:buffer'
+import { buffer } from 'node:stream/consumers'
+import { crc32 } from 'node:zlib'
+import yauzl, { type Entry, type ZipFile } from 'yauzl'
+import { HubError } from '../errors.ts'
+import { type ArchiveEntry, MAX_ENTRIES, MAX_EXTRACTED_BYTES } from './entries.ts'
+
+const UTF8_NAME = 0x0800
+/** An extra field of Info-ZIP. */
+const UNICODE_PATH = 0x7075
+const MADE_BY_UNIX = new Set([3, 19])
+const TYPE_BITS = 0o170000
+const DOS_DIRECTORY = 0x10
+const TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
+  [0o100000, 'file'],
+  [0o040000, 'directory'],
+  [0o120000, 'symlink'],
+])
+const MAX_TARGET_BYTES = 4096
+
+/** What is in a ZIP, and the bytes of one of its files. */
+export interface OpenZip {
+  readonly entries: readonly ArchiveEntry[]
+  /** Throws HubError 400 as openZip does. */
+  readonly read: (name: string) => Promise<Buffer>
+}
+
+/**
+ * Reads all of a ZIP, so that nothing in it is damaged. Throws HubError 400 when it is not a ZIP, has a damaged or
+ * encrypted entry, a name in another encoding than UTF-8, or more than hosts unpack.
+ */
+export async function openZip(bytes: Buffer): Promise<OpenZip> {
+  const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)
+  const found = new Map<string, Entry>()
+  const entries: ArchiveEntry[] = []
+  try {
+    let total = 0
+    for await (const entry of zip.eachEntry()) {
+      const name = nameOf(entry)
+      total += entry.uncompressedSize
+      if (entries.length === MAX_ENTRIES || total > MAX_EXTRACTED_BYTES) throw tooMuch()
+      entries.push(await readEntry(zip, entry, name))
+      found.set(name, entry)
+    }
+  } catch (error) {
+    throw error instanceof HubError ? error : notAZip(error as Error)
+  }
+  return { entries, read: async name => await readBytes(zip, found.get(name) as Entry) }
+}
+
+async function readEntry(zip: ZipFile, entry: Entry, name: string): Promise<ArchiveEntry> {
+  if (entry.isEncrypted())
+    throw new HubError(400, `The archive encrypts ${JSON.stringify(name)}: pack it without a password.`)
+  const type = typeOf(entry, name)
+  if (type === 'symlink' && entry.uncompressedSize <= MAX_TARGET_BYTES)
+    return { name, type, target: (await readBytes(zip, entry)).toString('utf8') }
+  for await (const _ of checked(zip, entry));
+  return { name, type }
+}
+
+async function readBytes(zip: ZipFile, entry: Entry): Promise<Buffer> {
+  return await buffer(checked(zip, entry))
+}
+
+async function* checked(zip: ZipFile, entry: Entry): AsyncGenerator<Buffer> {
+  let sum = 0
+  for await (const chunk of await zip.openReadStreamPromise(entry)) {
+    sum = crc32(chunk as Buffer, sum)
+    yield chunk as Buffer
+  }
+  if (sum !== entry.crc32) throw damaged(nameOf(entry))
+}
+
+function nameOf({ fileName, generalPurposeBitFlag, extraFields }: Entry): string {
+  const bytes = fileName as unknown as Buffer
+  const isAscii = bytes.every(byte => byte < 0x80)
+  if (isAscii || ((generalPurposeBitFlag & UTF8_NAME) !== 0 && isUtf8(bytes))) return bytes.toString('utf8')
+  if (extraFields.some(({ id }) => id === UNICODE_PATH))
+    return yauzl.getFileNameLowLevel(generalPurposeBitFlag, bytes, extraFields, true)
+  throw new HubError(
+    400,
+    `The name of ${JSON.stringify(bytes.toString('latin1'))} is not marked as UTF-8: pack it with LC_ALL=C.UTF-8 zip.`,
+  )
+}
+
+/** The permissions of other systems are no Unix modes. */
+function typeOf({ versionMadeBy, externalFileAttributes }: Entry, name: string): ArchiveEntry['type'] {
+  const mode = MADE_BY_UNIX.has(versionMadeBy >>> 8) ? externalFileAttributes >>> 16 : 0
+  if ((mode & TYPE_BITS) !== 0) return TYPES.get(mode & TYPE_BITS) ?? 'other'
+  return name.endsWith('/') || (externalFileAttributes & DOS_DIRECTORY) !== 0 ? 'directory' : 'file'
+}
+
+function notAZip(error: Error): never {
+  const reason = error.message.replace(/[.\s]+$/, '')
+  throw new HubError(400, `The archive is not a whole ZIP (${reason}): pack it again.`)
+}
+
+function damaged(name: string): HubError {
+  return new HubError(
+    400,
+    `The archive is damaged at ${JSON.stringify(name)}, whose CRC does not match: pack it again.`,
+  )
+}
+
+function tooMuch(): HubError {
+  return new HubError(
+    400,
+    `The archive has more than ${MAX_ENTRIES} entries or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts take by default: leave something out.`,
+  )
+}

@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { requireDeployable } from '../../hub/marketplace/deployable.ts'
+import { deploy } from '../../src/marketplace/deploy.ts'
+import { ACCEPTED_ZIPS } from '../archives/accepted-zips.ts'
+import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
+import { buildZip, directory, file, symlink, type ZipItem } from '../archives/zip-builder.ts'
+import { PLUGIN_PLAN, SIGNING_SECRET } from '../e2e/harness/stage.ts'
+import { serveArtifact, serveUntrustedHub } from '../e2e/harness/untrusted-hub.ts'
+import { sampled } from '../extent.ts'
+import { collectLog } from '../install/collected-log.ts'
+import { toolsOf } from '../install/prepared-deployment.ts'
+import { temporaryDirectory } from '../install/temporary-directory.ts'
+import { deployRequest } from '../marketplace/deploy-request.ts'
+import { createTestedWire } from '../net/tested-wire.ts'
+import { hub } from './run-cli.ts'
+import { newFolder } from './running-hub.ts'
+
+const VERSION = '1.2.0'
+const YAML = file('plugin.yaml', `name: greeter\nversion: ${VERSION}\n`)
+const PLUGIN = [YAML, file('src/main.py', 'print()')]
+const GOOD = buildZip(PLUGIN)
+
+const yaml = (text: string) => buildZip([file('plugin.yaml', text), file('src/main.py')])
+const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
+
+/** What publishers do by mistake; for a plugin. Each is refused by both, with a word of what the publisher reads. */
+const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
+  'no bytes': [Buffer.alloc(0), /is empty \(0 bytes\)/],
+  'no ZIP': [Buffer.from('any bytes'), /is not a whole ZIP/],
+  'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /is not a whole ZIP/],
+  'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /is not a whole ZIP/],
+  'a ZIP without its beginning': [GOOD.subarray(30), /is not a whole ZIP|is damaged/],
+  'a ZIP without an entry': [buildZip([]), /contains nothing/],
+  'only a directory': [buildZip([directory('greeter/')]), /contains no file/],
+  'a damaged file': [buildZip([YAML, { ...file('a', 'a'), both: { crc: 1 } }]), /is damaged at "a"/],
+  'no plugin.yaml': [buildZip([file('src/main.py')]), /has no plugin\.yaml at its top/],
+  'plugin.yaml two levels down': [buildZip([file('a/b/plugin.yaml', 'version: 1.2.0')]), /has no plugin\.yaml/],
+  'plugin.yml': [buildZip([file('plugin.yml', 'version: 1.2.0')]), /has no plugin\.yaml/],
+  'plugin.yaml as a directory': [buildZip([file('plugin.yaml/x'), file('a')]), /has no plugin\.yaml/],
+  'plugin.yaml as a link to nothing': [buildZip([symlink('plugin.yaml', 'none'), file('a')]), /has no plugin\.yaml/],
+  'a plugin.yaml of another version': [yaml('version: 1.2.1'), /is 1\.2\.1, but --version is 1\.2\.0/],
+  'an empty plugin.yaml': [yaml(''), /must contain "key: value" lines/],
+  'a plugin.yaml without keys': [yaml('greeter'), /must contain "key: value" lines/],
+  'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
+  'a plugin.yaml with a tab': [yaml('version: 1.2.0\nenvironment:\n\trequired: []'), /is not valid YAML in line 3/],
+  'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /is not valid YAML in line 2/],
+  'a version that is a list': [yaml('version: [1, 2, 0]'), /no host expects at version/],
+  'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
+  'a plugin.yaml that is too long': [yaml(`version: 1.2.0\n#${'x'.repeat(40_000)}`), /shorten it to 32768 bytes/],
+  'a path that leads out': [withItem(file('../evil')), /"\.\.\/evil" has an empty part/],
+  'an absolute path': [withItem(file('/etc/passwd')), /has an absolute path/],
+  'a path of Windows': [withItem(file('src\\a.py')), /has a backslash/],
+  'a drive': [withItem(file('C:/a.py')), /has an absolute path/],
+  'a file twice': [withItem(file('src/main.py')), /is in the archive twice/],
+  'a file that is a directory too': [withItem(file('src')), /is below src, which is no directory/],
+  'a long name': [withItem(file('n'.repeat(256))), /a name of more than 255 bytes/],
+  'a deep path': [withItem(file(`${'d/'.repeat(64)}f`)), /64 levels/],
+  'a symlink that leads out': [withItem(symlink('src/l', '../../x')), /leads out of the archive/],
+  'an absolute symlink': [withItem(symlink('l', '/etc/hostname')), /is no relative path/],
+  'a symlink in a circle': [withItem(symlink('l', 'l')), /in a circle/],
+  'a symlink out of its only directory': [
+    buildZip([file('g/plugin.yaml', 'version: 1.2.0'), file('g/a'), symlink('g/l', '../g/a')]),
+    /leads out of the archive/,
+  ],
+  'a FIFO': [withItem({ ...file('pipe', ''), mode: 0o010644 }), /is neither a file/],
+  'a name that is not UTF-8': [
+    withItem({ ...file('x'), both: { rawName: Buffer.from('b\xe9', 'latin1') } }),
+    /LC_ALL=C\.UTF-8/,
+  ],
+  'a password': [withItem({ ...file('x'), both: { flags: 1 } }), /encrypts "x"/],
+}
+
+describe('publishing a plugin', () => {
+  for (const [name, [bytes, message]] of Object.entries(MISTAKES))
+    it(`refuses ${name}`, async () => {
+      await assert.rejects(requireDeployable(bytes, { kind: 'plugin', version: VERSION }), { status: 400, message })
+    })
+
+  for (const [name, [bytes]] of sampled(Object.entries(MISTAKES), 6))
+    it(`refuses what a deployment refuses: ${name}`, async t => assert.notEqual(await verdictOfHost(t, bytes), ''))
+
+  for (const [name, bytes] of Object.entries({
+    'files at the top': GOOD,
+    'one directory at the top': buildZip([file('g-1.2.0/plugin.yaml', 'version: 1.2.0'), file('g-1.2.0/a')]),
+    'a version with a v': yaml('version: v1.2.0'),
+    'a version in quotes': yaml('version: "1.2.0"'),
+    'no version': yaml('name: greeter'),
+    'unknown keys': yaml('version: 1.2.0\nicon: {a: [1]}\nenvironment: {required: [A], optional: }'),
+    'a plugin.yaml that is a link': buildZip([
+      symlink('plugin.yaml', 'src/p.yaml'),
+      file('src/p.yaml', 'version: 1.2.0'),
+    ]),
+  }))
+    it(`takes ${name}, as a deployment does`, async t => {
+      await requireDeployable(bytes, { kind: 'plugin', version: VERSION })
+      assert.equal(await verdictOfHost(t, bytes), '')
+    })
+
+  it('refuses an archive that unpacks to more than hosts take, and one of too many entries', async () => {
+    const large = buildZip([YAML, { ...file('a', 'a'), both: { size: 2 ** 31 } }])
+    const files = Array.from({ length: 100_001 }, (_, nth) => ({ ...file(`f${nth}`, ''), stored: true }))
+    const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
+    for (const bytes of [large, many])
+      await assert.rejects(requireDeployable(bytes, { kind: 'service', version: VERSION }), {
+        message: /has more than 100000 entries or unpacks to more than 2147483648 bytes/,
+      })
+  })
+})
+
+describe('publishing a service', () => {
+  for (const { name, bytes } of ACCEPTED_ZIPS)
+    it(`takes what a host unpacks: ${name}`, async () => {
+      await requireDeployable(bytes, { kind: 'service', version: VERSION })
+    })
+
+  it('refuses most of what a host refuses, but not each lie that is told on purpose', async () => {
+    const passed: string[] = []
+    const tried = HOSTILE_ZIPS.filter(
+      ({ platform, name }) => platform === undefined && !name.startsWith('archive_too_large'),
+    )
+    for (const { name, bytes } of tried)
+      await requireDeployable(bytes(), { kind: 'service', version: VERSION }).then(
+        () => passed.push(name),
+        error => assert.equal(error.status, 400, `${name}: ${error}`),
+      )
+    assert.ok(passed.length < tried.length / 2, `${passed.length} of ${tried.length}:\n${passed.join('\n')}`)
+  })
+})
+
+describe('the command that publishes', () => {
+  for (const [name, [bytes, message]] of sampled(Object.entries(MISTAKES), 5))
+    it(`says in one sentence what is wrong with ${name}, and publishes nothing`, async t => {
+      const folder = newFolder(t)
+      writeFileSync(join(folder, 'a.zip'), bytes)
+      const source = ['--archive', join(folder, 'a.zip'), '--signing-secret-env', 'HUB_TEST_SECRET']
+      const what = ['--kind', 'plugin', '--slug', 'greeter', '--version', VERSION]
+      const { code, stderr } = await hub('publish', ...what, ...source, '--data', join(folder, 'data'))
+      assert.equal(code, 1)
+      assert.match(stderr, message)
+      assert.equal(stderr.trim().split('\n').length, 1)
+      assert.equal(existsSync(join(folder, 'data')), false)
+    })
+})
+
+/** The code with which a deployment of the archive ends; empty if it is installed. */
+async function verdictOfHost(t: TestContext, bytes: Buffer): Promise<string> {
+  const folder = temporaryDirectory(t)
+  const [projectRoot, temporaryFolder] = [join(folder, 'host'), join(folder, 'temp')]
+  for (const path of [projectRoot, temporaryFolder]) mkdirSync(path, { mode: 0o755 })
+  const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes) })
+  const wire = createTestedWire()
+  const plan = { path: 'install.yaml', text: PLUGIN_PLAN }
+  const given = { hub: hub.url, projectRoot, plan, signingSecret: SIGNING_SECRET, version: VERSION }
+  const tools = toolsOf({ wires: { wire, reportWire: wire }, log: collectLog() })
+  const { error } = await deploy(deployRequest(given), { ...tools, runner: { ...tools.runner, temporaryFolder } })
+  return error?.code ?? ''
+}
