@@ -18,6 +18,7 @@ const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 /** The sections whose commands are executed below, but for those of the next list. */
 const EXECUTED = [
   'README.md: Try it',
+  'docs/hub.md: Run it',
   'docs/projects.md: Try it',
   'docs/operating.md: After a power cut',
   'fleet/README.md: Deploying to those that are behind',
@@ -77,6 +78,14 @@ describe('docs/projects.md', () => {
     })
     assert.match(keys.stdout, / revoked /)
     assert.doesNotMatch(keys.stdout, / active /)
+  })
+})
+
+describe('docs/hub.md', () => {
+  it('shows commands that publish, make a key, back up and restore', async t => {
+    const { folder, page } = await follow(t, 'docs/hub.md: Run it')
+    assert.match(page, /greeter/)
+    for (const path of ['try-backup.tar', 'try-restored/hub.sqlite']) assert.ok(existsSync(join(folder, path)), path)
   })
 })
 

@@ -1,6 +1,6 @@
 import { HubError } from '../errors.ts'
 
-/** What hosts unpack by default (docs/contracts.md, "Limits"). */
+/** What hosts unpack by default (docs/contracts.md, "Limits, time-outs, retries"). */
 export const MAX_ENTRIES = 100_000
 export const MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024

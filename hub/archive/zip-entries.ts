@@ -34,11 +34,12 @@ export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const found = new Map<string, Entry>()
   const entries: ArchiveEntry[] = []
   try {
+    if (zip.entryCount > MAX_ENTRIES) throw tooMuch()
     let total = 0
     for await (const entry of zip.eachEntry()) {
       const name = nameOf(entry)
       total += entry.uncompressedSize
-      if (entries.length === MAX_ENTRIES || total > MAX_EXTRACTED_BYTES) throw tooMuch()
+      if (total > MAX_EXTRACTED_BYTES) throw tooMuch()
       entries.push(await readEntry(zip, entry, name))
       found.set(name, entry)
     }
