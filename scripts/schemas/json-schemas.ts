@@ -1,6 +1,7 @@
 import { type JSONSchema, toJSONSchema } from 'zod/v4/core'
 import { hostConfigSchema } from '../../src/core/plan/host-config-schema.ts'
 import { planSchema } from '../../src/core/plan/plan.ts'
+import { ACTIONS } from '../../src/core/plan/plan-step.ts'
 import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
 
 type JsonSchema = JSONSchema.JSONSchema
@@ -15,9 +16,25 @@ export function buildJsonSchemas(): Record<string, string> {
 
 function buildPlanSchema(): JsonSchema {
   const schema = explained(convert(planSchema), PLAN_HELP)
-  for (const step of requireSchema(schema, ['properties', 'steps', 'items'])['oneOf'] ?? [])
-    step.description = actionsOf(step).map(helpOf).join(' ')
+  const steps = requireSchema(schema, ['properties', 'steps'])
+  steps.items = stepByAction(requireSchema(steps, ['items']).oneOf ?? [])
   return titled('Hub Deploy: install plan', schema)
+}
+
+/** Each form of a step under the condition that it has such an action: an editor explains `oneOf` by the wrong form. */
+function stepByAction(forms: readonly JsonSchema[]): JsonSchema {
+  const { id = {}, action = {} } = requireSchema(forms[0] ?? {}, ['properties']) as Record<string, JsonSchema>
+  const { description = '' } = action
+  return {
+    type: 'object',
+    required: ['id', 'action'],
+    properties: { id, action: { enum: [...ACTIONS], description } },
+    allOf: forms.map(form => ({
+      if: { properties: { action: requireSchema(form, ['properties', 'action']) }, required: ['action'] },
+      // biome-ignore lint/suspicious/noThenProperty: it is a keyword of JSON Schema
+      then: { ...form, description: actionsOf(form).map(helpOf).join(' ') },
+    })),
+  }
 }
 
 function actionsOf(step: JsonSchema): string[] {

@@ -59,7 +59,18 @@ describe('buildDefaultPlan', () => {
     assert.equal(bindPlanToArtifact(plan, artifact).installStep.action, 'install_extension')
   })
 
-  for (const slug of ['123', '1e3', '0x1f', '1.0', 'true', 'null', '2001-01-01', 'a', `a${'.-_'.repeat(42)}z`]) {
+  for (const slug of [
+    '123',
+    '1e3',
+    '0x1f',
+    '1.0',
+    'true',
+    'null',
+    '2001-01-01',
+    'constructor',
+    'a',
+    `a${'.-_'.repeat(42)}z`,
+  ]) {
     it(`is for the slug ${slug}, whatever that means to YAML`, () => {
       const { plan } = defaultFor('supervisor: docker', { kind: 'plugin', slug })
       assert.deepEqual([plan.projectId, bindPlanToArtifact(plan, { kind: 'plugin', slug }).id], [slug, slug])
