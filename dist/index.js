@@ -9816,7 +9816,7 @@ __nccwpck_require__.d(__webpack_exports__, {
   Cv: () => (/* reexport */ project),
   m_: () => (/* reexport */ projectPost),
   lj: () => (/* reexport */ recover_recover),
-  dU: () => (/* reexport */ rollback_rollback),
+  dU: () => (/* reexport */ rollback),
   $e: () => (/* reexport */ rollbackPost),
   h5: () => (/* reexport */ status_status),
   MX: () => (/* reexport */ verify),
@@ -16834,9 +16834,11 @@ const ERROR_CODES = [
 class DeployError extends Error {
     name = 'DeployError';
     code;
+    next;
     constructor(code, message, options = {}) {
         super(message, 'cause' in options ? { cause: options.cause } : undefined);
         this.code = code;
+        this.next = options.next;
     }
 }
 /** The operator's own input, plan or host config is wrong; nothing was fetched. */
@@ -18798,6 +18800,8 @@ const stepEntrySchema = object({
     status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
     duration_ms: schemas_number(),
     error: nullable(schemas_string()),
+    /** What it has done, in a few words. */
+    did: exactOptional(schemas_string()),
 });
 
 ;// CONCATENATED MODULE: ./build/install/transaction/redaction.js
@@ -19030,6 +19034,10 @@ function projectServiceOf(config, id) {
     const { projectUnit } = config.systemd;
     return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
 }
+/** Its name where a reader sees from the name what it is. */
+function shortName(service) {
+    return service.supervisor === 'systemd' ? service.unit : describeService(service);
+}
 /** The service's name for an operator. */
 function describeService(service) {
     switch (service.supervisor) {
@@ -19086,6 +19094,7 @@ function expectVersion(healthcheck, version) {
 
 ;// CONCATENATED MODULE: ./build/install/services/commands.js
 
+
 /** The supervisor's own command line that carries out an order: an argument list, no shell. */
 function actionCommand(order) {
     const { service, action, isQueued } = order;
@@ -19107,6 +19116,22 @@ function stateCommand(service) {
             return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
         case 'kubernetes':
             return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/** What was done to which service: `greeter.service restarted`. */
+function inPast({ service, action }) {
+    return `${shortName(service)} ${PAST[action]}`;
+}
+const PAST = { start: 'started', stop: 'stopped', restart: 'restarted' };
+/** The command line with which an operator reads what a service last wrote. */
+function logCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
+        case 'docker':
+            return `docker logs --tail 50 ${service.container}`;
+        case 'kubernetes':
+            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
     }
 }
 /**
@@ -19357,6 +19382,7 @@ function describeOutput(output) {
 
 
 
+
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
 const SECOND_RESTART_AFTER_MS = 1500;
 /** A supervisor's command line that ignores SIGTERM has done its part by then. */
@@ -19434,8 +19460,9 @@ async function restoreStopped(change, restoring) {
     }
 }
 async function restore(order, restoring) {
-    restoring.log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`);
+    restoring.log.info(`${order.action} ${describeService(order.service)}`);
     await superviseService(order, within(restoring));
+    restoring.log.did(inPast(order));
 }
 function within({ signal }) {
     return { signal, abortGraceMs: ABORT_GRACE_MS };
@@ -20013,6 +20040,10 @@ function describeChange(change) {
         case 'create_file':
             return `${change.path} was created`;
     }
+}
+/** What undoing a change has done, in words. */
+function describeUndo(change) {
+    return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`;
 }
 /** An empty directory that stays harms nobody, so nothing fails because of it. */
 async function removeIfEmpty(path) {
@@ -20592,10 +20623,11 @@ async function runUnreported(deployment, { name, run, fail }) {
         for (const accepted of requireSafeHost(deployment.host))
             deployment.tools.log.warning(accepted);
         deployment.noteRunning();
-        await run();
-        return conclude(deployment, name);
+        const rehearsal = await run();
+        return { ...conclude(deployment, name), rehearsal };
     }
     catch (error) {
+        deployment.tools.log.did('failed');
         if (deployment.state !== 'pending')
             await fail();
         return conclude(deployment, name, { thrown: causeOf(deployment, error) });
@@ -22735,6 +22767,112 @@ function readForeignVersion(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/quantities.js
+const UNITS = ['kB', 'MB', 'GB'];
+const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
+/** With fewer digits behind the point, `9.96 s` and `10.0 s` read alike. */
+const PLAIN_FROM = 9.95;
+/** A number of bytes, for people: `919 bytes`, `8.9 MB`. */
+function bytesInWords(bytes) {
+    if (bytes < 1000)
+        return bytes === 1 ? '1 byte' : `${bytes} bytes`;
+    let [size, unit] = [bytes, -1];
+    while (size >= 999.5 && unit < UNITS.length - 1)
+        [size, unit] = [size / 1000, unit + 1];
+    return `${withPoint(size)} ${UNITS[unit]}`;
+}
+/** A duration, for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
+function durationInWords(ms) {
+    if (ms < 99.5)
+        return `${Math.round(ms)} ms`;
+    if (ms < MINUTE_MS - SECOND_MS / 2)
+        return `${withPoint(ms / SECOND_MS)} s`;
+    const seconds = Math.round(ms / SECOND_MS);
+    return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
+}
+/** A count with what is counted: `1 file`, `3,012 files`; without a noun, `3,012`. */
+function countInWords(count, noun) {
+    const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
+    return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`;
+}
+/** Enough of a digest to recognise it. */
+function shortDigest(hex) {
+    return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`;
+}
+function withPoint(size) {
+    return size < PLAIN_FROM ? size.toFixed(1).replace(/\.0$/, '') : String(Math.round(size));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/tree-change.js
+
+
+
+/**
+ * How many files a new tree changes, adds and removes. Compares two records, item by item and in their order, while
+ * the new one is written: nothing is read twice, and nothing is kept.
+ */
+class TreeChange {
+    #before;
+    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
+    #isKnown;
+    /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
+    constructor(layout, before) {
+        this.#before = before && orUndefined(() => readTreeRecord(layout, before));
+        this.#isKnown = this.#before !== undefined;
+    }
+    /** Passes the items of the new tree on. */
+    *count(items) {
+        const before = this.#before?.[Symbol.iterator]();
+        const next = () => before && this.#nextOf(before);
+        let old = next();
+        for (const item of items) {
+            for (; old !== undefined && comparePaths(old.path, item.path) < 0; old = next())
+                this.#counts.removed++;
+            if (old?.path !== item.path)
+                this.#counts.added++;
+            else {
+                if (!isAlike(old, item))
+                    this.#counts.changed++;
+                old = next();
+            }
+            this.#counts.all++;
+            yield item;
+        }
+        for (; old !== undefined; old = next())
+            this.#counts.removed++;
+    }
+    /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
+    inWords() {
+        const { changed, added, removed, all } = this.#counts;
+        if (!this.#isKnown)
+            return countInWords(all, 'file');
+        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
+        if (parts.length === 0)
+            return 'no file changed';
+        return parts
+            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
+            .join(', ');
+    }
+    /** The damage of a record is reported where it matters. */
+    #nextOf(before) {
+        const result = orUndefined(() => before.next());
+        if (result === undefined)
+            this.#isKnown = false;
+        return result === undefined || result.done ? undefined : result.value;
+    }
+}
+function isAlike(a, b) {
+    return a.sha256 === b.sha256 && a.kind === b.kind && (a.kind !== 'link' || a.content === b.content);
+}
+function orUndefined(read) {
+    try {
+        return read();
+    }
+    catch {
+        return undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
 
 
@@ -22883,7 +23021,7 @@ async function moveToSnapshot({ deployment, transaction }, place, version) {
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
     const drift = await deployment.drift.of(place);
     if (isModified(drift))
-        deployment.tools.log.notice(`${from}, which was changed on this host, is now ${path}.`);
+        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
     return { name, path };
 }
 
@@ -23113,6 +23251,7 @@ function bounded(entries) {
         return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
     });
 }
+/** What is not as it was installed, in the sentence that the log has of it. */
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
@@ -23179,13 +23318,17 @@ async function noteReplaced({ deployment, stagingFolder }, place) {
 
 
 
+
 /** Keeps a part that is intact in its place. */
 async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
     const { added } = (await deployment.drift.of(part)) ?? { added: [] };
     const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
-    deployment.tools.log.info(`${placePath(part)} is already ${part.version} with these files${more}. It stays as it is.`);
-    return 'unchanged';
+    return {
+        status: 'unchanged',
+        did: 'as it was',
+        story: `${placePath(part)} is already ${part.version} with these files${more}`,
+    };
 }
 /**
  * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
@@ -23198,7 +23341,8 @@ async function installPart(context, part) {
     const isThere = pathExistsSync(oldPath);
     const keeper = isThere ? oldPath : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const [, recorded, modified] = await awaitAll(part.recorded ?? syncTree(part.staged, tools.signal), recordTree(context, part), noteReplaced(context, part.previous.place));
+    const change = new TreeChange(layout, isThere ? part.previous.installed : undefined);
+    const [, recorded, modified] = await awaitAll(part.recorded ?? syncTree(part.staged, tools.signal), recordTree(context, part, change), noteReplaced(context, part.previous.place));
     tools.signal.throwIfAborted();
     await makeDirectory(context, part.directory);
     const { place, version } = part.previous;
@@ -23212,8 +23356,9 @@ async function installPart(context, part) {
     await moveSettings(context, part);
     if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
         tools.log.notice(`${path} was repaired.`);
-    tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`);
-    return 'done';
+    tools.log.info(`${path} has the tree digest ${recorded.tree_digest}.`);
+    const did = change.inWords();
+    return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` };
 }
 /** With all above it, each of which is removed again if it stays empty. */
 async function makeDirectory({ deployment, transaction }, directory) {
@@ -23243,12 +23388,17 @@ async function moveSettings(context, part) {
     tools.log.notice(`Its settings, ${from}, are ${to} now.`);
 }
 /** While the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }, part) {
-    if (part.recorded !== undefined)
-        return part.recorded;
-    await hearSignals();
+async function recordTree({ deployment }, part, change) {
     const { layout, keepPaths, tools } = deployment;
-    return await writeTreeRecord(layout, stagedItems(part, keepPaths), tools.signal);
+    if (part.recorded !== undefined) {
+        const slice = new TimeSlice(tools.signal);
+        for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? []))
+            if (slice.isOver())
+                await slice.giveBack();
+        return part.recorded;
+    }
+    await hearSignals();
+    return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/stray-caches.js
@@ -25246,6 +25396,7 @@ function createWire(options) {
 
 
 
+
 const PROBE_ADVICE = 'check the service and its address in the host config.';
 /** A page without the body that was wanted is quoted up to here. */
 const MAX_MISMATCH_CHARS = 200;
@@ -25276,7 +25427,8 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`;
         // The body that was wanted is what matters; the log quotes each attempt.
         const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS);
-        return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${quoted}` };
+        const brief = `HTTP ${status}${wanted}`;
+        return { healthy: status === probe.status && matches, evidence: `${brief}: ${quoted}`, brief };
     }
     catch (error) {
         signal.throwIfAborted();
@@ -25316,7 +25468,8 @@ async function probeTcp({ address }, { timeoutMs, signal }) {
 async function probeCommand({ command }, context) {
     const { timeoutMs, signal } = context;
     const end = await runChild({ command, env: allowedEnvironment(changedVariable(context)), timeoutMs, signal });
-    return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` };
+    const healthy = end.kind === 'exited' && end.code === 0;
+    return { healthy, evidence: `${command[0]} ${describeEnd(end)}`, brief: `${(0,external_node_path_namespaceObject.basename)(command[0])} succeeded` };
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/stability.js
@@ -25366,15 +25519,20 @@ function beginStreak() {
 
 
 
+
+
+
+
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000;
 /** With less time left there is no other probe: cut short, it would hide what the last one found. */
 const SHORTEST_PROBE_MS = 200;
 const MAX_RESTORED_SECONDS = 60;
+const MAX_BRIEF_CHARS = 120;
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
  * the check's `stable_for`, and with a supervisor for 3 s or half of the time-out. A new start is a break.
- * Returns the last evidence; throws DeploymentError `unhealthy` with it when no attempt succeeds.
+ * Throws DeploymentError `unhealthy` with the last evidence when no attempt succeeds.
  */
 async function checkHealth(request, clock = systemClock) {
     const { timeout_seconds: seconds, retries } = request.healthcheck;
@@ -25383,10 +25541,12 @@ async function checkHealth(request, clock = systemClock) {
     for (let attempt = 1; attempt <= retries + 1; attempt++) {
         finding = await waitForHealth(request, clock);
         if (finding.healthy)
-            return finding.evidence;
-        request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`);
+            return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) };
+        // The last one is what the run fails with.
+        if (attempt <= retries)
+            request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`);
     }
-    throw new DeploymentError('unhealthy', `${subject} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`);
+    throw new DeploymentError('unhealthy', `${subject} was not healthy within ${seconds} s${retries === 0 ? '' : ` (attempts: ${retries + 1})`}: ${finding.evidence}`, adviceFor(request));
 }
 /**
  * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
@@ -25396,7 +25556,16 @@ async function findUnhealthy(checks, { log, signal }) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
         try {
             const once = onceBriefly(healthcheck);
-            log.info(`${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, isRestored: true, log, signal })}`);
+            const { evidence, brief } = await checkHealth({
+                healthcheck: once,
+                version,
+                changed: false,
+                isRestored: true,
+                log,
+                signal,
+            });
+            log.info(`${once.id} is healthy again. ${evidence}`);
+            log.did(`${once.id} is healthy again, ${brief}`);
             return [];
         }
         catch (error) {
@@ -25408,13 +25577,21 @@ async function findUnhealthy(checks, { log, signal }) {
 }
 /** The old version and the new one have the same id. */
 function describeSubject({ healthcheck: { id }, version, isRestored }) {
-    return `${isRestored ? 'the restored ' : ''}${id}${version === null ? '' : ` ${version}`}`;
+    return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`;
 }
 /** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
 function onceBriefly(healthcheck) {
     const stable = healthcheck.check?.stableForSeconds ?? 0;
     const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
     return { ...healthcheck, retries: 0, timeout_seconds: seconds };
+}
+/** Where the service says what is wrong. */
+function adviceFor({ healthcheck: { service } }) {
+    return service === null ? {} : { next: `Read its log on the host: \`${logCommand(service)}\`` };
+}
+function inBrief({ evidence, brief = evidence }, healthcheck) {
+    const { stableMs } = paceOf(healthcheck);
+    return `${cleanForeignText(brief, MAX_BRIEF_CHARS)}${stableMs === 0 ? '' : ` for ${durationInWords(stableMs)}`}`;
 }
 async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
     const expected = expectVersion(healthcheck, version);
@@ -25441,7 +25618,12 @@ async function probeService({ service, check }, limits) {
         return { healthy: false, evidence: state.evidence, run: null };
     const run = service && state && (await identifyRun(service, state, limits));
     if (check === null)
-        return { healthy: true, evidence: state?.evidence ?? '', run };
+        return {
+            healthy: true,
+            evidence: state?.evidence ?? '',
+            brief: service === null ? '' : `${shortName(service)} is running`,
+            run,
+        };
     return { ...(await runProbe(check.probe, limits)), run };
 }
 async function identifyRun(service, state, limits) {
@@ -25464,15 +25646,21 @@ function withStarts(finding, starts) {
 
 
 
+/** A project may have many parts. */
+const MAX_LISTED = 5;
 /** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
 async function verifyHealth(subject, step) {
     const { parts, changed, tools } = subject;
     const { log, signal } = tools;
     const ids = parts.map(part => part.id);
+    const found = [];
     for (const healthcheck of healthchecksOf(step, requireConfig(subject), ids)) {
         const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
-        log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`);
+        const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal });
+        log.info(`${healthcheck.id} is healthy. ${evidence}`);
+        found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`);
     }
+    return { status: 'done', did: found.slice(0, MAX_LISTED).join(', ') || 'nothing to check' };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/write-env.js
@@ -25572,6 +25760,9 @@ function unusableTemplate(from, found) {
 
 
 
+
+
+const perform_step_MAX_LISTED = 5;
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
  */
@@ -25598,12 +25789,15 @@ async function performStep(context, step) {
             if (part.retained === undefined)
                 return await installPart(context, part);
             const returning = await takeSnapshot(context, part);
-            await installPart(context, returning);
+            const end = await installPart(context, returning);
             await keepReplaced(context, returning);
-            return 'done';
+            return end;
         }
-        case 'write_env':
-            return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
+        case 'write_env': {
+            const part = findPart(context, placeOfSettings(step));
+            const status = await writeEnv(context, part, step.from);
+            return { status, did: `${part.id}.env ${status === 'done' ? 'written' : 'exists and stays'}` };
+        }
         case 'provision':
             return await provision(context, step);
         case 'start':
@@ -25611,8 +25805,7 @@ async function performStep(context, step) {
         case 'restart':
             return await supervise(context, step.action, step.plugin);
         case 'healthcheck':
-            await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step);
-            return 'done';
+            return await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step);
         case 'notify':
             return await notify(context, step);
     }
@@ -25622,16 +25815,18 @@ async function performIdle(context, step) {
     if (step.action !== 'start' && step.action !== 'restart')
         return 'skipped';
     const { log, signal } = context.deployment.tools;
-    let end = step.action === 'start' ? 'unchanged' : 'skipped';
+    const started = [];
     for (const service of servicesOf(context.order, step.plugin)) {
         const { known, up } = await readServiceState(service, { signal });
         if (known && up)
             continue;
         log.info(`${describeService(service)} does not run: start`);
         await context.transaction.supervise(service, 'start', signal);
-        end = 'done';
+        started.push(`${shortName(service)} did not run, and was started`);
     }
-    return end;
+    if (started.length > 0)
+        return { status: 'done', did: listDone(started) };
+    return step.action === 'start' ? 'unchanged' : 'skipped';
 }
 async function provision(context, { plugin: id }) {
     const name = `provision.${id}`;
@@ -25639,7 +25834,7 @@ async function provision(context, { plugin: id }) {
     const { changed } = context.transaction;
     const variables = { PROVISION_PLUGIN_ID: id };
     await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
-    return 'done';
+    return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran` };
 }
 async function supervise(context, action, plugin) {
     const { transaction, deployment } = context;
@@ -25656,7 +25851,12 @@ async function supervise(context, action, plugin) {
             await transaction.supervise(service, 'restart', signal);
         await noteRestorations(deployment.layout, { restored: [service] });
     }
-    return 'done';
+    return { status: 'done', did: listDone(services.map(service => inPast({ service, action }))) };
+}
+/** A project may have many services. */
+function listDone(done) {
+    const more = done.length - perform_step_MAX_LISTED;
+    return `${done.slice(0, perform_step_MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 function reasonToSkip(step) {
     return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
@@ -25674,7 +25874,7 @@ async function notify(context, step) {
         const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
         const { changed } = context.transaction;
         await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
-        return 'done';
+        return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran for ${event}` };
     }
     catch (error) {
         signal.throwIfAborted();
@@ -25806,12 +26006,11 @@ function buildStep(written, position) {
  * be restored.
  */
 async function removePart(context, part) {
-    const { layout, keepPaths, tools } = context.deployment;
+    const { layout, keepPaths } = context.deployment;
     const { installed } = part;
     const path = installPath(layout, part);
     if (!pathExistsSync(path)) {
-        tools.log.info(`${path} is gone already: only its record is removed.`);
-        return 'unchanged';
+        return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
     }
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths });
@@ -25820,7 +26019,11 @@ async function removePart(context, part) {
     await stopService(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name, modified });
-    return 'done';
+    return {
+        status: 'done',
+        did: `${installed.version ?? ''} removed`.trim(),
+        story: `${placePath(part)} ${installed.version ?? ''} removed`,
+    };
 }
 /** Once it is committed: a rollback would have brought them back. */
 function announceRemoved({ layout, tools, record }, removed) {
@@ -25963,6 +26166,8 @@ async function runSteps(context, beforeStep) {
                 await beforeStep(step);
             const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step);
             await deployment.record.addStep(finish(end));
+            if (typeof end === 'object' && 'did' in end)
+                deployment.tools.log.did(end.story ?? end.did);
         }
         catch (error) {
             await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
@@ -25987,6 +26192,8 @@ function startEntry({ id, action }) {
         const duration_ms = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
         if (typeof end === 'string')
             return { id, action, status: end, duration_ms, error: null };
+        if ('did' in end)
+            return { id, action, status: end.status, duration_ms, error: null, did: end.did };
         if ('failed' in end)
             return { id, action, status: 'failed', duration_ms, error: end.failed };
         return { id, action, status: 'warned', duration_ms, error: end.warning };
@@ -26141,7 +26348,11 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             // One state may compute for long; hear a cancel before the next.
             await hearSignals();
             const change = machine.enter(state);
-            tools.log.group(state);
+            // The last state does nothing: what ended the run is in its last sentence.
+            if (transitions[state].length === 0)
+                tools.log.end();
+            else
+                tools.log.group(state);
             await record.enter(change);
             tools.observer.onProgress(interrupted());
         },
@@ -27785,7 +27996,10 @@ async function checkInstalled(request, tools) {
     return await runUnreported(deployment, {
         name: 'a check',
         fail: async () => await deployment.enter('failed'),
-        run: async () => await check_check(deployment),
+        async run() {
+            await check_check(deployment);
+            return undefined;
+        },
     });
 }
 async function check_check(deployment) {
@@ -27821,8 +28035,9 @@ async function runHealthchecks(deployment, plan) {
     for (const step of steps) {
         const finish = startEntry(step);
         try {
-            await verifyHealth(subject, step);
-            await record.addStep(finish('done'));
+            const end = await verifyHealth(subject, step);
+            await record.addStep(finish(end));
+            tools.log.did(end.did);
         }
         catch (error) {
             await record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
@@ -27880,21 +28095,30 @@ function isHealthcheck(step) {
 
 
 
+
 /**
  * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
  * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
  */
 async function buildInstallation(context) {
+    const { log } = context.deployment.tools;
+    log.group('committing');
     await noteModifiedSnapshots(context);
     const { parts, removals } = context.order;
     const installed = parts.map(part => buildRow(context, part));
     const removed = removals.map(part => buildRemovedRow(context, part));
+    log.did(describeSnapshots([...installed, ...removed]));
     return {
         rows: installed.map(({ row }) => installedRowSchema.parse(row)),
         removed: removed.map(({ row }) => removedRowSchema.parse(row)),
         discard: [...installed, ...removed].flatMap(({ discard }) => discard),
         ...versionOfProject(context, installed.map(({ row }) => row)),
     };
+}
+function describeSnapshots(retained) {
+    const kept = retained.reduce((sum, { row }) => sum + row.snapshots.length, 0);
+    const gone = retained.reduce((sum, { discard }) => sum + discard.length, 0);
+    return `${countInWords(kept, 'snapshot')} kept${gone === 0 ? '' : `, ${countInWords(gone)} removed`}`;
 }
 /** All that a project has on this host, also what its plan has left as it was. */
 function versionOfProject({ order, deployment }, rows) {
@@ -28029,7 +28253,53 @@ function sourceOf(from) {
     return from?.source === undefined ? {} : { source: from.source };
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/rehearsal.js
+
+/** Of a tree that a tool has rewritten, every file may differ. */
+const rehearsal_MAX_LISTED = 200;
+/** What a real run would change, as a dry run has found it. */
+class Rehearsal {
+    /** The first 200. */
+    changes = [];
+    /** How many there are of each kind. */
+    counts = { added: 0, changed: 0, removed: 0 };
+    /** What would move to another directory, a sentence each. */
+    moves = [];
+    /** `sizes` is only asked for what is listed. */
+    add(how, path, sizes) {
+        this.counts[how]++;
+        if (this.changes.length < rehearsal_MAX_LISTED)
+            this.changes.push({ how, path, ...sizes() });
+    }
+    get count() {
+        const { added, changed, removed } = this.counts;
+        return added + changed + removed;
+    }
+    /** `3 files: 1 added, 1 changed, 1 removed`. */
+    inWords() {
+        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
+        if (kinds.length === 0)
+            return 'no file';
+        const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
+        return `${countInWords(this.count, 'file')}: ${listed}`;
+    }
+}
+/** A size in words; a symlink has none. */
+function sizeInWords(size) {
+    return size === undefined ? 'symlink' : bytesInWords(Number(size));
+}
+/** The sizes of a change: `1.1 → 1.3 kB` where the unit stays. */
+function sizesInWords({ before, after }) {
+    if (before === undefined || after === undefined)
+        return before ?? after ?? '';
+    if (before === after)
+        return before;
+    const [, unit] = before.split(' ');
+    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} → ${after}` : `${before} → ${after}`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+
 
 
 
@@ -28051,12 +28321,12 @@ async function rehearseDeployment(deployment, flow) {
         fail: () => flow.end('failed'),
         async run() {
             const checked = await flow.check();
-            await rehearse(deployment, folder => flow.prepare(checked, folder));
+            return await rehearse(deployment, folder => flow.prepare(checked, folder));
         },
     });
 }
 async function rehearse(deployment, prepare) {
-    const { tools, layout, record } = deployment;
+    const { tools, layout } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
         if (pathExistsSync(layout.journal)) {
@@ -28064,24 +28334,22 @@ async function rehearse(deployment, prepare) {
             tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
         }
         const order = await prepare(folder);
-        const { steps, parts, removals } = order;
+        const { parts, removals } = order;
         await recordDrift(deployment, [...parts, ...removals]);
         warnOfDrift(deployment);
-        tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`);
-        for (const [index, step] of steps.entries())
-            tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`);
+        tools.log.group('rehearsing');
         announceIdleSteps(deployment, findIdleSteps(deployment, order));
+        const rehearsal = new Rehearsal();
         for (const part of parts) {
-            announceMove(deployment, part);
-            await logDifferences(deployment, part);
+            noteMove(rehearsal, part);
+            await noteDifferences(rehearsal, deployment, part);
         }
+        logRehearsal(tools.log, rehearsal);
+        return rehearsal;
     }
     finally {
         await removeTree(folder);
     }
-}
-function changeOf(before, after) {
-    return before === null ? `first install of ${after}` : `${before} → ${after}`;
 }
 async function makeFolder(parent) {
     try {
@@ -28091,32 +28359,42 @@ async function makeFolder(parent) {
         throw toHostError(error, `making a folder in ${parent}`);
     }
 }
-function announceMove({ tools: { log } }, part) {
+function noteMove({ moves }, part) {
     const { installed, place } = part.previous;
     if (installed === undefined || isSamePlace(place, part))
         return;
-    log.info(`${placeName(part)}: would move from ${placePath(place)} to ${placePath(part)}.`);
+    moves.push(`${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`);
 }
-async function logDifferences({ tools, layout, keepPaths }, part) {
-    const { log, signal } = tools;
+async function noteDifferences(rehearsal, deployment, part) {
+    const { tools, layout, keepPaths } = deployment;
     if (part.intact !== undefined)
-        return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`);
+        return;
     // Where it is now: a deployment may move it to another directory.
     const path = installPath(layout, part.previous.place);
     const tree = { root: path, keepPaths };
     const items = itemsIn(layout, part, keepPaths);
-    const { added, removed, changed } = await compareTree(tree, items, signal);
+    const { added, removed, changed } = await compareTree(tree, items, tools.signal);
     const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
-    const sizeOnHost = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
-    const newSize = (file) => sizeInWords(newSizes.get(file));
+    const before = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
+    const after = (file) => sizeInWords(newSizes.get(file));
+    const named = (file) => `${placePath(part)}/${file}`;
+    for (const file of changed)
+        rehearsal.add('changed', named(file), () => ({ before: before(file), after: after(file) }));
     // What the host lacks would be added, and what only the host has would be removed.
     for (const file of removed)
-        log.info(`added    ${file} (${newSize(file)})`);
+        rehearsal.add('added', named(file), () => ({ after: after(file) }));
     for (const file of added)
-        log.info(`removed  ${file} (${sizeOnHost(file)})`);
-    for (const file of changed)
-        log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`);
-    log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`);
+        rehearsal.add('removed', named(file), () => ({ before: before(file) }));
+}
+function logRehearsal(log, rehearsal) {
+    for (const sentence of rehearsal.moves)
+        log.info(sentence);
+    for (const change of rehearsal.changes)
+        log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`);
+    const more = rehearsal.count - rehearsal.changes.length;
+    if (more > 0)
+        log.info(`and ${more} more`);
+    log.did(`a real run would change ${rehearsal.inWords()}`);
 }
 /** The new tree: staged, or the record of a snapshot. */
 function itemsIn(layout, part, keepPaths) {
@@ -28124,13 +28402,10 @@ function itemsIn(layout, part, keepPaths) {
         ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
     ];
 }
-function sizeInWords(size) {
-    return size === undefined ? 'symlink' : `${size} bytes`;
-}
 
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js
 const KIBIBYTE = 1024;
-const UNITS = [
+const byte_shortage_UNITS = [
     ['GiB', KIBIBYTE ** 3],
     ['MiB', KIBIBYTE ** 2],
     ['KiB', KIBIBYTE],
@@ -28140,7 +28415,7 @@ const UNITS = [
  * bytes are rounded down and the needed ones up, so that the two never read the same.
  */
 function byteShortage(freeBytes, neededBytes) {
-    const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
+    const [unit, size] = byte_shortage_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
     const tenths = size / 10;
     return {
         free: `${Math.floor(freeBytes / tenths) / 10} ${unit}`,
@@ -28633,6 +28908,8 @@ async function rollBack(request) {
     }
     if (!wasChanged && request.services.length === 0)
         return { outcome: 'failed', rollback: null };
+    for (const place of request.places)
+        logRestored(request, place);
     const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
     const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
@@ -28645,6 +28922,22 @@ async function rollBack(request) {
         rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
         ...left,
     };
+}
+/** What is in a place again; of a directory to which a version was going to move, nothing. */
+function logRestored({ layout, log }, place) {
+    const isThere = pathExistsSync(installPath(layout, place));
+    if (isThere && !isInstalledIn(layout, place))
+        return;
+    const version = isThere ? versionIn(layout, place) : undefined;
+    log.did(`${placePath(place)} is ${isThere ? `${version ?? 'as it was'} again` : 'not installed, as before'}`);
+}
+function versionIn(layout, place) {
+    try {
+        return findInstalled(readInstalled(layout), place)?.version ?? undefined;
+    }
+    catch {
+        return undefined;
+    }
 }
 async function restoreAndCheckServices(request, starts) {
     const { services, log, grace } = request;
@@ -28817,6 +29110,8 @@ async function undoChanges(changeLog, pending) {
             for (const path of setAside)
                 log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
             await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
+            if (wasMade && newest.change.type !== 'make_directory')
+                log.info(describeUndo(newest.change));
             wasChanged ||= wasMade;
         }
         catch (error) {
@@ -30209,6 +30504,9 @@ async function cleanUp({ tools }, session, installation) {
 }
 async function undo(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, keepPaths } = deployment;
+    tools.log.did('failed');
+    if (transaction.changed || transaction.services.length > 0)
+        tools.log.group('rolling back');
     const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
         layout,
         log: tools.log,
@@ -30294,7 +30592,17 @@ function openUnnamedSync(directory) {
     return fd;
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/sequence.js
+const sequence_MAX_LISTED = 20;
+/** The steps of a plan in their order, for one line. */
+function describeSequence(steps) {
+    const more = steps.length - sequence_MAX_LISTED;
+    const listed = steps.slice(0, sequence_MAX_LISTED).map(({ id, action }) => `${id} (${action})`);
+    return `${listed.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
+
 
 
 
@@ -30313,7 +30621,7 @@ function watchDownload({ log, now, runner, }) {
         if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
             return;
         loggedAt = now().getTime();
-        log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`);
+        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown size' : bytesInWords(total)}`);
     };
 }
 function refuseWithoutSpace(folder, bytes) {
@@ -30328,6 +30636,7 @@ function refuseWithoutSpace(folder, bytes) {
 ;// CONCATENATED MODULE: ./build/marketplace/fetch.js
 
 
+
 /** Fetches the requested version for a deployment, and records what the hub's header says of it. */
 async function fetchArtifact(deployment, target, fd) {
     const { request, client, tools, record } = deployment;
@@ -30337,6 +30646,8 @@ async function fetchArtifact(deployment, target, fd) {
     const { headerVersion } = found.served;
     if (found.asked === undefined && headerVersion !== undefined)
         await record.update({ version: headerVersion, version_source: 'header' });
+    const version = record.facts.version ?? found.listed ?? request.version;
+    tools.log.did(`${request.slug} ${version} from ${new URL(request.bases[request.kind === 'plugin' ? 'hub' : 'services']).host}, ${bytesInWords(found.served.artifact.size)}`);
     return { target, ...found };
 }
 /**
@@ -30810,11 +31121,11 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
     const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
     const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
-        if (!isAlike(recorded, items.next().value, knowsMode))
+        if (!intact_part_isAlike(recorded, items.next().value, knowsMode))
             return false;
     return items.next().done === true;
 }
-function isAlike(recorded, item, knowsMode) {
+function intact_part_isAlike(recorded, item, knowsMode) {
     if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
         return false;
     const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
@@ -32541,12 +32852,13 @@ function howToRead(entry) {
 
 
 
+
 /** Vouches for an artifact: HMAC (contract 4.3, rule 3), then the pinned digest. Throws SignatureError. */
 function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
     if (request.artifactSha256 !== undefined)
         verifyPinnedDigest(verified, request.artifactSha256);
-    tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`);
+    tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`);
     return verified;
 }
 /**
@@ -32558,7 +32870,7 @@ async function unpackArtifact({ request, tools }, verified, folder) {
     makeOpenDirectorySync(staged);
     const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal });
     const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`;
-    tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`);
+    tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`);
     return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined };
 }
 
@@ -32693,7 +33005,7 @@ async function findSameVersion(deployment, fetched) {
         return undefined;
     const version = await checkVersion(deployment, fetched, pluginYaml);
     const name = placePath(target.place);
-    deployment.tools.log.info(`${name} came from these bytes, and none of its files is missing or changed: not extracted.`);
+    deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`);
     return { ...fetched, content: installed, pluginYaml, version };
 }
 /** The bytes of a service may get another version: that of a header. */
@@ -32771,6 +33083,8 @@ function noticeNoSigning({ request, tools }) {
 
 
 
+
+
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
  * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
@@ -32811,8 +33125,9 @@ class MarketplaceFlow {
             await deployment.enter('loading_plan');
             const order = await orderInstallation(deployment, extracted);
             await recordDriftOfKept(deployment, order.parts);
+            tools.log.did(countInWords(order.steps.length, 'step'));
             await deployment.enter('resolving_sequence');
-            tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+            tools.log.did(describeSequence(order.steps));
             return order;
         }
         finally {
@@ -32828,8 +33143,10 @@ class MarketplaceFlow {
             if (action === 'healthcheck' && deployment.state === 'installing')
                 await deployment.enter('healthchecking');
         });
-        if (deployment.state === 'installing')
+        if (deployment.state === 'installing') {
             await deployment.enter('healthchecking');
+            deployment.tools.log.did('no step of the plan checks health');
+        }
         return await buildInstallation(context);
     }
     async end(state) {
@@ -35400,39 +35717,86 @@ function readState(name) {
 
 
 
+
 const MAX_LINE_CHARS = 4000;
+/** A group that ends sooner is written at once, with what it did in its title. */
+const TITLE_WITHIN_MS = 500;
+/** Of those that a summary may repeat. */
+const MAX_NOTES = 100;
 /**
- * The workflow log: one group a state with its duration; every line redacted and free of runner commands. Each notice and
- * warning once: what stays wrong is found again by each part of a run that looks.
+ * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
+ * took; a group that takes longer than half a second is opened with its bare title, shows its lines as they come, and is
+ * followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
+ * that looks.
  */
 function createRunnerLog(redact) {
     const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
     const annotated = new Set();
-    const once = (annotate, line) => {
-        if (!annotated.has(line))
-            annotate(safe(line));
-        annotated.add(line);
-    };
-    let openedAt;
-    const end = () => {
-        if (openedAt === undefined)
+    const notes = [];
+    let open;
+    const write = (line) => (open === undefined ? line() : open.write(line));
+    const once = (level, line) => {
+        if (annotated.has(line))
             return;
-        info(`(${Math.round(external_node_perf_hooks_namespaceObject.performance.now() - openedAt)} ms)`);
-        endGroup();
-        openedAt = undefined;
+        annotated.add(line);
+        const text = safe(line);
+        if (notes.length < MAX_NOTES)
+            notes.push({ level, text });
+        write(() => (level === 'notice' ? notice(text) : warning(text)));
+    };
+    const end = () => {
+        open?.end();
+        open = undefined;
     };
     return {
+        notes,
         end,
         group(title) {
             end();
-            startGroup(safe(title));
-            openedAt = external_node_perf_hooks_namespaceObject.performance.now();
+            open = new OpenGroup(safe(title), safe);
         },
-        info: line => info(safe(line)),
-        notice: line => once(notice, line),
-        warning: line => once(warning, line),
-        error: line => core_error(safe(line)),
+        did: what => void open?.did.push(what),
+        info: line => write(() => info(safe(line))),
+        notice: line => once('notice', line),
+        warning: line => once('warning', line),
+        error: line => write(() => core_error(safe(line))),
     };
+}
+/** A group whose lines wait for its title, but not for long. */
+class OpenGroup {
+    did = [];
+    #title;
+    #safe;
+    #openedAt = external_node_perf_hooks_namespaceObject.performance.now();
+    #timer = setTimeout(() => this.#show(this.#title), TITLE_WITHIN_MS).unref();
+    #waiting = [];
+    constructor(title, safe) {
+        this.#title = title;
+        this.#safe = safe;
+    }
+    write(line) {
+        if (this.#waiting === undefined)
+            line();
+        else
+            this.#waiting.push(line);
+    }
+    end() {
+        clearTimeout(this.#timer);
+        const took = durationInWords(external_node_perf_hooks_namespaceObject.performance.now() - this.#openedAt);
+        const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`);
+        const isShown = this.#waiting === undefined;
+        if (!isShown)
+            this.#show(title);
+        endGroup();
+        if (isShown)
+            info(title);
+    }
+    #show(title) {
+        startGroup(title);
+        for (const line of this.#waiting ?? [])
+            line();
+        this.#waiting = undefined;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/markdown.js
@@ -35444,16 +35808,37 @@ function cell(text) {
 }
 /** The same, cut at `maxChars`: for tables of many rows. */
 function cellOf(text, maxChars) {
-    return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
+    return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@$]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
 }
 /** The same as code. */
 function code(text) {
     return `<code>${cell(text)}</code>`;
 }
+/** A sentence in which backticks mark code; shows anything else as it is. */
+function words(text) {
+    const plain = (part) => `${/^\s/.test(part) ? ' ' : ''}${cell(part)}${/\s$/.test(part) ? ' ' : ''}`;
+    return text
+        .split('`')
+        .map((part, index) => (index % 2 === 0 ? plain(part) : code(part)))
+        .join('');
+}
 /** A table of cells that are Markdown already. */
 function table(head, rows) {
     const line = (cells) => `| ${cells.join(' | ')} |`;
     return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+/** A link to an address that is nothing but one; the text alone for any other. */
+function markdown_link(text, url) {
+    return url !== null && /^https?:\/\/[\w.:/%+-]{1,500}$/.test(url) ? `[${text}](${url})` : text;
+}
+/** A highlighted block of lines that are Markdown already; several become a list. */
+function markdown_alert(kind, lines) {
+    const items = lines.length === 1 ? lines : lines.map(line => `- ${line}`);
+    return [`[!${kind}]`, ...items].map(line => `> ${line}`).join('\n');
+}
+/** A block of Markdown that a reader opens. */
+function details(title, blocks) {
+    return [`<details><summary>${title}</summary>`, ...blocks, '</details>'].join('\n\n');
 }
 
 ;// CONCATENATED MODULE: ./build/core/secrets.js
@@ -35538,6 +35923,79 @@ function textsIn(value) {
     return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
 }
 
+;// CONCATENATED MODULE: ./build/runner/summaries/acting-steps.js
+/** What may change more of a host than files. */
+const ACTING = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+/** A step that failed may have done its work, or a part of it. */
+const RAN = new Set(['done', 'warned', 'failed']);
+/** The ids of the steps that have run and may have changed more than files. */
+function actingSteps({ steps }) {
+    return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []));
+}
+/** The `provision` steps that have run: no rollback undoes what they did. */
+function provisionSteps({ steps }) {
+    return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
+/** What to do about an error, in a sentence or two; docs/errors.md has the whole story of each code. */
+function nextStep(code, error) {
+    const known = NEXT[code];
+    return error?.code === code && error.next !== undefined ? `${error.next}. ${known}` : known;
+}
+const NEXT = {
+    missing_input: 'Set the inputs named above. An empty secret may be one that this environment or workflow cannot read.',
+    invalid_input: 'Correct the inputs named above and run again.',
+    invalid_plan: 'Fix every line that is named here; if the plan came with the project, its publisher has to.',
+    invalid_host_config: 'Fix every line that is named here.',
+    network: 'Check the URL, DNS, proxy and firewall of this runner; then run again.',
+    timeout: 'Check the hub and the network. For a large artifact, raise `timeout-minutes`.',
+    bad_response: 'Check `hub-url` and any proxy in between; otherwise ask the administrator of the hub.',
+    insecure_url: 'Use https. `allow-http` is for closed test networks.',
+    not_found: 'Check `slug` and `kind` (or `project-id`), `version`, and the path in `hub-url`.',
+    authentication_failed: 'Check that the key is current, not revoked, and made for exactly this plugin, service or project.',
+    no_published_version: 'Publish a version, or name one in `version`.',
+    artifact_unavailable: 'The hub gave the reason above. After HTTP 429 or 5xx, run again later.',
+    missing_signature: 'Ask the publisher to sign this version. Do not work around it.',
+    invalid_signature_format: 'Ask the publisher to sign this version again. Do not work around it.',
+    signature_mismatch: 'Compare `signing-secret` (for a project, `signer-public-key`) with what the hub signs with now. If they are the same, the bytes were changed: do not deploy until you know how.',
+    digest_mismatch: 'Find out why the hub serves other bytes than the pinned ones. Change the pin only if you know.',
+    untrusted_signer: 'Ask the publisher, not the hub, whether the key was changed. Pin the new one only if they confirm it.',
+    decryption_failed: 'Ask the publisher to publish the version again; if that does not help, ask the administrator of the hub.',
+    invalid_archive: 'Ask the publisher to pack and publish this version again.',
+    unsafe_archive: 'Do not install this version; ask the publisher why it contains that.',
+    archive_too_large: 'If this size is intended, raise the limit named above.',
+    empty_artifact: 'Ask the publisher for a version that contains files.',
+    not_a_plugin: 'For a service, set `kind: service`; otherwise the publisher has to fix `plugin.yaml`.',
+    invalid_manifest: 'Ask the publisher to fix it and publish again.',
+    content_mismatch: 'Ask the publisher to check the files and publish again.',
+    source_not_supported: 'Install git 2.37 or newer on this host, or have the publisher include the part.',
+    unpinned_source: 'Ask the publisher to name a full commit id and seal the project again.',
+    version_mismatch: 'Have the publisher or the hub correct the version, or name another one in `version`.',
+    downgrade_refused: 'If you want this version, name it in `version`, or set `allow-downgrade: true`.',
+    version_reused: 'Ask the publisher why one version has two contents. To accept the new bytes, pin them in `artifact-sha256` and set `redeploy: true`.',
+    disk_full: 'Free some space on this host, then run again.',
+    host_not_writable: 'Correct owner, modes or mounts as named above.',
+    unsafe_host: 'Correct what is named above, so that no other user can decide what runs here.',
+    locked: 'Wait for the other deployment or cancel it, then run again.',
+    step_failed: 'The message has the beginning of its output. Correct the cause, then run again.',
+    step_timed_out: 'Find out what the command waits for, or raise its `timeout` in the host config.',
+    unhealthy: 'Correct the version, or its check in the host config, then deploy again.',
+    cancelled: 'Nothing to repair. Run again when you want to.',
+    interrupted: 'Nothing to repair. Find out who killed the run (memory, a reboot, a time limit), then run again.',
+    report_refused: 'Nothing to repair on this host. The next run sends the report again.',
+    rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
+    inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
+    place_taken: 'Check the id in the plan. Move away what is in that place, or remove it if nobody needs it.',
+    unexpected_part: 'Ask the publisher why. If you expect this part, add it to `project-ids`.',
+    fleet_out_of_sync: 'Begin with the hosts at the top of this table; a `matrix` can take them from the output `outdated`.',
+    drift_found: 'Find out who changed these files. Deploy the version again to repair them; the changes stay as a snapshot.',
+    no_snapshot: 'Name a retained version in `to-version`, or deploy the version from the hub.',
+    snapshot_modified: 'Find out what changed it. Name another version, or deploy this one from the hub.',
+    not_installed: 'Find out who replaced or changed it. To install it, deploy without `check-only`.',
+    internal_error: 'Report it, with the log of this step.',
+};
+
 ;// CONCATENATED MODULE: ./build/runner/summaries/problem-list.js
 
 
@@ -35554,27 +36012,223 @@ function listProblems(error) {
     return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/version-move.js
+;// CONCATENATED MODULE: ./build/runner/summaries/failure.js
 
 
-/** From which version to which a deployment that succeeded has gone. */
-function describeMove({ previous_version: before, changed, drift = [], ...report }) {
+
+
+
+
+
+const MAX_PROBLEMS = 20;
+const LINE_BREAK = '\\\n';
+/** Nothing healthy runs: nobody must have to look for that. */
+function alarm(report) {
+    const sentence = restoredUnhealthy(report);
+    return sentence === undefined ? [] : [markdown_alert('CAUTION', [`**${cell(sentence)}**`])];
+}
+/** What happened, what to do next, and what runs now. */
+function failureBlocks(report, error) {
+    const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
+    if (cause === undefined)
+        return report.outcome === 'success' ? [] : [`**Now:** ${now(report)}`];
+    const why = `${stepOf(report, cause.step)}${cell(withoutStep(cause))}`;
+    return causeBlocks({ code: cause.code, why, next: nextOf(report, cause.code, error), error }, [
+        `**Now:** ${now(report)}`,
+    ]);
+}
+/** Why a run failed that deploys nothing, and what to do next. */
+function readingFailure(error) {
+    if (error === undefined)
+        return [];
+    return causeBlocks({ code: error.code, why: cell(error.message), next: nextStep(error.code, error), error }, []);
+}
+/** What is left on the host comes before the cause. */
+function nextOf(report, cause, error) {
+    const { outcome, rollback, host_id: host } = report;
+    if (outcome === 'inconsistent')
+        return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined);
+    const next = nextStep(cause, error);
+    return rollback?.healthy === false ? `Repair ${host} first: nothing healthy runs there. ${next}` : next;
+}
+/** Many problems are listed instead of a sentence that names the first. */
+function causeBlocks({ code: name, why, next: advice, error }, more) {
+    const problems = listProblems(error);
+    const next = `**Next:** ${words(advice)}`;
+    if (problems.length === 0)
+        return [[`**Why:** ${why} (${code(name)})`, next, ...more].join(LINE_BREAK)];
+    const count = error instanceof SourceError ? error.problems.length : problems.length;
+    return [`**Why:** ${countInWords(count, 'problem')} (${code(name)})`, ...problems, [next, ...more].join(LINE_BREAK)];
+}
+function stepOf({ steps }, id) {
+    const action = steps.find(step => step.id === id)?.action;
+    if (id === null)
+        return '';
+    return `step ${code(id)}${action === undefined ? '' : ` (${cell(action)})`}: `;
+}
+function now(report) {
+    const { outcome, running_version: version, rollback } = report;
+    if (outcome === 'success')
+        return `${cell(version ?? 'nothing')} is installed.`;
+    if (outcome === 'inconsistent')
+        return withProblems('not certain; neither version may be whole.', report);
+    if (outcome === 'interrupted')
+        return 'not known until the recovery, which the next run does first.';
+    if (rollback === null)
+        return version === null ? 'as before: nothing was changed.' : `${cell(version)}, as before.`;
+    const what = version === null ? 'nothing is installed, as before' : cell(version);
+    return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report);
+}
+function filesNow({ rollback, running_version: version }) {
+    if (rollback === null || version === null)
+        return '';
+    if (!rollback.restored)
+        return ', but not every change of files could be undone';
+    if (rollback.verified === true)
+        return ', all files as they were installed';
+    return rollback.verified === false ? ', but not all files are as before' : ', the files as before';
+}
+function servicesNow({ rollback }) {
+    if (rollback === null || rollback.healthy === null)
+        return '';
+    return rollback.healthy ? ', healthy by the checks of this plan' : ', **not healthy**';
+}
+/** The alarm names those of an unhealthy version. */
+function withProblems(sentence, report) {
+    if (report.rollback?.healthy === false)
+        return sentence;
+    const problems = rollbackProblems(report);
+    const more = problems.length - MAX_PROBLEMS;
+    const lines = problems.slice(0, MAX_PROBLEMS).map(found => `- ${cell(found)}`);
+    if (lines.length === 0)
+        return sentence;
+    return [sentence, '', ...lines, ...(more > 0 ? [`- and ${more} more, which the local report lists`] : [])].join('\n');
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/outcome-sentence.js
+
+
+
+
+/** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
+function describeEnding(run) {
+    const { report } = run;
+    switch (report.outcome) {
+        case 'success':
+            return report.changed ? outcome_sentence_describeChange(report) : describeUnchanged(run);
+        case 'failed':
+            return describeFailure(report);
+        case 'rolled_back':
+            return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` };
+        case 'interrupted':
+            return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
+        case 'inconsistent':
+            return {
+                mark: '🛑',
+                sentence: `${report.host_id} may have neither the old nor the new version of ${outcome_sentence_nameOf(report)} whole: repair it by hand`,
+            };
+    }
+}
+/** What runs on the host now, as far as the report says. */
+function installedNow({ running_version: version }) {
+    return version === null ? 'nothing was changed' : `${version} is still installed`;
+}
+function outcome_sentence_nameOf({ slug, id }) {
+    return slug ?? id ?? 'This deployment';
+}
+/** The name with the version that was to be installed. */
+function wanted(report) {
+    const { version, requested_version: asked } = report;
+    if (version === null && asked === 'latest')
+        return `${outcome_sentence_nameOf(report)} (latest)`;
+    return `${outcome_sentence_nameOf(report)} ${version ?? asked ?? ''}`.trim();
+}
+function outcome_sentence_describeChange(report) {
+    const { previous_version: before, host_id: host, rollback_of: replaced } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
+    const on = `on ${host}`;
+    if (replaced !== undefined && before !== null && before !== after)
+        return { mark: '⏪', sentence: `${outcome_sentence_nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` };
     if (before === null)
-        return `first install of ${after}`;
+        return { mark: '✅', sentence: `First install of ${outcome_sentence_nameOf(report)} ${after} ${on}` };
     if (before !== after)
-        return `${before} → ${after}`;
-    if (changed && drift.length === 0 && hasOtherParts(report))
-        return describeParts(after, report);
+        return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${before} → ${after} ${on}` };
+    const { drift = [] } = report;
+    if (drift.length === 0 && hasOtherParts(report))
+        return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${describeParts(after, report)} ${on}` };
+    if (drift.length > 0)
+        return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was repaired ${on}` };
+    return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was already ${on}, and was changed` };
+}
+function describeUnchanged({ report, plannedSteps, rehearsal }) {
+    const { host_id: host, previous_version: before, state } = report;
+    const after = report.version ?? report.requested_version ?? 'unknown';
+    const there = `${outcome_sentence_nameOf(report)} ${after}`;
+    if (isCheck(report))
+        return { mark: '🩺', sentence: `${there} on ${host} is healthy; nothing was changed` };
+    if (state !== 'succeeded') {
+        const move = before === null
+            ? `first install of ${there}`
+            : before === after
+                ? there
+                : `${outcome_sentence_nameOf(report)} ${before} → ${after}`;
+        const count = rehearsal === undefined ? 'nothing' : countInWords(rehearsal.count, 'file');
+        return {
+            mark: '🔎',
+            sentence: `Rehearsal: ${move} on ${host} would change ${rehearsal?.count === 0 ? 'no file' : count}`,
+        };
+    }
+    const { drift = [] } = report;
+    const acted = actingSteps(report);
+    const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
+    if (starters.length > 0)
+        return { mark: '✅', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` };
+    if (acted.length > 0)
+        return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` };
     if (drift.length === 0)
-        return `${after} was already installed`;
-    if (changed)
-        return `${after} was repaired`;
+        return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` };
     // Where a report omits paths, added ones are the last that it lists.
     if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
-        return `${after} is installed, but its files differ from what was installed`;
+        return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
-    return `${after} was already installed with these files; ${addedInWords(count)}`;
+    return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
+}
+function describeFailure(report) {
+    const { host_id: host, error } = report;
+    if (actingSteps(report).length > 0)
+        return { mark: '❌', sentence: `${wanted(report)} failed on ${host}; no file was changed` };
+    if (error?.code === 'unhealthy')
+        return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
+    const verb = error === null ? 'was not installed' : (VERBS[error.code] ?? 'was refused');
+    const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${outcome_sentence_nameOf(report)}`;
+    return { mark: '❌', sentence: `${what} ${verb} on ${host}; ${installedNow(report)}` };
+}
+/** Of what nobody has refused. */
+const VERBS = {
+    network: 'could not be fetched',
+    timeout: 'could not be fetched',
+    bad_response: 'could not be fetched',
+    artifact_unavailable: 'could not be fetched',
+    not_found: 'was not found by the hub and is not installed',
+    cancelled: 'was cancelled',
+    interrupted: 'was interrupted',
+    locked: 'had to wait too long',
+    disk_full: 'had no room',
+    internal_error: 'failed',
+    step_failed: 'failed',
+    step_timed_out: 'failed',
+};
+function whatIsBack({ previous_version: before, rollback }) {
+    if (before === null)
+        return 'nothing is installed, as before';
+    if (rollback?.healthy === false)
+        return `${before} is installed again, but not healthy`;
+    return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`;
+}
+/** Whether a run has checked what was installed, and nothing else. */
+function isCheck({ states }) {
+    const entered = states.map(({ state }) => state);
+    return entered.includes('healthchecking') && !entered.includes('installing');
 }
 /** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
 function hasOtherParts({ contract, sources, rollback_of: replaced }) {
@@ -35583,7 +36237,143 @@ function hasOtherParts({ contract, sources, rollback_of: replaced }) {
 function describeParts(version, { plugins = [], sources }) {
     const isSourced = (id) => sources?.some(({ part }) => part === `plugins/${id}`) ?? true;
     const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`);
-    return names.length === 0 ? `${version} now has other parts` : `${version} now has ${listNames(names)}`;
+    return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`;
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/rehearsal-table.js
+
+
+const MAX_ROWS = 100;
+const MAX_PATH_CHARS = 200;
+const MAX_STEPS = 20;
+/** What a real run would change: moves, files and steps. */
+function rehearsalBlocks(rehearsal, steps) {
+    const { changes, moves, count } = rehearsal;
+    const rows = changes
+        .slice(0, MAX_ROWS)
+        .map(change => [change.how, `<code>${cellOf(change.path, MAX_PATH_CHARS)}</code>`, sizesInWords(change)]);
+    const more = count - rows.length;
+    return [
+        'This was a dry run: nothing was written on this host, and nothing was reported.',
+        ...moves.map(move => cellOf(move, MAX_PATH_CHARS * 3)),
+        ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
+        ...(more > 0 ? [`And ${more} more: ${rehearsal.inWords()}.`] : []),
+        ...stepsLine(steps),
+    ];
+}
+function stepsLine(steps) {
+    if (steps.length === 0)
+        return [];
+    const more = steps.length - MAX_STEPS;
+    const names = steps.slice(0, MAX_STEPS).map(({ id, action }) => `${code(id)} ${cellOf(action, MAX_PATH_CHARS)}`);
+    return [`Steps: ${names.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`];
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/steps-table.js
+
+
+
+const steps_table_MAX_ROWS = 100;
+const steps_table_MAX_CELL_CHARS = 300;
+/** What each step did and how long it took, as one table; those that fail a run are always in it. */
+function stepsTable({ steps, error, outcome }) {
+    if (steps.length === 0)
+        return [];
+    const isListed = (step, index) => index < steps_table_MAX_ROWS || step.status === 'failed';
+    const listed = steps.filter(isListed);
+    const rows = listed.map(step => [
+        `${MARKS[step.status]} ${code(step.id)} ${cellOf(step.action, steps_table_MAX_CELL_CHARS)}`,
+        cellOf(resultOf(step, error), steps_table_MAX_CELL_CHARS),
+        step.status === 'not_run' || step.status === 'skipped' ? '' : durationInWords(step.duration_ms),
+    ]);
+    const more = steps.length - listed.length;
+    const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did';
+    return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])];
+}
+const MARKS = {
+    done: '✓',
+    unchanged: '✓',
+    skipped: '–',
+    warned: '⚠️',
+    failed: '✗',
+    not_run: '–',
+};
+/** The cause of a failed step is above; that of a warning is nowhere else. */
+function resultOf(step, error) {
+    switch (step.status) {
+        case 'done':
+            return step.did ?? 'done';
+        case 'unchanged':
+            return step.did ?? 'as it was';
+        case 'skipped':
+            return 'skipped';
+        case 'not_run':
+            return 'not run';
+        case 'warned':
+            return step.error ?? 'warned';
+        case 'failed':
+            return step.error === null || (error?.step === step.id && withoutStep(error) === step.error)
+                ? 'failed'
+                : `failed: ${step.error}`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/warnings.js
+
+
+
+
+const warnings_MAX_LISTED = 10;
+const MAX_NOTE_CHARS = 600;
+const warnings_MAX_NAME_CHARS = 150;
+/** What is worth attention, as highlighted blocks: warnings, then notices; each is also in the log. */
+function warningBlocks(report, notes) {
+    const others = withoutDrift(report, notes);
+    const warnings = [...drift(report), ...provisioned(report), ...warnings_linesOf(others, 'warning')];
+    return [...block('WARNING', warnings), ...block('NOTE', warnings_linesOf(others, 'notice'))];
+}
+/** The same for a run that has no report. */
+function noteBlocks(notes) {
+    return [...block('WARNING', warnings_linesOf(notes, 'warning')), ...block('NOTE', warnings_linesOf(notes, 'notice'))];
+}
+function block(kind, lines) {
+    if (lines.length === 0)
+        return [];
+    const more = lines.length - warnings_MAX_LISTED;
+    return [markdown_alert(kind, [...lines.slice(0, warnings_MAX_LISTED), ...(more > 0 ? [`and ${more} more, which the log lists`] : [])])];
+}
+function warnings_linesOf(notes, level) {
+    return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []));
+}
+/** The report says it with the snapshots that keep what was changed. */
+function withoutDrift({ drift: entries = [] }, notes) {
+    const differing = entries.filter(({ compared }) => compared !== false);
+    return differing.length === 0 ? notes : notes.filter(({ text }) => text !== describeDrift(differing));
+}
+/** What was not as it was installed before the deployment. */
+function drift({ drift: entries = [], outcome }) {
+    const { names, more } = listDrift(entries);
+    const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)));
+    const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${warnings_listed(unknown)}.`];
+    if (names.length === 0)
+        return missing;
+    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]));
+    const found = `Edited on this host: ${names.map(name => cellOf(name, warnings_MAX_NAME_CHARS)).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
+    if (snapshots.length > 0)
+        return [`${found} This deployment replaced them; they are kept in ${warnings_listed(snapshots)}.`, ...missing];
+    return [outcome === 'success' ? found : `${found} They are as they were before this run.`, ...missing];
+}
+/** What no rollback undoes, whatever it says of the files. */
+function provisioned(report) {
+    const ran = provisionSteps(report);
+    if (report.outcome === 'success' || ran.length === 0)
+        return [];
+    const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`);
+    return [`What these provision steps did was not undone: ${warnings_listed(names)}.`];
+}
+function warnings_listed(names) {
+    const more = names.length - warnings_MAX_LISTED;
+    return `${names.slice(0, warnings_MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/deploy-summary.js
@@ -35593,157 +36383,40 @@ function describeParts(version, { plugins = [], sources }) {
 
 
 
-const MAX_LISTED_SNAPSHOTS = 20;
-/** The job summary as Markdown: outcome first, then what happened, what failed and what to do next. */
+
+
+const deploy_summary_MAX_LISTED = 20;
+const deploy_summary_MAX_NAME_CHARS = 150;
+/** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 function buildDeploySummary(summary) {
-    const { report, reportPath, plannedSteps, error, recovered } = summary;
+    const { report, error, recovered, notes = [], rehearsal, plannedSteps } = summary;
+    const { mark, sentence } = describeEnding(summary);
     const blocks = [
-        `### ${headline(summary)}`,
+        `### ${mark} ${cell(sentence)}`,
         ...alarm(report),
-        ...(recovered === undefined ? [] : [cell(recovered)]),
-        table(['', ''], facts(report, reportPath)),
-        ...deploy_summary_failure(report, error),
-        ...listProblems(error),
-        ...rollback(report),
-        ...provisioned(report),
-        ...drift(report),
+        ...(recovered === undefined || notes.some(({ text }) => text === recovered)
+            ? []
+            : [markdown_alert('WARNING', [cell(recovered)])]),
+        ...(report.outcome === 'success' && rehearsal === undefined ? [inOneLine(summary)] : []),
+        ...failureBlocks(report, error),
+        ...warningBlocks(report, notes),
         ...skipped(summary),
-        table(['State', 'Entered', 'Duration'], states(report)),
-        ...(report.steps.length > 0 ? [table(['Step', 'Action', 'Result', 'Duration'], steps(report))] : []),
-        ...(plannedSteps.length > 0
-            ? [`Plan: ${plannedSteps.map(step => `${code(step.id)} ${step.action}`).join(' → ')}`]
-            : []),
+        ...(rehearsal === undefined ? [] : rehearsalBlocks(rehearsal, plannedSteps)),
+        ...stepsTable(report),
+        details('Details', [facts(summary).join(' · '), states(report)]),
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-const WORDS = {
-    success: '✅ Deployed',
-    failed: '❌ Failed, nothing was changed',
-    rolled_back: '↩️ Rolled back, the old version is installed again',
-    interrupted: '⚠️ Interrupted',
-    inconsistent: '🛑 Inconsistent, this host needs attention',
-};
-/** Of a rollback that an operator has asked for. */
-const ROLLBACK_WORDS = {
-    success: '⏪ Restored',
-    rolled_back: '↩️ Not restored, the version that was to be replaced is installed again',
-};
-function headline({ report, plannedSteps }) {
-    const slug = cell(report.slug ?? 'unknown');
-    return `${wordFor(report, plannedSteps)}: ${slug} ${move(report)}, on ${cell(report.host_id)}`;
-}
-/** A run that was refused early has not read what is installed, and says nothing about it. */
-function move(report) {
-    const before = report.previous_version;
-    const after = cell(report.version ?? report.requested_version ?? 'unknown');
-    if (report.outcome !== 'success')
-        return `${after}${before === null ? '' : ` (was ${cell(before)})`}`;
-    return cell(describeMove(report));
-}
-function wordFor(report, plannedSteps) {
-    const { outcome, changed, state } = report;
-    const acted = findActing(report);
-    if (outcome === 'failed' && acted.length > 0)
-        return '❌ Failed, no file was changed';
-    const words = report.rollback_of === undefined ? WORDS : { ...WORDS, ...ROLLBACK_WORDS };
-    if (outcome !== 'success' || changed)
-        return words[outcome];
-    if (isCheck(report))
-        return '🩺 Healthy, nothing was changed';
-    if (state !== 'succeeded')
-        return '🔎 Dry run, nothing was done';
-    if (acted.length === 0)
-        return '✅ Nothing to change';
-    const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
-    if (starters.length === 0)
-        return '✅ No file changed, the steps were run again';
-    return `✅ No file changed, what did not run was started by ${starters.map(code).join(', ')}`;
-}
-/** Whether a run has checked what was installed, and nothing else. */
-function isCheck({ states }) {
-    const entered = states.map(({ state }) => state);
-    return entered.includes('healthchecking') && !entered.includes('installing');
-}
-/** What may change more of a host than files. */
-const ACTING = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
-function findActing({ steps }) {
-    return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && DONE.has(status) ? [id] : []));
-}
-/** A step that failed may have done its work, or a part of it. */
-const DONE = new Set(['done', 'warned', 'failed']);
-function facts(report, reportPath) {
-    const { accepted, error } = report.reported;
-    return [
-        ['Artifact', artifact(report)],
-        ...parts(report),
-        ['Deployment', code(report.deployment_id)],
-        ['Local report', reportPath === undefined ? 'none' : code(reportPath)],
-        ['Hub', accepted ? 'has the report' : `does not have the report (${cell(error ?? 'not sent')})`],
-    ];
-}
-/** A rollback knows its digest alone. */
-function artifact({ artifact_sha256: sha256, artifact_size: size, modified }) {
-    if (modified)
-        return 'none: the restored files had been changed on this host (a modified snapshot)';
-    if (sha256 === null)
-        return 'not fetched';
-    return `sha256 ${code(sha256)}${size === null ? '' : `, ${size} bytes`}`;
-}
-/** The plugins of a project, and the key that signed it. */
-function parts({ plugins, signer_public_key: signer }) {
-    const versions = plugins?.map(({ id, version }) => `${cell(id)} ${cell(version)}`).join(', ');
-    return [
-        ...(signer === undefined ? [] : [['Signed by', code(signer)]]),
-        ...(versions === undefined ? [] : [['Plugins', versions]]),
-    ];
-}
-/** A run that succeeded may still have an error: a hub that refused the report. */
-function deploy_summary_failure(report, error) {
-    const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
-    if (cause === undefined)
-        return [];
-    return [`**${code(cause.code)}** ${cell(cause.message)}`];
-}
-/** What was not as it was installed before the deployment. */
-function drift({ drift: entries = [] }) {
-    const { names, more } = listDrift(entries);
-    const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)));
-    const missing = unknown.length === 0 ? [] : [`⚠️ Not compared with what was installed: ${unknown.join(', ')}.`];
-    if (names.length === 0)
-        return missing;
-    const listed = names.map(name => code(name)).join(', ');
-    const found = `⚠️ Files on this host were not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
-    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]));
-    if (snapshots.length === 0)
-        return [found, ...missing];
-    const others = snapshots.length - MAX_LISTED_SNAPSHOTS;
-    const kept = snapshots.slice(0, MAX_LISTED_SNAPSHOTS).join(', ');
-    return [`${found} What was replaced is kept in ${kept}${others > 0 ? ` and ${others} more` : ''}.`, ...missing];
-}
-function rollback(report) {
-    if (report.rollback === null)
-        return [];
-    const { restored, verified, healthy } = report.rollback;
-    const back = verified === false ? 'the old files are back, but not all are as before' : 'the files are as before';
-    const result = restored ? back : 'not every change of files could be undone';
-    const check = verified === true ? ', and match their record' : '';
-    const health = healthy === true ? ' The old version passes the health checks of this plan; no other service was checked.' : '';
-    // The alarm names them.
-    const problems = healthy === false ? [] : rollbackProblems(report);
-    return [[`Rollback: ${result}${check}.${health}`, ...problems.map(found => `- ${cell(found)}`)].join('\n')];
-}
-/** What no rollback undoes, whatever it says of the files. */
-function provisioned(report) {
-    const ran = report.steps.filter(({ action, status }) => action === 'provision' && DONE.has(status));
-    if (report.outcome === 'success' || ran.length === 0)
-        return [];
-    const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`);
-    return [`What these provision steps have done was not undone: ${names.join(', ')}.`];
-}
-/** Nothing healthy runs: nobody must have to look for that. */
-function alarm(report) {
-    const sentence = restoredUnhealthy(report);
-    return sentence === undefined ? [] : [`> [!CAUTION]\n> **${cell(sentence)}**`];
+/** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
+function inOneLine({ report }) {
+    const { steps, changed, duration_ms: ms, reported } = report;
+    const isChecked = steps.some(({ action, status }) => action === 'healthcheck' && status === 'done');
+    const took = durationInWords(ms);
+    const done = changed
+        ? `Installed${isChecked ? ' and healthy' : ''} after ${took}.${isChecked ? '' : ' No health check ran.'}`
+        : `Took ${took}.${isChecked ? ' The health check passed.' : ''}`;
+    const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : '';
+    return `${done}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
 }
 /** The steps for which nothing changes, but for those that had a service to start, or were not reached. */
 function skipped({ report, plannedSteps }) {
@@ -35751,24 +36424,64 @@ function skipped({ report, plannedSteps }) {
     const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id));
     if (idle.length === 0)
         return [];
-    const names = idle.map(({ id, action }) => `${code(id)} (${action})`).join(', ');
+    const more = idle.length - deploy_summary_MAX_LISTED;
+    const names = idle.slice(0, deploy_summary_MAX_LISTED).map(({ id, action }) => `${code(id)} (${cell(action)})`);
     const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
+    const remedy = report.rollback_of === undefined ? ` ${code('redeploy: true')} runs every step.` : '';
     return [
-        `Nothing changes for these steps, which ${verb}: ${names}.${report.rollback_of === undefined ? ` With ${code('redeploy: true')}, they run.` : ''}`,
+        `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${remedy}`,
     ];
 }
-function states(report) {
-    return report.states.map(({ state, at }, index) => {
-        const next = report.states[index + 1]?.at ?? report.completed_at;
-        return [cell(state), at, `${Math.max(0, Date.parse(next) - Date.parse(at))} ms`];
+function facts(summary) {
+    const { report, reportPath } = summary;
+    return [
+        artifact(report),
+        ...parts(report),
+        `deployment ${code(report.deployment_id)}`,
+        ...(reportPath === undefined ? [] : [`local report ${code(reportPath)}`]),
+        hubFact(report.reported),
+        ...(report.run.url === null ? [] : [markdown_link('workflow run', report.run.url)]),
+    ];
+}
+function hubFact({ accepted, attempts, error }) {
+    if (accepted)
+        return 'the hub has the report';
+    if (attempts > 0)
+        return `the hub does not have the report (${cellOf(error ?? '', deploy_summary_MAX_NAME_CHARS)})`;
+    return error === null || error === 'not sent' ? 'not reported to a hub' : cellOf(error, deploy_summary_MAX_NAME_CHARS);
+}
+/** A rollback knows its digest alone. */
+function artifact(report) {
+    const { artifact_sha256: sha256, artifact_size: size, modified } = report;
+    if (modified)
+        return 'no artifact: the restored files had been changed on this host (a modified snapshot)';
+    if (sha256 === null)
+        return 'no artifact was fetched';
+    return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${isVerified(report) ? 'valid' : 'not valid'})`}`;
+}
+/** What comes after the check is entered only by what has passed it. */
+function isVerified({ states }) {
+    const next = states.findIndex(({ state }) => state === 'verifying_signature') + 1;
+    return next > 0 && states[next] !== undefined && states[next].state !== 'failed';
+}
+/** The plugins of a project, and the key that signed it. */
+function parts({ plugins, signer_public_key: signer }) {
+    const named = plugins?.slice(0, deploy_summary_MAX_LISTED).map(({ id, version }) => cellOf(`${id} ${version}`, deploy_summary_MAX_NAME_CHARS)) ?? [];
+    const more = (plugins?.length ?? 0) - named.length;
+    return [
+        ...(signer === undefined ? [] : [`signed by ${code(signer)}`]),
+        ...(named.length === 0 ? [] : [`plugins ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`]),
+    ];
+}
+/** How long each state took. The last one ends when the run does. */
+function states({ states: entered, completed_at: end }) {
+    const timed = entered.flatMap(({ state, at }, index) => {
+        const next = entered[index + 1];
+        if (next === undefined && index > 0)
+            return [cell(state)];
+        return [`${cell(state)} ${durationInWords(Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at)))}`];
     });
-}
-function steps(report) {
-    return report.steps.map(step => [code(step.id), step.action, result(step), `${step.duration_ms} ms`]);
-}
-/** The cause of a failed step is above; that of a warning is nowhere else. */
-function result({ status, error }) {
-    return status === 'warned' && error !== null ? `warned: ${cell(error)}` : status;
+    return timed.join(' → ');
 }
 
 ;// CONCATENATED MODULE: ./build/runner/action-step.js
@@ -35846,22 +36559,22 @@ class ActionStep {
     finish(result) {
         this.#log.end();
         this.#files.saveState('locked', String(result.isUnfinished === true));
+        if (result.unwritten !== undefined)
+            this.#log.warning(result.unwritten);
         this.#noteEnded(result);
-        const { outcome, error } = result.report;
-        this.#log.info(`Outcome: ${outcome}${error === null ? `, ${describeMove(result.report)}` : ''}.`);
+        const { outcome } = result.report;
         if (outcome !== 'success' || result.error !== undefined) {
             process.exitCode = 1;
             const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`);
             this.#annotator.annotateFailure(cause, result.report);
         }
-        if (result.unwritten !== undefined)
-            this.#log.warning(result.unwritten);
+        this.#log.info(`${describeEnding(result).sentence}.`);
     }
     /** Adds the summary of a recovered deployment, if there was one. */
     finishRecovery(recovered) {
         this.#log.end();
         if (recovered !== undefined)
-            this.#files.setSummary(buildDeploySummary(recovered));
+            this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }));
     }
     /** Says what is wrong with a restored version; nothing where all is well. */
     finishCheck(unhealthy) {
@@ -35918,7 +36631,8 @@ class ActionStep {
         if (ended.handover !== undefined)
             this.#files.saveState(HANDOVER_STATE, ended.handover);
         this.#note(ended);
-        this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered }));
+        const { notes } = this.#log;
+        this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes }));
     }
     #note(result) {
         this.#known = result;
@@ -37056,6 +37770,7 @@ class ReadingStep {
         this.#files = createRunnerFiles(this.#log, secrets.redact);
         this.tools = {
             log: this.#log,
+            notes: this.#log.notes,
             secrets,
             signal: this.#cancel.signal,
             now: () => new Date(),
@@ -37065,12 +37780,15 @@ class ReadingStep {
         };
         process.once('beforeExit', this.#failUnsettled);
     }
-    finish({ outputs, summary, error }) {
+    finish({ outputs, summary, sentence, error }) {
+        if (error !== undefined)
+            this.#log.did('failed');
         this.#log.end();
         this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' });
         this.#files.setSummary(summary);
         if (error !== undefined)
             this.#annotate(error);
+        this.#log.info(`${sentence}.`);
     }
     fail(error) {
         this.#log.end();
@@ -37099,44 +37817,52 @@ class ReadingStep {
 
 
 
-const MAX_ROWS = 200;
+
+
+const fleet_summary_MAX_ROWS = 200;
 const MAX_VERSIONS = 20;
 const MAX_OTHERS = 20;
 const fleet_summary_MAX_CELL_CHARS = 120;
-const [MINUTE_MS, HOUR_MS, fleet_summary_DAY_MS] = [60_000, 3_600_000, 86_400_000];
+const [fleet_summary_MINUTE_MS, HOUR_MS, fleet_summary_DAY_MS] = [60_000, 3_600_000, 86_400_000];
+/** What a fleet runs, in one line. */
+function describeFleet({ slug, fleet, isGate }) {
+    if (fleet === undefined)
+        return { mark: '❌', sentence: `What runs on the hosts of ${slug} is not known` };
+    const { hosts, target } = fleet;
+    const mark = isGate ? '❌' : '⚠️';
+    const version = target ?? 'no known version';
+    if (hosts.length === 0)
+        return { mark, sentence: `The hub knows no host of ${slug}` };
+    const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`;
+    if (fleet.inSync)
+        return { mark: '✅', sentence: `${all} ${slug} ${version}` };
+    const there = hosts.filter(({ standing }) => standing === 'current').length;
+    return {
+        mark,
+        sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
+    };
+}
 /** The job summary of a fleet as Markdown: what was found, counts, and the hosts, those that need attention first. */
 function buildFleetSummary(facts) {
     const { fleet, error, notes, now } = facts;
+    const { mark, sentence } = describeFleet(facts);
     const blocks = [
-        `### ${fleet_summary_headline(facts)}`,
-        ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
-        ...notes.map(cell),
+        `### ${mark} ${cell(sentence)}`,
+        ...readingFailure(error),
+        ...(notes.length === 0 ? [] : [markdown_alert('NOTE', notes.map(cell))]),
         ...(fleet === undefined ? [] : fleetBlocks(fleet, now)),
     ];
     return `${blocks.join('\n\n')}\n`;
-}
-function fleet_summary_headline({ slug, fleet, isGate }) {
-    const name = cell(slug);
-    if (fleet === undefined)
-        return `❌ What runs on the hosts of ${name} is not known`;
-    const { hosts, target } = fleet;
-    const version = target === undefined ? 'no known version' : cell(target);
-    if (hosts.length === 0)
-        return `${isGate ? '❌' : '⚠️'} The hub knows no host of ${name}`;
-    if (fleet.inSync)
-        return `✅ ${hosts.length === 1 ? '1 host runs' : `All ${hosts.length} hosts run`} ${name} ${version}`;
-    const there = hosts.filter(({ standing }) => standing === 'current').length;
-    return `${isGate ? '❌' : '⚠️'} ${there} of ${hosts.length} hosts run ${name} ${version}`;
 }
 function fleetBlocks(fleet, now) {
     const { hosts } = fleet;
     if (hosts.length === 0)
         return [];
-    const more = hosts.length - MAX_ROWS;
+    const more = hosts.length - fleet_summary_MAX_ROWS;
     return [
         countsOf(fleet),
         table(['Host', 'Runs', 'Last deployment', 'Reported'], byAttention(hosts)
-            .slice(0, MAX_ROWS)
+            .slice(0, fleet_summary_MAX_ROWS)
             .map(host => rowOf(host, now))),
         ...(more > 0 ? [`And ${more} more hosts.`] : []),
         ...othersOf(fleet),
@@ -37190,12 +37916,12 @@ function ageOf(time, now) {
     const age = now - Date.parse(time ?? '');
     if (Number.isNaN(age))
         return 'at an unknown time';
-    if (age < -MINUTE_MS)
+    if (age < -fleet_summary_MINUTE_MS)
         return 'in the future';
-    if (age < MINUTE_MS)
+    if (age < fleet_summary_MINUTE_MS)
         return 'just now';
     if (age < HOUR_MS)
-        return `${Math.floor(age / MINUTE_MS)} min ago`;
+        return `${Math.floor(age / fleet_summary_MINUTE_MS)} min ago`;
     return age < 2 * fleet_summary_DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / fleet_summary_DAY_MS)} days ago`;
 }
 /** What the hub knows besides. */
@@ -37283,7 +38009,7 @@ async function askForFleet({ request, slug = 'unknown', ...inputs }, tools) {
     catch (thrown) {
         const error = toDeployError(thrown);
         const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 };
-        return { outputs: fleet_UNKNOWN, error, summary: buildFleetSummary(facts) };
+        return { outputs: fleet_UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
     }
 }
 /** What is not known is empty; and what is not known is not in sync. */
@@ -37299,9 +38025,10 @@ function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log
         logFleet(fleet, log);
     const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() };
     const inSync = String(failure === undefined && fleet?.inSync === true);
-    return { outputs: { ...fleet_UNKNOWN, ...lists?.outputs, 'in-sync': inSync }, error, summary: buildFleetSummary(facts) };
+    const outputs = { ...fleet_UNKNOWN, ...lists?.outputs, 'in-sync': inSync };
+    return { outputs, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
 }
-function logFleet({ reports, hosts, target, inSync }, log) {
+function logFleet({ reports }, log) {
     const versions = [...hostsByVersion(reports)];
     for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
         log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`);
@@ -37310,7 +38037,6 @@ function logFleet({ reports, hosts, target, inSync }, log) {
     const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId);
     if (unknown.length > 0)
         log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`);
-    log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`);
 }
 function listHosts(ids) {
     const more = ids.length - MAX_LOGGED_HOSTS;
@@ -38160,7 +38886,7 @@ function manifest_parseJson(text) {
         throw invalidManifest('it is not JSON');
     }
 }
-const words = {
+const manifest_words = {
     document: 'the manifest',
     subjectOf: () => ({ prefix: '', covers: 0 }),
     keysAt: () => Object.keys(manifestSchema.def.getter().shape),
@@ -38168,7 +38894,7 @@ const words = {
 function problemList(issues, value) {
     const nowhere = () => ({ file: 'manifest.json', line: 1, column: 1 });
     const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
-    const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message);
+    const problems = new SchemaComplaints(source, manifest_words).problemsOf(issues).map(({ message }) => message);
     const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
     const more = unlisted > 0 ? [`${unlisted} more problems`] : [];
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
@@ -38323,17 +39049,16 @@ async function requestArtifact(deployment) {
     const version = await chooseVersion(deployment);
     const descriptor = await client.readDescriptor(version);
     const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
-    tools.log.info(`The hub offers version ${version}, signed by the pinned key ${pinned.base64}.`);
+    tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-async function chooseVersion({ request, client, record, tools }) {
+async function chooseVersion({ request, client, record }) {
     const note = async (version) => await record.update({ version, version_source: 'requested' });
     if (request.version !== 'latest') {
         await note(request.version);
         return request.version;
     }
     const latest = await client.readLatestVersion();
-    tools.log.info(`The hub's latest version is ${latest}.`);
     await note(latest);
     if (!request.allowDowngrade)
         refuseDowngrade(latest, { version: record.facts.previous_version, isOurs: true });
@@ -39835,6 +40560,7 @@ function decryptionFailed(problem, cause) {
 
 
 
+
 const MANIFEST_AND_PLAN = new Set(['manifest.json', BUNDLED_PLAN]);
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
@@ -39847,6 +40573,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
             onProgress: watchDownload(tools),
         });
         await record.update({ artifact_sha256: sha256, artifact_size: size });
+        tools.log.did(bytesInWords(size));
         const bytes = Buffer.from(new SharedArrayBuffer(size));
         await readWhole(file.fd, bytes);
         return { bytes, sha256, signature: descriptor.signature };
@@ -39866,7 +40593,7 @@ async function verifySealed(deployment, { pinned, version }, sealed) {
     refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), request);
     sealed_refuseOldBytes(deployment, { version, sha256: verified.sha256 });
     await record.update({ signer_public_key: pinned.base64 });
-    tools.log.info(`The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`);
+    tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`);
     return verified;
 }
 /** A `latest` must not be what this host has had and replaced, whatever its version is called. */
@@ -39894,13 +40621,13 @@ async function extractSealed(deployment, opened, folder) {
         const content = (0,external_node_path_namespaceObject.join)(folder, 'manifest-and-plan');
         const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN });
         if (isAllInstalled(content, installed)) {
-            deployment.tools.log.info('The parts came from these bytes, and no file is missing or changed: only manifest and plan are extracted.');
+            deployment.tools.log.did('only manifest and plan: the parts came from these bytes, and no file is missing or changed');
             return { content, tree, installed, intact: installed };
         }
     }
     const content = (0,external_node_path_namespaceObject.join)(folder, 'content');
     const tree = await extractInto(deployment, opened, { target: content });
-    deployment.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`);
+    deployment.tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`);
     return { content, tree, intact: installed };
 }
 async function extractInto({ request, tools }, { artifact }, what) {
@@ -39968,6 +40695,8 @@ function refuseUnexpected({ parts }, allowed) {
 
 
 
+
+
 /**
  * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
  * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
@@ -39999,6 +40728,7 @@ class ProjectFlow {
         checkInstalledParts(deployment);
         await deployment.enter('authenticating');
         await client.authenticate();
+        tools.log.did(`project ${request.projectId} at ${new URL(request.hubUrl).host}`);
         await deployment.enter('requesting_artifact');
         const offer = await requestArtifact(deployment);
         await deployment.enter('downloading');
@@ -40008,20 +40738,24 @@ class ProjectFlow {
         await deployment.enter('obtaining_key');
         checkInstalledParts(deployment);
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
+        tools.log.did('the hub allows this deployment');
         await deployment.enter('decrypting');
         const opened = await openSealed(deployment, verified, dek);
+        tools.log.did('intact');
         await deployment.enter('extracting');
         const extracted = await extractSealed(deployment, opened, folder);
         await deployment.enter('verifying_manifest');
         const project = await verifyProject(deployment, offer.version, extracted);
+        tools.log.did(`${request.projectId} ${project.manifest.version}, ${countInWords(project.manifest.parts.length, 'part')}`);
         await deployment.enter('validating_project');
         const order = await plan_orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig);
         await recordDriftOfKept(deployment, order.parts);
         record.planSteps(order.steps);
+        tools.log.did(`${countInWords(order.steps.length, 'step')} for ${countInWords(order.parts.length, 'part')}`);
         await deployment.enter('resolving_sequence');
         for (const { shelf, id } of order.removals)
             tools.log.info(`This version does not contain ${shelf}/${id}, so it will be removed.`);
-        tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+        tools.log.did(describeSequence(order.steps));
         return order;
     }
     async install(order, session) {
@@ -40038,10 +40772,14 @@ class ProjectFlow {
             if (isNotification && deployment.state === 'healthchecking')
                 await deployment.enter('notifying');
         });
-        if (deployment.state === 'installing')
+        if (deployment.state === 'installing') {
             await deployment.enter('healthchecking');
-        if (deployment.state === 'healthchecking')
+            deployment.tools.log.did('no step of the plan checks health');
+        }
+        if (deployment.state === 'healthchecking') {
             await deployment.enter('notifying');
+            deployment.tools.log.did('no step of the plan notifies');
+        }
         return await buildInstallation(context);
     }
     async end(state) {
@@ -41161,6 +41899,8 @@ function createConsoleLog() {
     const line = (text) => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`;
     return {
         group: title => void process.stdout.write(line(title)),
+        did: text => void process.stdout.write(line(text)),
+        end: () => { },
         info: text => void process.stdout.write(line(text)),
         notice: text => void process.stdout.write(line(text)),
         warning: text => void process.stderr.write(line(`Warning: ${text}`)),
@@ -41714,7 +42454,7 @@ async function findPartTarget(rollback, place, row) {
 async function choosePart(rollback, { place, origin, row }) {
     const { toVersion } = rollback.request;
     if (part_target_isNamed(row.version, toVersion) && (await target_part_isIntact(rollback, place)))
-        return keepInstalled(rollback, { place, origin, returning: versionIn(row) });
+        return keepInstalled(rollback, { place, origin, returning: part_target_versionIn(row) });
     const snapshot = chooseSnapshot(rollback, place, row);
     const { name: _, origin: __, kept_paths: ___, keep_paths: ____, ...returning } = snapshot;
     return takeRetained(rollback, { place, origin, returning }, snapshot);
@@ -41740,7 +42480,7 @@ function chooseSnapshot({ layout, request }, place, row) {
 function part_target_isNamed(version, asked) {
     return version !== null && asked !== undefined && isSameVersion(version, asked);
 }
-function versionIn(row) {
+function part_target_versionIn(row) {
     const { contract: _, kind: __, slug: ___, id: ____, directory: _____, keep_paths: ______, ...version } = row;
     const { snapshots: _______, ...installed } = version;
     return installed;
@@ -41996,11 +42736,11 @@ async function verifySnapshot({ layout, tools }, part) {
         throw unrecorded(root);
     if (isModified(difference))
         throw modifiedSnapshot(root, verify_inWords(difference));
-    const what = `${placeName(part)} ${part.version} (snapshot ${retained.name})`;
+    const what = `${placeName(part)} ${part.version}`;
     if (retained.modified)
         tools.log.warning(`${what} contains changes that were made on this host, and is restored with them.`);
     else
-        tools.log.info(`${what} is as it was when it was installed.`);
+        tools.log.did(`${what} as it was installed`);
 }
 function verify_inWords({ changed, removed, added, instead }) {
     if (instead !== undefined)
@@ -42014,6 +42754,8 @@ function verify_inWords({ changed, removed, added, instead }) {
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/rollback.js
+
+
 
 
 
@@ -42051,15 +42793,18 @@ class RollbackFlow {
     }
     async prepare(files) {
         const rollback = this.#rollback;
+        const { log } = rollback.tools;
         await rollback.enter('finding_snapshots');
         const target = await target_findTarget(rollback);
+        log.did(`${target.version} of ${countInWords(target.parts.length, 'part')}`);
         await rollback.enter('verifying_snapshots');
         await verifySnapshots(rollback, target);
         await rollback.enter('loading_plan');
         const order = await orderRollback(rollback, target, files);
         await recordDriftOfKept(rollback, order.parts);
+        log.did(countInWords(order.steps.length, 'step'));
         await rollback.enter('resolving_sequence');
-        rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+        log.did(describeSequence(order.steps));
         return order;
     }
     async install(order, session) {
@@ -42071,8 +42816,10 @@ class RollbackFlow {
             if (action === 'healthcheck' && rollback.state === 'installing')
                 await rollback.enter('healthchecking');
         });
-        if (rollback.state === 'installing')
+        if (rollback.state === 'installing') {
             await rollback.enter('healthchecking');
+            rollback.tools.log.did('no step of the plan checks health');
+        }
         return await buildInstallation(context);
     }
     async end(state) {
@@ -42102,7 +42849,7 @@ class RollbackFlow {
 
 
 /** The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success. */
-async function rollback_rollback() {
+async function rollback() {
     let step;
     try {
         const inputs = readRollbackInputs(readWorkspace());
@@ -42478,9 +43225,10 @@ function inspect_requireDirectory(root) {
 
 
 
+
 const MAX_LISTED_PATHS = 20;
 const status_summary_MAX_ROWS = 300;
-const status_summary_MAX_LISTED_SNAPSHOTS = 5;
+const MAX_LISTED_SNAPSHOTS = 5;
 const status_summary_MAX_CELL_CHARS = 150;
 const HOW_WORDS = {
     added: 'added',
@@ -42490,24 +43238,36 @@ const HOW_WORDS = {
     replaced: 'replaced by something else',
     writable: 'a directory that group or others can write',
 };
+/** What was found on a host, in one line. */
+function describeStatus(inspection, { name }) {
+    const { mark, sentence } = describeInspection(inspection);
+    return { mark, sentence: `${sentence} on ${name}` };
+}
+/** The same where nothing could be found out. */
+function describeFailedStatus({ name }) {
+    return { mark: '❌', sentence: `What is installed on ${name} is not known` };
+}
 /** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
 function buildStatusSummary(inspection, { host, error, cut }) {
     const { parts } = inspection;
-    const sentences = error === undefined ? findingsOf(inspection).map(cell) : [`**${code(error.code)}** ${cell(error.message)}`];
+    const { mark, sentence } = describeStatus(inspection, host);
+    const findings = findingsOf(inspection).map(cell);
+    const notes = [...describeUnrecorded(inspection), ...cut].map(cell);
     const blocks = [
-        `### ${status_summary_headline(inspection)} on ${cell(host.name)}`,
-        ...sentences,
-        ...describeUnrecorded(inspection).map(cell),
+        `### ${mark} ${cell(sentence)}`,
+        ...readingFailure(error),
+        ...(error !== undefined || findings.length === 0 ? [] : [markdown_alert('WARNING', findings)]),
+        ...(notes.length === 0 ? [] : [markdown_alert('NOTE', notes)]),
         ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
         ...(parts.length > status_summary_MAX_ROWS ? [`And ${parts.length - status_summary_MAX_ROWS} more parts.`] : []),
-        ...cut.map(cell),
         `Project root: ${code(host.root ?? '')}`,
     ];
     return `${blocks.join('\n\n')}\n`;
 }
 /** The summary where nothing could be found out. */
-function buildFailedStatusSummary(error, { name }) {
-    return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`;
+function buildFailedStatusSummary(error, host) {
+    const { mark, sentence } = describeFailedStatus(host);
+    return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`;
 }
 const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.';
 /** Everything that is not as it should be, a sentence each. */
@@ -42565,21 +43325,24 @@ function describeBusy(holder) {
 function describeUnrestored(count) {
     return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`;
 }
-function status_summary_headline(inspection) {
+function describeInspection(inspection) {
     const { parts, activity } = inspection;
-    const what = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`;
+    const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`;
     if (activity.kind === 'interrupted')
-        return `⚠️ An interrupted deployment waits for its recovery`;
+        return { mark: '⚠️', sentence: 'An interrupted deployment waits for its recovery' };
     if (activity.kind === 'busy')
-        return `⏳ A deployment is at work`;
+        return { mark: '⏳', sentence: 'A deployment is at work' };
     if (parts.length === 0 && inspection.unrecorded.length > 0)
-        return '⚠️ Nothing is recorded as installed';
+        return { mark: '⚠️', sentence: 'Nothing is recorded as installed' };
     if (parts.length === 0)
-        return '✅ Nothing is installed';
+        return { mark: '✅', sentence: 'Nothing is installed' };
     if (isDrifted(inspection) === false)
-        return `✅ ${what} as installed`;
+        return { mark: '✅', sentence: `${count} as installed` };
     const differing = parts.filter(isPartDrifted).length;
-    return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`;
+    return {
+        mark: '⚠️',
+        sentence: `${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`,
+    };
 }
 function rowsOf({ parts, snapshots }) {
     const retained = Map.groupBy(snapshots, placeName);
@@ -42608,7 +43371,7 @@ function filesInWords(drift) {
 }
 function versionsOf(snapshots) {
     const names = snapshots
-        .slice(-status_summary_MAX_LISTED_SNAPSHOTS)
+        .slice(-MAX_LISTED_SNAPSHOTS)
         .map(({ row }) => `${row.version ?? 'unknown'}${row.modified ? ' (modified)' : ''}`);
     const more = snapshots.length - names.length;
     return names.length === 0 ? 'none' : `${names.join(', ')}${more > 0 ? ` and ${more} older` : ''}`;
@@ -42684,11 +43447,13 @@ async function showStatus({ request, failOnDrift, problems }, tools) {
             outputs: buildOutputs(inspection, lists),
             error,
             summary: buildStatusSummary(inspection, { host, error, cut }),
+            sentence: describeStatus(inspection, host).sentence,
         };
     }
     catch (thrown) {
         const error = toDeployError(thrown);
-        return { outputs: status_UNKNOWN, error, summary: buildFailedStatusSummary(error, host) };
+        const summary = buildFailedStatusSummary(error, host);
+        return { outputs: status_UNKNOWN, error, summary, sentence: describeFailedStatus(host).sentence };
     }
 }
 function logStatus({ parts, isKnown }, log) {
@@ -42697,8 +43462,6 @@ function logStatus({ parts, isKnown }, log) {
         log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`);
     if (parts.length > MAX_LOGGED_PARTS)
         log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`);
-    if (parts.length === 0)
-        log.info('Nothing is installed.');
     if (!isKnown)
         log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
 }
@@ -42928,6 +43691,8 @@ function local_artifact_unusable({ path }, what) {
 
 
 
+
+
 /**
  * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
  * config, signature, pin, archive, `plugin.yaml`, version, and what the plan takes from the artifact. The artifact is
@@ -42956,7 +43721,7 @@ async function checkFiles(files, { log, signal }) {
     if (slug !== undefined && (plan ?? hostConfig) !== undefined) {
         const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }));
         announceDefaultPlan(ready, log);
-        log.info(`The plan is valid: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`);
+        log.info(`The plan is valid: ${describeSequence(ready.steps)}`);
         return ready;
     }
     if (hostConfig !== undefined)
@@ -42971,6 +43736,7 @@ async function checkArtifact(gate) {
         const found = await obtain(gate, file.fd);
         const { artifact, repo } = found.served;
         Object.assign(facts, { sha256: artifact.sha256, size: artifact.size, repo });
+        tools.log.did(bytesInWords(artifact.size));
         await enter(tools, 'verifying_signature');
         const verified = verifyServed(gate, found.served);
         await inPrivateFolder(tools, async (folder) => await checkContent(gate, { ...found, verified }, folder));
@@ -43064,38 +43830,46 @@ function gate_causeOf({ signal, runner }, thrown) {
 ;// CONCATENATED MODULE: ./build/runner/summaries/verify-summary.js
 
 
+
+
+/** How a release gate ended, in one line. */
+function describeGate(subject, { facts, error }) {
+    const { mode, name = 'the artifact', version } = subject;
+    const mark = error === undefined ? '✅' : '❌';
+    if (mode === 'none')
+        return { mark, sentence: describeFiles(subject, error === undefined) };
+    const known = facts.version ?? (version === 'latest' ? undefined : version);
+    const found = known === undefined ? name : `${name} ${known}`;
+    return {
+        mark,
+        sentence: error === undefined
+            ? `${found} is verified: every host may install it`
+            : `${found} is not verified: install it nowhere`,
+    };
+}
+function describeFiles({ plan, hostConfig }, isValid) {
+    const files = [plan, hostConfig].flatMap(path => path ?? []);
+    const named = files.join(' and ') || 'The inputs';
+    return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`;
+}
 /** The job summary of a release gate as Markdown: the verdict, why, and then what is known of the artifact. */
-function buildVerifySummary(subject, result) {
-    const { error } = result;
+function buildVerifySummary(subject, result, notes = []) {
+    const { mark, sentence } = describeGate(subject, result);
     const rows = factsOf(subject, result);
     const blocks = [
-        `### ${verify_summary_headline(subject, result)}`,
-        ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
-        ...listProblems(error),
+        `### ${mark} ${cell(sentence)}`,
+        ...readingFailure(result.error),
+        ...noteBlocks(notes),
         ...(rows.length > 0 ? [table(['Checked', 'Found'], rows)] : []),
     ];
     return `${blocks.join('\n\n')}\n`;
-}
-function verify_summary_headline(subject, { facts, error }) {
-    const { mode, name = 'the artifact', version } = subject;
-    if (mode === 'none')
-        return headlineOfFiles(subject, error === undefined);
-    const known = facts.version ?? (version === 'latest' ? undefined : version);
-    const found = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`;
-    return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${found}`;
-}
-function headlineOfFiles({ plan, hostConfig }, isValid) {
-    const files = [plan, hostConfig].flatMap(path => (path === undefined ? [] : [cell(path)]));
-    return `${isValid ? '✅ Valid' : '❌ Not valid'}: ${files.join(' and ') || 'the inputs'}. No artifact was checked.`;
 }
 function factsOf(subject, { facts, error }) {
     const isVerified = error === undefined;
     return [
         ...artifactRows(subject, facts),
         ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
-        ...(facts.steps === undefined
-            ? []
-            : [['Plan', `${planName(subject)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]),
+        ...(facts.steps === undefined ? [] : [['Plan', `${planName(subject)}, ${countInWords(facts.steps, 'step')}`]]),
         ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
     ];
 }
@@ -43106,7 +43880,7 @@ function artifactRows({ from }, { sha256, size, repo }) {
     if (sha256 === undefined || size === undefined)
         return [];
     return [
-        ['Artifact', `sha256 ${code(sha256)}, ${size} bytes`],
+        ['Artifact', `${bytesInWords(size)}, sha256 ${code(sha256)}`],
         ...(from === undefined ? [] : [['From', code(from)]]),
         ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, by a header of the hub, which is not signed`]]),
     ];
@@ -43123,7 +43897,7 @@ function contentRows({ kind, pinned }, facts) {
         ...(version === undefined || versionSource === undefined
             ? []
             : [['Version', `${cell(version)}, ${SOURCES[versionSource]}`]]),
-        ['Contents', `${cell(kind ?? '')} of ${facts.files} files, ${facts.bytes} bytes`],
+        ['Contents', `${cell(kind ?? '')} of ${countInWords(facts.files ?? 0, 'file')}, ${bytesInWords(facts.bytes ?? 0)}`],
     ];
 }
 
@@ -43278,7 +44052,13 @@ async function act(inputs, tools) {
     tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code });
     const result = await verify_check(inputs, tools);
     const { error } = result;
-    return { outputs: buildVerifyOutputs(subject, result), summary: buildVerifySummary(subject, result), error };
+    const summary = buildVerifySummary(subject, result, tools.notes);
+    return {
+        outputs: buildVerifyOutputs(subject, result),
+        summary,
+        sentence: describeGate(subject, result).sentence,
+        error,
+    };
 }
 async function verify_check(inputs, tools) {
     const error = verify_refusalOf(inputs);

@@ -20,7 +20,7 @@ import {
   integerSchema,
 } from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
-import { buildFleetSummary } from '../runner/summaries/fleet-summary.ts'
+import { buildFleetSummary, describeFleet } from '../runner/summaries/fleet-summary.ts'
 
 export interface FleetInputs extends GivenInputs {
   /** Undefined where there are problems. */
@@ -91,7 +91,7 @@ async function askForFleet({ request, slug = 'unknown', ...inputs }: FleetInputs
   } catch (thrown) {
     const error = toDeployError(thrown)
     const facts = { slug, fleet: undefined, error, isGate: true, notes: [], now: 0 }
-    return { outputs: UNKNOWN, error, summary: buildFleetSummary(facts) }
+    return { outputs: UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence }
   }
 }
 
@@ -116,17 +116,17 @@ function endOf(
   if (fleet !== undefined) logFleet(fleet, log)
   const facts = { slug: access.slug, fleet, error, isGate, notes, now: now().getTime() }
   const inSync = String(failure === undefined && fleet?.inSync === true)
-  return { outputs: { ...UNKNOWN, ...lists?.outputs, 'in-sync': inSync }, error, summary: buildFleetSummary(facts) }
+  const outputs = { ...UNKNOWN, ...lists?.outputs, 'in-sync': inSync }
+  return { outputs, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence }
 }
 
-function logFleet({ reports, hosts, target, inSync }: Fleet, log: Log): void {
+function logFleet({ reports }: Fleet, log: Log): void {
   const versions = [...hostsByVersion(reports)]
   for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
     log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`)
   if (versions.length > MAX_LOGGED_VERSIONS) log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`)
   const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId)
   if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`)
-  log.info(`${inSync ? 'All' : 'Not all'} of ${hosts.length} hosts run ${target ?? 'one version'}.`)
 }
 
 function listHosts(ids: readonly string[]): string {

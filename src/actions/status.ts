@@ -19,6 +19,8 @@ import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-
 import {
   buildFailedStatusSummary,
   buildStatusSummary,
+  describeFailedStatus,
+  describeStatus,
   describeUnrecorded,
   findingsOf,
 } from '../runner/summaries/status-summary.ts'
@@ -71,10 +73,12 @@ async function showStatus({ request, failOnDrift, problems }: StatusInputs, tool
       outputs: buildOutputs(inspection, lists),
       error,
       summary: buildStatusSummary(inspection, { host, error, cut }),
+      sentence: describeStatus(inspection, host).sentence,
     }
   } catch (thrown) {
     const error = toDeployError(thrown)
-    return { outputs: UNKNOWN, error, summary: buildFailedStatusSummary(error, host) }
+    const summary = buildFailedStatusSummary(error, host)
+    return { outputs: UNKNOWN, error, summary, sentence: describeFailedStatus(host).sentence }
   }
 }
 
@@ -83,7 +87,6 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   for (const part of parts.slice(0, MAX_LOGGED_PARTS))
     log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`)
   if (parts.length > MAX_LOGGED_PARTS) log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`)
-  if (parts.length === 0) log.info('Nothing is installed.')
   if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
 }
 

@@ -28,7 +28,7 @@ import { type GivenInputs, InputReader, inputError } from '../runner/inputs/inpu
 import { apiKeySchema, baseUrlSchema, keepPathListSchema } from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import { readState } from '../runner/runner-files.ts'
-import { buildVerifySummary, type CheckedSubject } from '../runner/summaries/verify-summary.ts'
+import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify-summary.ts'
 
 /** The private folder of a main step, for the post step of one that was killed. */
 const FOLDER_STATE = 'folder'
@@ -190,7 +190,13 @@ async function act(inputs: VerifyInputs, tools: StepTools): Promise<StepEnd> {
   tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code })
   const result = await check(inputs, tools)
   const { error } = result
-  return { outputs: buildVerifyOutputs(subject, result), summary: buildVerifySummary(subject, result), error }
+  const summary = buildVerifySummary(subject, result, tools.notes)
+  return {
+    outputs: buildVerifyOutputs(subject, result),
+    summary,
+    sentence: describeGate(subject, result).sentence,
+    error,
+  }
 }
 
 async function check(inputs: VerifyInputs, tools: StepTools): Promise<GateResult> {

@@ -59,6 +59,8 @@ export type ErrorCode = (typeof ERROR_CODES)[number]
 
 export interface ErrorOptions {
   cause?: unknown
+  /** What to do about this very error, where that is more exact than what its code says. */
+  next?: string
 }
 
 /**
@@ -68,10 +70,12 @@ export interface ErrorOptions {
 export class DeployError extends Error {
   override readonly name: string = 'DeployError'
   readonly code: ErrorCode
+  readonly next: string | undefined
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
     super(message, 'cause' in options ? { cause: options.cause } : undefined)
     this.code = code
+    this.next = options.next
   }
 }
 

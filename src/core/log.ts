@@ -2,6 +2,10 @@
 export interface Log {
   /** Opens a group of lines; the next one closes it. */
   group(title: string): void
+  /** What the open group has done, so that a folded log says it too. May be called several times. */
+  did(what: string): void
+  /** Closes the open group, if there is one. */
+  end(): void
   info(line: string): void
   /** Worth attention, but nothing is wrong. */
   notice(line: string): void

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
 import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { Kind } from '../core/identifiers.ts'
+import { bytesInWords, countInWords, shortDigest } from '../core/quantities.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
 import { extractZip } from '../install/archive/zip/extract-zip.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
@@ -38,7 +39,7 @@ export function verifyServed(
 ): VerifiedArtifact {
   const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
   if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
-  tools.log.info(`The signature is valid for ${artifact.size} bytes, sha256 ${artifact.sha256}.`)
+  tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`)
   return verified
 }
 
@@ -55,6 +56,6 @@ export async function unpackArtifact(
   makeOpenDirectorySync(staged)
   const tree = await extractZip(verified, { target: staged, limits: request.extraction, signal: tools.signal })
   const flattened = tree.flattened === null ? '' : `, without their top-level directory ${tree.flattened}`
-  tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes${flattened}.`)
+  tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}${flattened}`)
   return { staged, tree, pluginYaml: request.kind === 'plugin' ? readPluginYaml(staged) : undefined }
 }

@@ -32,7 +32,10 @@ export async function checkInstalled(request: DeployRequest, tools: DeploymentTo
   return await runUnreported(deployment, {
     name: 'a check',
     fail: async () => await deployment.enter('failed'),
-    run: async () => await check(deployment),
+    async run() {
+      await check(deployment)
+      return undefined
+    },
   })
 }
 
@@ -69,8 +72,9 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
   for (const step of steps) {
     const finish = startEntry(step)
     try {
-      await verifyHealth(subject, step)
-      await record.addStep(finish('done'))
+      const end = await verifyHealth(subject, step)
+      await record.addStep(finish(end))
+      tools.log.did(end.did)
     } catch (error) {
       await record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
       throw error

@@ -1,3 +1,4 @@
+import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { rehearseDeployment } from '../install/deployment/rehearse.ts'
@@ -8,6 +9,7 @@ import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
 import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
+import { describeSequence } from '../install/steps/sequence.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ArtifactDeployment, startDeployment } from './deployment.ts'
@@ -61,8 +63,9 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
       await deployment.enter('loading_plan')
       const order = await orderInstallation(deployment, extracted)
       await recordDriftOfKept(deployment, order.parts)
+      tools.log.did(countInWords(order.steps.length, 'step'))
       await deployment.enter('resolving_sequence')
-      tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+      tools.log.did(describeSequence(order.steps))
       return order
     } finally {
       file.close()
@@ -77,7 +80,10 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
     await runSteps(context, async ({ action }) => {
       if (action === 'healthcheck' && deployment.state === 'installing') await deployment.enter('healthchecking')
     })
-    if (deployment.state === 'installing') await deployment.enter('healthchecking')
+    if (deployment.state === 'installing') {
+      await deployment.enter('healthchecking')
+      deployment.tools.log.did('no step of the plan checks health')
+    }
     return await buildInstallation(context)
   }
 

@@ -1,4 +1,5 @@
 import type { Log } from '../core/log.ts'
+import { bytesInWords } from '../core/quantities.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import { watchDownload } from '../install/deployment/download-progress.ts'
 import type { Tools } from '../install/transaction/context.ts'
@@ -37,6 +38,10 @@ export async function fetchArtifact(
   const { headerVersion } = found.served
   if (found.asked === undefined && headerVersion !== undefined)
     await record.update({ version: headerVersion, version_source: 'header' })
+  const version = record.facts.version ?? found.listed ?? request.version
+  tools.log.did(
+    `${request.slug} ${version} from ${new URL(request.bases[request.kind === 'plugin' ? 'hub' : 'services']).host}, ${bytesInWords(found.served.artifact.size)}`,
+  )
   return { target, ...found }
 }
 

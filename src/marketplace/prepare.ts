@@ -126,9 +126,7 @@ async function findSameVersion(
   if (!isInstalledVersion(target, decideVersion(fetched, pluginYaml).version)) return undefined
   const version = await checkVersion(deployment, fetched, pluginYaml)
   const name = placePath(target.place)
-  deployment.tools.log.info(
-    `${name} came from these bytes, and none of its files is missing or changed: not extracted.`,
-  )
+  deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`)
   return { ...fetched, content: installed, pluginYaml, version }
 }
 

@@ -1,5 +1,6 @@
 import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
+import { countInWords } from '../core/quantities.ts'
 import type { EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { type Flow, runDeployment } from '../install/deployment/run.ts'
@@ -8,6 +9,7 @@ import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
 import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
+import { describeSequence } from '../install/steps/sequence.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ProjectDeployment, type ProjectTools, startDeployment } from './deployment.ts'
@@ -53,6 +55,7 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     checkInstalledParts(deployment)
     await deployment.enter('authenticating')
     await client.authenticate()
+    tools.log.did(`project ${request.projectId} at ${new URL(request.hubUrl).host}`)
     await deployment.enter('requesting_artifact')
     const offer = await requestArtifact(deployment)
     await deployment.enter('downloading')
@@ -62,20 +65,26 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     await deployment.enter('obtaining_key')
     checkInstalledParts(deployment)
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
+    tools.log.did('the hub allows this deployment')
     await deployment.enter('decrypting')
     const opened = await openSealed(deployment, verified, dek)
+    tools.log.did('intact')
     await deployment.enter('extracting')
     const extracted = await extractSealed(deployment, opened, folder)
     await deployment.enter('verifying_manifest')
     const project = await verifyProject(deployment, offer.version, extracted)
+    tools.log.did(
+      `${request.projectId} ${project.manifest.version}, ${countInWords(project.manifest.parts.length, 'part')}`,
+    )
     await deployment.enter('validating_project')
     const order = await orderInstallation(deployment, { ...project, artifactSha256: verified.sha256 }, hostConfig)
     await recordDriftOfKept(deployment, order.parts)
     record.planSteps(order.steps)
+    tools.log.did(`${countInWords(order.steps.length, 'step')} for ${countInWords(order.parts.length, 'part')}`)
     await deployment.enter('resolving_sequence')
     for (const { shelf, id } of order.removals)
       tools.log.info(`This version does not contain ${shelf}/${id}, so it will be removed.`)
-    tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+    tools.log.did(describeSequence(order.steps))
     return order
   }
 
@@ -91,8 +100,14 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
       if (isCheck && deployment.state === 'installing') await deployment.enter('healthchecking')
       if (isNotification && deployment.state === 'healthchecking') await deployment.enter('notifying')
     })
-    if (deployment.state === 'installing') await deployment.enter('healthchecking')
-    if (deployment.state === 'healthchecking') await deployment.enter('notifying')
+    if (deployment.state === 'installing') {
+      await deployment.enter('healthchecking')
+      deployment.tools.log.did('no step of the plan checks health')
+    }
+    if (deployment.state === 'healthchecking') {
+      await deployment.enter('notifying')
+      deployment.tools.log.did('no step of the plan notifies')
+    }
     return await buildInstallation(context)
   }
 

@@ -19,18 +19,17 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
   const version = await chooseVersion(deployment)
   const descriptor = await client.readDescriptor(version)
   const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey)
-  tools.log.info(`The hub offers version ${version}, signed by the pinned key ${pinned.base64}.`)
+  tools.log.did(`${request.projectId} ${version}`)
   return { version, descriptor, pinned }
 }
 
-async function chooseVersion({ request, client, record, tools }: ProjectDeployment): Promise<string> {
+async function chooseVersion({ request, client, record }: ProjectDeployment): Promise<string> {
   const note = async (version: string) => await record.update({ version, version_source: 'requested' })
   if (request.version !== 'latest') {
     await note(request.version)
     return request.version
   }
   const latest = await client.readLatestVersion()
-  tools.log.info(`The hub's latest version is ${latest}.`)
   await note(latest)
   if (!request.allowDowngrade) refuseDowngrade(latest, { version: record.facts.previous_version, isOurs: true })
   return latest

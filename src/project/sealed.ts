@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { bytesInWords, countInWords, shortDigest } from '../core/quantities.ts'
 import {
   type Ed25519Check,
   MAX_SEALED_BYTES,
@@ -62,6 +63,7 @@ export async function downloadSealed(
       onProgress: watchDownload(tools),
     })
     await record.update({ artifact_sha256: sha256, artifact_size: size })
+    tools.log.did(bytesInWords(size))
     const bytes = Buffer.from(new SharedArrayBuffer(size))
     await readWhole(file.fd, bytes)
     return { bytes, sha256, signature: descriptor.signature }
@@ -84,9 +86,7 @@ export async function verifySealed(
   refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), request)
   refuseOldBytes(deployment, { version, sha256: verified.sha256 })
   await record.update({ signer_public_key: pinned.base64 })
-  tools.log.info(
-    `The signature by the pinned key ${pinned.base64} is valid for ${verified.size} bytes, sha256 ${verified.sha256}.`,
-  )
+  tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`)
   return verified
 }
 
@@ -122,15 +122,15 @@ export async function extractSealed(
     const content = join(folder, 'manifest-and-plan')
     const tree = await extractInto(deployment, opened, { target: content, only: MANIFEST_AND_PLAN })
     if (isAllInstalled(content, installed)) {
-      deployment.tools.log.info(
-        'The parts came from these bytes, and no file is missing or changed: only manifest and plan are extracted.',
+      deployment.tools.log.did(
+        'only manifest and plan: the parts came from these bytes, and no file is missing or changed',
       )
       return { content, tree, installed, intact: installed }
     }
   }
   const content = join(folder, 'content')
   const tree = await extractInto(deployment, opened, { target: content })
-  deployment.tools.log.info(`${tree.files.length} files, ${tree.bytes} bytes.`)
+  deployment.tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`)
   return { content, tree, intact: installed }
 }
 

@@ -1,3 +1,4 @@
+import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { rehearseDeployment } from '../install/deployment/rehearse.ts'
@@ -7,6 +8,7 @@ import type { Installation } from '../install/host/installed/host-record.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
 import { recordDriftOfKept } from '../install/steps/report-drift.ts'
 import { runSteps } from '../install/steps/run-steps.ts'
+import { describeSequence } from '../install/steps/sequence.ts'
 import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type RunningRollback, startRollback } from './deployment.ts'
@@ -49,15 +51,18 @@ class RollbackFlow implements Flow<ParsedFiles> {
 
   async prepare(files: ParsedFiles): Promise<InstallOrder> {
     const rollback = this.#rollback
+    const { log } = rollback.tools
     await rollback.enter('finding_snapshots')
     const target = await findTarget(rollback)
+    log.did(`${target.version} of ${countInWords(target.parts.length, 'part')}`)
     await rollback.enter('verifying_snapshots')
     await verifySnapshots(rollback, target)
     await rollback.enter('loading_plan')
     const order = await orderRollback(rollback, target, files)
     await recordDriftOfKept(rollback, order.parts)
+    log.did(countInWords(order.steps.length, 'step'))
     await rollback.enter('resolving_sequence')
-    rollback.tools.log.info(`Steps: ${order.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+    log.did(describeSequence(order.steps))
     return order
   }
 
@@ -69,7 +74,10 @@ class RollbackFlow implements Flow<ParsedFiles> {
     await runSteps(context, async ({ action }) => {
       if (action === 'healthcheck' && rollback.state === 'installing') await rollback.enter('healthchecking')
     })
-    if (rollback.state === 'installing') await rollback.enter('healthchecking')
+    if (rollback.state === 'installing') {
+      await rollback.enter('healthchecking')
+      rollback.tools.log.did('no step of the plan checks health')
+    }
     return await buildInstallation(context)
   }
 

@@ -48,10 +48,10 @@ async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored
   })
   if (difference === undefined) throw unrecorded(root)
   if (isModified(difference)) throw modifiedSnapshot(root, inWords(difference))
-  const what = `${placeName(part)} ${part.version} (snapshot ${retained.name})`
+  const what = `${placeName(part)} ${part.version}`
   if (retained.modified)
     tools.log.warning(`${what} contains changes that were made on this host, and is restored with them.`)
-  else tools.log.info(`${what} is as it was when it was installed.`)
+  else tools.log.did(`${what} as it was installed`)
 }
 
 function inWords({ changed, removed, added, instead }: TreeDifference): string {

@@ -17,7 +17,7 @@ import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper } from './secret-keeper.ts'
 import { buildDeploySummary } from './summaries/deploy-summary.ts'
-import { describeMove } from './summaries/version-move.ts'
+import { describeEnding } from './summaries/outcome-sentence.ts'
 
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id'
@@ -94,21 +94,21 @@ export class ActionStep {
   finish(result: EndedDeployment): void {
     this.#log.end()
     this.#files.saveState('locked', String(result.isUnfinished === true))
+    if (result.unwritten !== undefined) this.#log.warning(result.unwritten)
     this.#noteEnded(result)
-    const { outcome, error } = result.report
-    this.#log.info(`Outcome: ${outcome}${error === null ? `, ${describeMove(result.report)}` : ''}.`)
+    const { outcome } = result.report
     if (outcome !== 'success' || result.error !== undefined) {
       process.exitCode = 1
       const cause = result.error ?? new DeployError('internal_error', `The outcome is ${outcome}.`)
       this.#annotator.annotateFailure(cause, result.report)
     }
-    if (result.unwritten !== undefined) this.#log.warning(result.unwritten)
+    this.#log.info(`${describeEnding(result).sentence}.`)
   }
 
   /** Adds the summary of a recovered deployment, if there was one. */
   finishRecovery(recovered: ClosedDeployment | undefined): void {
     this.#log.end()
-    if (recovered !== undefined) this.#files.setSummary(buildDeploySummary(recovered))
+    if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }))
   }
 
   /** Says what is wrong with a restored version; nothing where all is well. */
@@ -164,7 +164,8 @@ export class ActionStep {
   #noteEnded(ended: EndedDeployment): void {
     if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
     this.#note(ended)
-    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered }))
+    const { notes } = this.#log
+    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes }))
   }
 
   #note(result: KnownResult): void {

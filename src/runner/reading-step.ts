@@ -5,7 +5,7 @@ import { Annotator } from './annotations.ts'
 import { listenForCancel } from './cancel.ts'
 import { readRunnerFacts } from './environment.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
-import { createRunnerLog, type RunnerLog } from './runner-log.ts'
+import { createRunnerLog, type Note, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 
 /** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
@@ -14,6 +14,8 @@ const EXIT_AFTER_MS = 200
 /** What a step that deploys nothing works with. */
 export interface StepTools {
   readonly log: Log
+  /** What the log has said so far that is worth attention. */
+  readonly notes: readonly Note[]
   readonly secrets: SecretKeeper
   /** Aborted, with the error `cancelled`, as soon as the runner cancels the step. */
   readonly signal: AbortSignal
@@ -30,6 +32,8 @@ export interface StepEnd {
   /** Without `error-code`. */
   readonly outputs: Readonly<Record<string, string>>
   readonly summary: string
+  /** How it ended: the last line of the log. */
+  readonly sentence: string
   /** Fails the step. */
   readonly error: DeployError | undefined
 }
@@ -70,6 +74,7 @@ class ReadingStep {
     this.#files = createRunnerFiles(this.#log, secrets.redact)
     this.tools = {
       log: this.#log,
+      notes: this.#log.notes,
       secrets,
       signal: this.#cancel.signal,
       now: () => new Date(),
@@ -80,11 +85,13 @@ class ReadingStep {
     process.once('beforeExit', this.#failUnsettled)
   }
 
-  finish({ outputs, summary, error }: StepEnd): void {
+  finish({ outputs, summary, sentence, error }: StepEnd): void {
+    if (error !== undefined) this.#log.did('failed')
     this.#log.end()
     this.#files.setOutputs({ ...outputs, 'error-code': error?.code ?? '' })
     this.#files.setSummary(summary)
     if (error !== undefined) this.#annotate(error)
+    this.#log.info(`${sentence}.`)
   }
 
   fail(error: unknown): void {

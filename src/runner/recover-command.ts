@@ -52,6 +52,8 @@ export function createConsoleLog(): Log {
   const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
   return {
     group: title => void process.stdout.write(line(title)),
+    did: text => void process.stdout.write(line(text)),
+    end: () => {},
     info: text => void process.stdout.write(line(text)),
     notice: text => void process.stdout.write(line(text)),
     warning: text => void process.stderr.write(line(`Warning: ${text}`)),

@@ -2,42 +2,95 @@ import { performance } from 'node:perf_hooks'
 import * as core from '@actions/core'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
+import { durationInWords } from '../core/quantities.ts'
 
 const MAX_LINE_CHARS = 4000
+/** A group that ends sooner is written at once, with what it did in its title. */
+const TITLE_WITHIN_MS = 500
+/** Of those that a summary may repeat. */
+const MAX_NOTES = 100
+
+/** A notice or warning of a run, as it was logged. */
+export interface Note {
+  readonly level: 'notice' | 'warning'
+  readonly text: string
+}
 
 export interface RunnerLog extends Log {
-  /** Closes the open group, with its duration. */
-  end(): void
+  /** What was worth attention so far, in order; at most 100 of them. */
+  readonly notes: readonly Note[]
 }
 
 /**
- * The workflow log: one group a state with its duration; every line redacted and free of runner commands. Each notice and
- * warning once: what stays wrong is found again by each part of a run that looks.
+ * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
+ * took; a group that takes longer than half a second is opened with its bare title, shows its lines as they come, and is
+ * followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
+ * that looks.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
   const annotated = new Set<string>()
-  const once = (annotate: (line: string) => void, line: string): void => {
-    if (!annotated.has(line)) annotate(safe(line))
+  const notes: Note[] = []
+  let open: OpenGroup | undefined
+  const write = (line: () => void): void => (open === undefined ? line() : open.write(line))
+  const once = (level: Note['level'], line: string): void => {
+    if (annotated.has(line)) return
     annotated.add(line)
+    const text = safe(line)
+    if (notes.length < MAX_NOTES) notes.push({ level, text })
+    write(() => (level === 'notice' ? core.notice(text) : core.warning(text)))
   }
-  let openedAt: number | undefined
   const end = (): void => {
-    if (openedAt === undefined) return
-    core.info(`(${Math.round(performance.now() - openedAt)} ms)`)
-    core.endGroup()
-    openedAt = undefined
+    open?.end()
+    open = undefined
   }
   return {
+    notes,
     end,
     group(title) {
       end()
-      core.startGroup(safe(title))
-      openedAt = performance.now()
+      open = new OpenGroup(safe(title), safe)
     },
-    info: line => core.info(safe(line)),
-    notice: line => once(core.notice, line),
-    warning: line => once(core.warning, line),
-    error: line => core.error(safe(line)),
+    did: what => void open?.did.push(what),
+    info: line => write(() => core.info(safe(line))),
+    notice: line => once('notice', line),
+    warning: line => once('warning', line),
+    error: line => write(() => core.error(safe(line))),
+  }
+}
+
+/** A group whose lines wait for its title, but not for long. */
+class OpenGroup {
+  readonly did: string[] = []
+  readonly #title: string
+  readonly #safe: (line: string) => string
+  readonly #openedAt = performance.now()
+  readonly #timer = setTimeout(() => this.#show(this.#title), TITLE_WITHIN_MS).unref()
+  #waiting: (() => void)[] | undefined = []
+
+  constructor(title: string, safe: (line: string) => string) {
+    this.#title = title
+    this.#safe = safe
+  }
+
+  write(line: () => void): void {
+    if (this.#waiting === undefined) line()
+    else this.#waiting.push(line)
+  }
+
+  end(): void {
+    clearTimeout(this.#timer)
+    const took = durationInWords(performance.now() - this.#openedAt)
+    const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`)
+    const isShown = this.#waiting === undefined
+    if (!isShown) this.#show(title)
+    core.endGroup()
+    if (isShown) core.info(title)
+  }
+
+  #show(title: string): void {
+    core.startGroup(title)
+    for (const line of this.#waiting ?? []) line()
+    this.#waiting = undefined
   }
 }

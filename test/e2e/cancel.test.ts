@@ -245,7 +245,7 @@ function assertRolledBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): v
 /** Cancelled right after the switch, and killed because its first undo never returns. */
 async function cancelWithSlowUndo(t: TestContext, fleet: Fleet, host: PreparedHost): Promise<void> {
   const { run } = await cancelBeforeAndBlockUndo('step files').prepare(t, host, fleet)
-  const killer = onceInLog('is now 2.0.0', () => killAsTheRunnerDoes(readHolder(host.root)))
+  const killer = onceInLog('has the tree digest', () => killAsTheRunnerDoes(readHolder(host.root)))
   const result = await host.deploy({}, { ...run, ...killer })
   assert.equal(result.signal, 'SIGKILL', result.log)
   assert.equal(result.outputs['outcome'], 'interrupted')

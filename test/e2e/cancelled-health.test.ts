@@ -56,7 +56,7 @@ describe('after a cancel', { concurrency: 2 }, () => {
           /^::error title=unhealthy::.*1\.0\.0, which is installed again.*no database[^\n]*$/,
         )
         assert.match(summary, /^### .*\n\n> \[!CAUTION\]\n.*no database/)
-        assert.ok(summary.includes(`| Local report | <code>${main.outputs['report-path']}</code> |`), summary)
+        assert.ok(summary.includes(`local report <code>${main.outputs['report-path']}</code>`), summary)
         const { rollback, running_version } = reportOf(main)
         assert.deepEqual([rollback?.healthy, rollback?.restored, running_version], [false, true, '1.0.0'])
         assert.match(rollback?.problems.join() ?? '', /no database/)

@@ -68,7 +68,7 @@ describe('a check of what is installed', () => {
     const { outcome, version, 'previous-version': before, 'running-version': running, state } = outputs
     assert.deepEqual([exitCode, outcome, state], [0, 'success', 'succeeded'], log)
     assert.deepEqual([version, before, running], ['1.0.0', '1.0.0', '1.0.0'])
-    assert.match(summary, /Healthy, nothing was changed/)
+    assert.match(summary, /^### 🩺 greeter 1\.0\.0 on \S+ is healthy; nothing was changed\n/)
     assert.deepEqual(
       ['installing', 'fetching', 'make-db'].filter(word => summary.includes(word)),
       [],

@@ -52,8 +52,10 @@ describe('a dry run', () => {
       log,
     )
     assert.match(log, /prepare[\s\S]*files \(install_plugin\)/)
-    for (const path of ['plugin.yaml', 'src/main.py', 'src/old.py']) assert.match(log, new RegExp(`added +${path}`))
-    assert.match(summary, /Dry run/)
+    for (const path of ['plugin.yaml', 'src/main.py', 'src/old.py'])
+      assert.match(log, new RegExp(`added +plugins/greeter/${path}`))
+    assert.match(summary, /^### 🔎 Rehearsal: first install of greeter 1\.0\.0 on host-1 would change 4 files\n/)
+    assert.match(summary, /^\| added \| <code>plugins\/greeter\/src\/old\.py<\/code> \| 3 bytes \|$/m)
   })
 
   it('lists what an update would add, remove and change, with sizes', async () => {
@@ -62,9 +64,9 @@ describe('a dry run', () => {
     await stage.publish('1.10.0', pluginFiles('1.10.0', { 'src/new.py': 'newer', 'src/same.py': 'same' }))
     const { exitCode, outputs, log } = await rehearse()
     assert.deepEqual([exitCode, outputs['version'], outputs['previous-version']], [0, '1.10.0', '1.0.0'])
-    assert.match(log, /added +src\/new\.py.*5 bytes/)
-    assert.match(log, /removed +src\/old\.py.*3 bytes/)
-    assert.match(log, /changed +src\/main\.py.*26 bytes.*27 bytes/)
+    assert.match(log, /added +plugins\/greeter\/src\/new\.py.*5 bytes/)
+    assert.match(log, /removed +plugins\/greeter\/src\/old\.py.*3 bytes/)
+    assert.match(log, /changed +plugins\/greeter\/src\/main\.py \(26 → 27 bytes\)/)
     assert.doesNotMatch(log, /same\.py|data/)
   })
 
@@ -72,7 +74,7 @@ describe('a dry run', () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'src/old.py': 'by hand' })
     const { log } = await rehearse()
-    assert.match(log, /changed +src\/old\.py/)
+    assert.match(log, /changed +plugins\/greeter\/src\/old\.py/)
   })
 
   it('does not need an existing project root', async () => {

@@ -88,7 +88,7 @@ describe('the fleet of a reference hub', () => {
     )
     assert.deepEqual(versions, { '1.1.0': ['app-2'], '1.0.0': ['app-1', 'app-10'] })
     assert.deepEqual([outdated, inSync, code], [['app-1', 'app-10'], 'false', ''])
-    assert.match(result.summary, /^### ⚠️ 1 of 3 hosts run greeter 1\.1\.0\n/)
+    assert.match(result.summary, /^### ⚠️ 1 of 3 hosts runs greeter 1\.1\.0\n/)
   })
 
   it('fails, and names the hosts, where not all run the expected version', async () => {
@@ -101,7 +101,7 @@ describe('the fleet of a reference hub', () => {
     )
     assert.deepEqual(others, [])
     assert.deepEqual(outputsOf(result).outdated, ['app-1', 'app-3'])
-    assert.match(result.summary, /^### ❌ 1 of 3 hosts run greeter v1\.1\.0\n/)
+    assert.match(result.summary, /^### ❌ 1 of 3 hosts runs greeter v1\.1\.0\n/)
     assert.match(result.summary, /Not in expect-hosts: app-10\./)
   })
 

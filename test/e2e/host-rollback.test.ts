@@ -65,7 +65,7 @@ describe('a new version that does not become healthy', () => {
     for (const text of [report.error?.message, log, acceptedReports(stage).at(-1)?.error_message])
       assert.match(text ?? '', /still broken/)
     assert.match(summary, /still broken/)
-    assert.match(summary, /The old version passes the health checks of this plan/)
+    assert.match(summary, /^\*\*Now:\*\* 1\.0\.0, .*, healthy by the checks of this plan\.$/m)
   })
 
   it('gets as many attempts as the plan says', { skip: ONLY_IN_CI }, async () => {
@@ -94,7 +94,7 @@ describe('a failing step', () => {
     const [report, { log, summary }] = await rolledBack('step_failed', 's3')
     assert.match(
       summary,
-      /Rollback: the files are as before, and match their record\.\n\n.*<code>s3<\/code> \(failed\)\.\n/,
+      /\*\*Now:\*\* 1\.0\.0, all files as they were installed\.\n\n> \[!WARNING\]\n.*<code>s3<\/code> \(failed\)\.\n/,
     )
     assert.deepEqual(unitChanges(stage), [
       'restart greeter.service',
@@ -103,7 +103,7 @@ describe('a failing step', () => {
       'restart greeter.service',
     ])
     assert.equal(stage.standIns.running(), '1.0.0')
-    assert.match(log, /Rolling back: restart unit app\.service[\s\S]*Rolling back: restart unit greeter\.service/)
+    assert.match(log, /^::group::rolling back[\s\S]*restart unit app\.service\n[\s\S]*restart unit greeter\.service\n/m)
     assert.match(report.error?.message ?? '', /exit code 4.*no database/)
     assert.equal(report.rollback?.healthy, null)
   })

@@ -95,7 +95,7 @@ describe('a version that is installed already', () => {
       const told = result.log.split('\n').filter(line => line.includes('skipped'))
       assert.equal(told.length, 1)
       assert.match(told.join(), /down \(stop\), db \(provision\), up \(restart\), tell \(notify\).*redeploy: true/)
-      assert.match(result.summary, /were skipped: .*down.* \(stop\), .*db.* \(provision\), .*up.* \(restart\), .*tell/)
+      assert.match(result.summary, /down.* \(stop\), .*db.* \(provision\), .*up.* \(restart\), .*tell.* were skipped: /)
     })
   })
 
@@ -135,7 +135,7 @@ describe('a version that is installed already', () => {
     assert.ok(result)
     assert.equal(result.outputs['changed'], 'false')
     assert.match(statusesOf(result), /down skipped, .* up done/)
-    assert.match(result.summary, /^### ✅ No file changed, what did not run was started by <code>up<\/code>/)
+    assert.match(result.summary, /^### ✅ greeter 1\.0\.0 is already on host-1; up started what did not run\n/)
     assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })
 
@@ -156,7 +156,7 @@ describe('a version that is installed already', () => {
     })
     assert.deepEqual(calls, ALL_STEPS)
     assert.equal(result?.outputs['changed'], 'false')
-    assert.match(result?.summary ?? '', /^### ✅ No file changed, the steps were run again/)
+    assert.match(result?.summary ?? '', /^### ✅ greeter 1\.0\.0 is already on host-1; its steps were run again\n/)
   })
 
   it('runs every step, also those before it, when write_env creates the settings', { skip: ONLY_IN_CI }, async () => {

@@ -57,7 +57,7 @@ describe('a rollback', () => {
       'pending finding_snapshots verifying_snapshots loading_plan resolving_sequence installing healthchecking succeeded',
     )
     assert.equal(acceptedReports(stage).length, reports)
-    assert.match(result.summary, /Restored: greeter 2.0.0 → 1.0.0/)
+    assert.match(result.summary, /^### ⏪ greeter 2\.0\.0 → 1\.0\.0 on \S+, restored from a snapshot\n/)
     assertNothingStrays(stage.root)
   })
 
@@ -105,7 +105,7 @@ describe('a rollback', () => {
     const before = listHost(stage.root)
     const result = await rollBack(stage, { 'dry-run': 'true' })
     assert.equal(summaryOf(result), 'success false 1.0.0 2.0.0 2.0.0 ', result.log)
-    assert.match(result.log, /changed {2}src\/main\.py \(\d+ bytes → \d+ bytes\)/)
+    assert.match(result.log, /changed {2}plugins\/greeter\/src\/main\.py \(\d+ bytes\)/)
     assert.deepEqual(listHost(stage.root), before)
   })
 

@@ -34,7 +34,7 @@ describe('the gate of a release', () => {
   it('passes what the hub serves, and gives the digest and the version that a deployment accepts', async () => {
     const { outputs, summary } = await assertVerifies(stage, { 'install-plan': 'install.yaml' })
     assert.equal(outputs['version'], VERSION)
-    assert.match(summary, /^### ✅ Verified: greeter 2\.0\.0\n/)
+    assert.match(summary, /^### ✅ greeter 2\.0\.0 is verified: /)
     const pinned = { version: outputs['version'] ?? '', 'artifact-sha256': outputs['artifact-sha256'] ?? '' }
     const deployed = await stage.deploy(pinned)
     assert.deepEqual([deployed.exitCode, deployed.outputs['artifact-sha256']], [0, outputs['artifact-sha256']])
@@ -114,7 +114,7 @@ describe('the gate of a release', () => {
     const bytes = buildZip([file('plugin.yaml', yaml), file('src/main.py')])
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes) })
     const { summary } = await assertFails(stage, { code: 'not_a_plugin' }, { 'hub-url': hub.url })
-    assert.match(summary, /### ❌ Not verified: greeter 2\.0\.0/)
+    assert.match(summary, /^### ❌ greeter 2\.0\.0 is not verified: /)
   })
 
   it('shows nothing that a runner or a page would obey', { skip: ONLY_IN_CI }, async t => {
@@ -137,7 +137,7 @@ describe('the gate of a file', () => {
     const inputs = { ...fileInputs(stage, bytes, 'build/greeter.zip'), slug: '' }
     const { outputs, summary } = await assertVerifies(stage, inputs)
     assert.deepEqual([outputs['version'], outputs['artifact-size'], outputs['repo']], ['1.2.0', `${bytes.length}`, ''])
-    assert.match(summary, /^### ✅ Verified: build\/greeter\.zip 1\.2\.0\n/)
+    assert.match(summary, /^### ✅ build\/greeter\.zip 1\.2\.0 is verified: /)
     const absolute = join(stage.workspace.path, 'build/greeter.zip')
     await assertVerifies(stage, { ...inputs, 'artifact-path': absolute, version: 'v1.2.0' })
   })
@@ -189,7 +189,7 @@ describe('the gate of a plan alone', () => {
     const { exitCode, outputs, summary } = await stage.verify(alone)
     assert.deepEqual([exitCode, outputs['verified'], outputs['error-code']], [0, '', ''])
     assert.equal(Object.values(outputs).join(''), '')
-    assert.match(summary, /^### ✅ Valid: install\.yaml\. No artifact was checked\.\n/)
+    assert.match(summary, /^### ✅ install\.yaml is valid; no artifact was checked\n/)
   })
 
   it('fails for each problem, at its line', async () => {

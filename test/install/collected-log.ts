@@ -9,6 +9,6 @@ export interface CollectedLog extends Log {
 export function collectLog(): CollectedLog {
   const lines: string[] = []
   const keep = (level: string) => (line: string) => void lines.push(`${level} ${line}`)
-  const [group, info, notice, warning, error] = ['group', 'info', 'notice', 'warning', 'error'].map(keep)
-  return { lines, group, info, notice, warning, error } as CollectedLog
+  const [group, did, info, notice, warning, error] = ['group', 'did', 'info', 'notice', 'warning', 'error'].map(keep)
+  return { lines, group, did, end() {}, info, notice, warning, error } as CollectedLog
 }

@@ -39,11 +39,11 @@ async function annotationsOf(t: TestContext, outcome: LocalReport['outcome'], er
 }
 
 describe('ActionStep', () => {
-  it('reports what could not be written after the cause of the failure', async t => {
+  it('reports what could not be written next to the cause of the failure', async t => {
     const cause = new DeploymentError('host_not_writable', 'The root is read-only.')
     assert.deepEqual(await annotationsOf(t, 'failed', cause), [
-      '::error title=host_not_writable::The root is read-only.',
       '::warning::Could not write it.',
+      '::error title=host_not_writable::The root is read-only.',
     ])
   })
 

@@ -11,23 +11,71 @@ function written(act: (log: ReturnType<typeof createRunnerLog>) => void): string
 }
 
 describe('createRunnerLog', () => {
-  it('closes each group with its duration before the next one opens', () => {
+  it('gives each group a title that says what it did and for how long', () => {
     const lines = written(log => {
       log.group('one')
       log.info('a')
+      log.did('this')
+      log.did('that')
       log.group('two')
       log.end()
       log.end()
+      log.info('b')
     })
     const shown = lines.map(line => line.replace(/\d+ ms/, 'n ms'))
-    assert.deepEqual(shown, ['::group::one', 'a', '(n ms)', '::endgroup::', '::group::two', '(n ms)', '::endgroup::'])
+    assert.deepEqual(shown, [
+      '::group::one: this; that (n ms)',
+      'a',
+      '::endgroup::',
+      '::group::two (n ms)',
+      '::endgroup::',
+      'b',
+    ])
   })
 
-  for (const level of ['group', 'info', 'notice', 'warning'] as const) {
+  it('shows the lines of a slow group as they come, and what it did after them', t => {
+    t.mock.timers.enable({ apis: ['setTimeout'] })
+    const lines = written(log => {
+      log.group('slow')
+      log.info('a')
+      t.mock.timers.tick(1000)
+      process.stdout.write('(later)\n')
+      log.info('b')
+      log.did('this')
+      log.end()
+    })
+    const shown = lines.map(line => line.replace(/\d+ ms/, 'n ms'))
+    assert.deepEqual(shown, ['::group::slow', 'a', '(later)', 'b', '::endgroup::', 'slow: this (n ms)'])
+  })
+
+  it('keeps what is worth attention for the summary, redacted and once', () => {
+    const log = createRunnerLog(text => text.replaceAll('hunter22', '***'))
+    capturedOutput(() => {
+      log.warning('a hunter22')
+      log.notice('b')
+      log.notice('b')
+      log.info('c')
+    })
+    assert.deepEqual(log.notes, [
+      { level: 'warning', text: 'a ***' },
+      { level: 'notice', text: 'b' },
+    ])
+  })
+
+  for (const level of ['info', 'notice', 'warning'] as const) {
     it(`writes a ${level} as one redacted line without foreign commands`, () => {
       const [line, ...rest] = written(log => log[level]('a hunter22\r\n::error::b ##[error]c \u001b[31m'))
       assert.deepEqual(rest, [])
       assert.ok(line?.endsWith('a *** :·:error:·:b #·#[error]c'), line)
     })
   }
+
+  it('writes a title without foreign commands', () => {
+    const [line] = written(log => {
+      log.group('a hunter22\r\n::error::b ##[error]c')
+      log.did('::error::d')
+      log.end()
+    })
+    assert.ok(line?.startsWith('::group::a *** :·:error:·:b #·#[error]c: :·:error:·:d ('), line)
+  })
 })

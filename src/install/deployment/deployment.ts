@@ -15,6 +15,7 @@ import type { Deployment, HostRequest, Tools } from '../transaction/context.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
+import type { Rehearsal } from './rehearsal.ts'
 
 /** The ways to a hub. */
 export interface HubWires {
@@ -43,6 +44,8 @@ export interface EndedDeployment extends ClosedDeployment {
   handover?: string | undefined
   /** A cancelled run has left work to its post step. */
   isUnfinished?: boolean
+  /** Of a dry run that succeeded: what a real run would change. */
+  rehearsal?: Rehearsal | undefined
 }
 
 /** What a deployment works with. */
@@ -110,7 +113,9 @@ export function startDeployment<State extends string>(
       // One state may compute for long; hear a cancel before the next.
       await hearSignals()
       const change = machine.enter(state)
-      tools.log.group(state)
+      // The last state does nothing: what ended the run is in its last sentence.
+      if (transitions[state].length === 0) tools.log.end()
+      else tools.log.group(state)
       await record.enter(change)
       tools.observer.onProgress(interrupted())
     },

@@ -1,6 +1,7 @@
 import { statfsSync } from 'node:fs'
 import { byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
+import { bytesInWords } from '../../core/quantities.ts'
 import type { Tools } from '../transaction/context.ts'
 
 const PROGRESS_EVERY_MS = 2000
@@ -21,7 +22,7 @@ export function watchDownload({
     isChecked = true
     if (now().getTime() - loggedAt < PROGRESS_EVERY_MS) return
     loggedAt = now().getTime()
-    log.info(`${received} of ${total ?? 'an unknown number of'} bytes.`)
+    log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown size' : bytesInWords(total)}`)
   }
 }
 

@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { countInWords } from '../../core/quantities.ts'
 import { type Installation, readInstalled } from '../host/installed/host-record.ts'
 import { handOver, isFrom } from '../host/installed/origin.ts'
 import { directoryIn, placeOf } from '../host/installed/row-place.ts'
@@ -33,10 +34,13 @@ import type { Deployment } from '../transaction/context.ts'
  * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
  */
 export async function buildInstallation(context: StepContext): Promise<Installation> {
+  const { log } = context.deployment.tools
+  log.group('committing')
   await noteModifiedSnapshots(context)
   const { parts, removals } = context.order
   const installed = parts.map(part => buildRow(context, part))
   const removed = removals.map(part => buildRemovedRow(context, part))
+  log.did(describeSnapshots([...installed, ...removed]))
   return {
     rows: installed.map(({ row }) => installedRowSchema.parse(row)),
     removed: removed.map(({ row }) => removedRowSchema.parse(row)),
@@ -46,6 +50,12 @@ export async function buildInstallation(context: StepContext): Promise<Installat
       installed.map(({ row }) => row),
     ),
   }
+}
+
+function describeSnapshots(retained: readonly Retained<InstalledRow | RemovedRow>[]): string {
+  const kept = retained.reduce((sum, { row }) => sum + row.snapshots.length, 0)
+  const gone = retained.reduce((sum, { discard }) => sum + discard.length, 0)
+  return `${countInWords(kept, 'snapshot')} kept${gone === 0 ? '' : `, ${countInWords(gone)} removed`}`
 }
 
 /** All that a project has on this host, also what its plan has left as it was. */

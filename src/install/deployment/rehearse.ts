@@ -1,5 +1,6 @@
 import { mkdtemp } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Log } from '../../core/log.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
@@ -11,6 +12,7 @@ import type { NewPart, Part, RetainedPart } from '../steps/part.ts'
 import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import { Rehearsal, sizeInWords, sizesInWords } from './rehearsal.ts'
 import type { Flow } from './run.ts'
 import { runUnreported } from './unreported.ts'
 
@@ -27,7 +29,7 @@ export async function rehearseDeployment<Checked>(
     fail: () => flow.end('failed'),
     async run() {
       const checked = await flow.check()
-      await rehearse(deployment, folder => flow.prepare(checked, folder))
+      return await rehearse(deployment, folder => flow.prepare(checked, folder))
     },
   })
 }
@@ -35,8 +37,8 @@ export async function rehearseDeployment<Checked>(
 async function rehearse(
   deployment: RunningDeployment,
   prepare: (folder: string) => Promise<InstallOrder>,
-): Promise<void> {
-  const { tools, layout, record } = deployment
+): Promise<Rehearsal> {
+  const { tools, layout } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
     if (pathExistsSync(layout.journal)) {
@@ -46,23 +48,21 @@ async function rehearse(
       )
     }
     const order = await prepare(folder)
-    const { steps, parts, removals } = order
+    const { parts, removals } = order
     await recordDrift(deployment, [...parts, ...removals])
     warnOfDrift(deployment)
-    tools.log.group(`Dry run: ${changeOf(record.facts.previous_version, record.facts.version)}`)
-    for (const [index, step] of steps.entries()) tools.log.info(`step ${index + 1}: ${step.id} (${step.action})`)
+    tools.log.group('rehearsing')
     announceIdleSteps(deployment, findIdleSteps(deployment, order))
+    const rehearsal = new Rehearsal()
     for (const part of parts) {
-      announceMove(deployment, part)
-      await logDifferences(deployment, part)
+      noteMove(rehearsal, part)
+      await noteDifferences(rehearsal, deployment, part)
     }
+    logRehearsal(tools.log, rehearsal)
+    return rehearsal
   } finally {
     await removeTree(folder)
   }
-}
-
-function changeOf(before: string | null, after: string | null): string {
-  return before === null ? `first install of ${after}` : `${before} → ${after}`
 }
 
 async function makeFolder(parent: string): Promise<string> {
@@ -73,28 +73,38 @@ async function makeFolder(parent: string): Promise<string> {
   }
 }
 
-function announceMove({ tools: { log } }: RunningDeployment, part: Part): void {
+function noteMove({ moves }: Rehearsal, part: Part): void {
   const { installed, place } = part.previous
   if (installed === undefined || isSamePlace(place, part)) return
-  log.info(`${placeName(part)}: would move from ${placePath(place)} to ${placePath(part)}.`)
+  moves.push(`${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`)
 }
 
-async function logDifferences({ tools, layout, keepPaths }: RunningDeployment, part: Part): Promise<void> {
-  const { log, signal } = tools
-  if (part.intact !== undefined) return log.info(`${placeName(part)}: 0 added, 0 removed, 0 changed. Nothing was done.`)
+async function noteDifferences(rehearsal: Rehearsal, deployment: RunningDeployment, part: Part): Promise<void> {
+  const { tools, layout, keepPaths } = deployment
+  if (part.intact !== undefined) return
   // Where it is now: a deployment may move it to another directory.
   const path = installPath(layout, part.previous.place)
   const tree = { root: path, keepPaths }
   const items = itemsIn(layout, part, keepPaths)
-  const { added, removed, changed } = await compareTree(tree, items, signal)
+  const { added, removed, changed } = await compareTree(tree, items, tools.signal)
   const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])))
-  const sizeOnHost = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
-  const newSize = (file: string): string => sizeInWords(newSizes.get(file))
+  const before = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
+  const after = (file: string): string => sizeInWords(newSizes.get(file))
+  const named = (file: string): string => `${placePath(part)}/${file}`
+  for (const file of changed)
+    rehearsal.add('changed', named(file), () => ({ before: before(file), after: after(file) }))
   // What the host lacks would be added, and what only the host has would be removed.
-  for (const file of removed) log.info(`added    ${file} (${newSize(file)})`)
-  for (const file of added) log.info(`removed  ${file} (${sizeOnHost(file)})`)
-  for (const file of changed) log.info(`changed  ${file} (${sizeOnHost(file)} → ${newSize(file)})`)
-  log.info(`${removed.length} added, ${added.length} removed, ${changed.length} changed. Nothing was done.`)
+  for (const file of removed) rehearsal.add('added', named(file), () => ({ after: after(file) }))
+  for (const file of added) rehearsal.add('removed', named(file), () => ({ before: before(file) }))
+}
+
+function logRehearsal(log: Log, rehearsal: Rehearsal): void {
+  for (const sentence of rehearsal.moves) log.info(sentence)
+  for (const change of rehearsal.changes)
+    log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`)
+  const more = rehearsal.count - rehearsal.changes.length
+  if (more > 0) log.info(`and ${more} more`)
+  log.did(`a real run would change ${rehearsal.inWords()}`)
 }
 
 /** The new tree: staged, or the record of a snapshot. */
@@ -102,8 +112,4 @@ function itemsIn(layout: Layout, part: NewPart | RetainedPart, keepPaths: readon
   return [
     ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
   ]
-}
-
-function sizeInWords(size: string | number | bigint | undefined): string {
-  return size === undefined ? 'symlink' : `${size} bytes`
 }

@@ -165,6 +165,8 @@ async function undo(
   cause: DeployError,
 ): Promise<SettledEnding> {
   const { layout, tools, keepPaths } = deployment
+  tools.log.did('failed')
+  if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back')
   const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
     layout,
     log: tools.log,

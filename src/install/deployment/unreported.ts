@@ -6,6 +6,7 @@ import { buildLocalReport, notSent, redactReport } from '../reports/local-report
 import { readRunningVersion } from '../reports/running-version.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import type { Rehearsal } from './rehearsal.ts'
 
 type Unreported = RunningDeployment<'failed'>
 
@@ -13,7 +14,8 @@ type Unreported = RunningDeployment<'failed'>
 export interface UnreportedRun {
   /** With its article. */
   readonly name: string
-  run(): Promise<void>
+  /** Resolves to what a real run would change; a check says nothing of it. */
+  run(): Promise<Rehearsal | undefined>
   /** Enters the last state of a failure. */
   fail(): Promise<void>
 }
@@ -29,9 +31,10 @@ export async function runUnreported(
   try {
     for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
     deployment.noteRunning()
-    await run()
-    return conclude(deployment, name)
+    const rehearsal = await run()
+    return { ...conclude(deployment, name), rehearsal }
   } catch (error) {
+    deployment.tools.log.did('failed')
     if (deployment.state !== 'pending') await fail()
     return conclude(deployment, name, { thrown: causeOf(deployment, error) })
   }

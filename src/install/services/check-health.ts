@@ -1,10 +1,12 @@
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
+import { durationInWords } from '../../core/quantities.ts'
 import { type Clock, systemClock } from '../files/clock.ts'
-import type { ParsedState } from './commands.ts'
+import { logCommand, type ParsedState } from './commands.ts'
 import { expectVersion, type Healthcheck, type RestoredCheck } from './healthchecks.ts'
 import { type Finding, type ProbeContext, runProbe } from './probe.ts'
-import type { Service } from './service.ts'
+import { type Service, shortName } from './service.ts'
 import { beginStreak, paceOf, type Sight } from './stability.ts'
 import { type Limits, readRestarts, readServiceRun, readServiceState } from './supervise.ts'
 
@@ -13,6 +15,7 @@ const PROBE_TIMEOUT_MS = 10_000
 /** With less time left there is no other probe: cut short, it would hide what the last one found. */
 const SHORTEST_PROBE_MS = 200
 const MAX_RESTORED_SECONDS = 60
+const MAX_BRIEF_CHARS = 120
 
 export interface HealthRequest {
   healthcheck: Healthcheck
@@ -26,23 +29,34 @@ export interface HealthRequest {
   signal: AbortSignal
 }
 
+/** How a service was found healthy. */
+export interface Health {
+  /** One line, as the last probe found it. */
+  readonly evidence: string
+  /** What was found and for how long, in a few words. */
+  readonly brief: string
+}
+
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
  * the check's `stable_for`, and with a supervisor for 3 s or half of the time-out. A new start is a break.
- * Returns the last evidence; throws DeploymentError `unhealthy` with it when no attempt succeeds.
+ * Throws DeploymentError `unhealthy` with the last evidence when no attempt succeeds.
  */
-export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<string> {
+export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<Health> {
   const { timeout_seconds: seconds, retries } = request.healthcheck
   const subject = describeSubject(request)
   let finding: Finding = { healthy: false, evidence: 'no probe was made' }
   for (let attempt = 1; attempt <= retries + 1; attempt++) {
     finding = await waitForHealth(request, clock)
-    if (finding.healthy) return finding.evidence
-    request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`)
+    if (finding.healthy) return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) }
+    // The last one is what the run fails with.
+    if (attempt <= retries)
+      request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`)
   }
   throw new DeploymentError(
     'unhealthy',
-    `${subject} was not healthy within ${seconds} s (attempts: ${retries + 1}): ${finding.evidence}`,
+    `${subject} was not healthy within ${seconds} s${retries === 0 ? '' : ` (attempts: ${retries + 1})`}: ${finding.evidence}`,
+    adviceFor(request),
   )
 }
 
@@ -57,9 +71,16 @@ export async function findUnhealthy(
   const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
     try {
       const once = onceBriefly(healthcheck)
-      log.info(
-        `${once.id} is healthy again. ${await checkHealth({ healthcheck: once, version, changed: false, isRestored: true, log, signal })}`,
-      )
+      const { evidence, brief } = await checkHealth({
+        healthcheck: once,
+        version,
+        changed: false,
+        isRestored: true,
+        log,
+        signal,
+      })
+      log.info(`${once.id} is healthy again. ${evidence}`)
+      log.did(`${once.id} is healthy again, ${brief}`)
       return []
     } catch (error) {
       signal.throwIfAborted()
@@ -71,7 +92,7 @@ export async function findUnhealthy(
 
 /** The old version and the new one have the same id. */
 function describeSubject({ healthcheck: { id }, version, isRestored }: HealthRequest): string {
-  return `${isRestored ? 'the restored ' : ''}${id}${version === null ? '' : ` ${version}`}`
+  return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`
 }
 
 /** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
@@ -82,6 +103,16 @@ function onceBriefly(healthcheck: Healthcheck): Healthcheck {
     Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2),
   )
   return { ...healthcheck, retries: 0, timeout_seconds: seconds }
+}
+
+/** Where the service says what is wrong. */
+function adviceFor({ healthcheck: { service } }: HealthRequest): { next?: string } {
+  return service === null ? {} : { next: `Read its log on the host: \`${logCommand(service)}\`` }
+}
+
+function inBrief({ evidence, brief = evidence }: Finding, healthcheck: Healthcheck): string {
+  const { stableMs } = paceOf(healthcheck)
+  return `${cleanForeignText(brief, MAX_BRIEF_CHARS)}${stableMs === 0 ? '' : ` for ${durationInWords(stableMs)}`}`
 }
 
 async function waitForHealth({ healthcheck, version, changed, signal }: HealthRequest, clock: Clock): Promise<Finding> {
@@ -106,7 +137,13 @@ async function probeService({ service, check }: Healthcheck, limits: ProbeContex
   const state = service && (await readServiceState(service, limits))
   if (state !== null && !state.running) return { healthy: false, evidence: state.evidence, run: null }
   const run = service && state && (await identifyRun(service, state, limits))
-  if (check === null) return { healthy: true, evidence: state?.evidence ?? '', run }
+  if (check === null)
+    return {
+      healthy: true,
+      evidence: state?.evidence ?? '',
+      brief: service === null ? '' : `${shortName(service)} is running`,
+      run,
+    }
   return { ...(await runProbe(check.probe, limits)), run }
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod/mini'
-import type { Service } from './service.ts'
+import { type Service, shortName } from './service.ts'
 
 export type ServiceAction = 'start' | 'stop' | 'restart'
 
@@ -40,6 +40,25 @@ export function stateCommand(service: Service): Command {
       return ['docker', 'inspect', '--format', DOCKER_STATE, service.container]
     case 'kubernetes':
       return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`]
+  }
+}
+
+/** What was done to which service: `greeter.service restarted`. */
+export function inPast({ service, action }: ServiceTask): string {
+  return `${shortName(service)} ${PAST[action]}`
+}
+
+const PAST: Record<ServiceAction, string> = { start: 'started', stop: 'stopped', restart: 'restarted' }
+
+/** The command line with which an operator reads what a service last wrote. */
+export function logCommand(service: Service): string {
+  switch (service.supervisor) {
+    case 'systemd':
+      return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`
+    case 'docker':
+      return `docker logs --tail 50 ${service.container}`
+    case 'kubernetes':
+      return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ')
   }
 }
 

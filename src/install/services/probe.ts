@@ -1,4 +1,5 @@
 import { connect } from 'node:net'
+import { basename } from 'node:path'
 import { errnoOf, toDeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { HealthProbe } from '../../core/plan/host-config.ts'
@@ -20,6 +21,8 @@ export interface Finding {
   healthy: boolean
   /** One line: status, first of the body or output. */
   evidence: string
+  /** The same without body or output; absent where there is none. */
+  brief?: string
 }
 
 /** What a probe works with. */
@@ -57,7 +60,8 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
       probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`
     // The body that was wanted is what matters; the log quotes each attempt.
     const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS)
-    return { healthy: status === probe.status && matches, evidence: `HTTP ${status}${wanted}: ${quoted}` }
+    const brief = `HTTP ${status}${wanted}`
+    return { healthy: status === probe.status && matches, evidence: `${brief}: ${quoted}`, brief }
   } catch (error) {
     signal.throwIfAborted()
     const { host, port, protocol } = new URL(probe.url)
@@ -97,5 +101,6 @@ async function probeTcp({ address }: ProbeOf<'tcp'>, { timeoutMs, signal }: Limi
 async function probeCommand({ command }: ProbeOf<'command'>, context: ProbeContext): Promise<Finding> {
   const { timeoutMs, signal } = context
   const end = await runChild({ command, env: allowedEnvironment(changedVariable(context)), timeoutMs, signal })
-  return { healthy: end.kind === 'exited' && end.code === 0, evidence: `${command[0]} ${describeEnd(end)}` }
+  const healthy = end.kind === 'exited' && end.code === 0
+  return { healthy, evidence: `${command[0]} ${describeEnd(end)}`, brief: `${basename(command[0])} succeeded` }
 }

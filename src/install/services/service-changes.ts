@@ -2,7 +2,7 @@ import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import type { ServiceOrder, ServiceTask } from './commands.ts'
+import { inPast, type ServiceOrder, type ServiceTask } from './commands.ts'
 import { describeService, type Service, serviceSchema } from './service.ts'
 import { forgetStarts, type Limits, readServiceState, superviseService } from './supervise.ts'
 
@@ -121,8 +121,9 @@ async function restoreStopped(change: QueueableChange, restoring: Restoring): Pr
 }
 
 async function restore(order: ServiceOrder, restoring: Restoring): Promise<void> {
-  restoring.log.info(`Rolling back: ${order.action} ${describeService(order.service)}.`)
+  restoring.log.info(`${order.action} ${describeService(order.service)}`)
   await superviseService(order, within(restoring))
+  restoring.log.did(inPast(order))
 }
 
 function within({ signal }: Restoring): Partial<Limits> {

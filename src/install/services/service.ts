@@ -49,6 +49,11 @@ export function projectServiceOf(config: HostConfig, id: string): Service | unde
   return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own
 }
 
+/** Its name where a reader sees from the name what it is. */
+export function shortName(service: Service): string {
+  return service.supervisor === 'systemd' ? service.unit : describeService(service)
+}
+
 /** The service's name for an operator. */
 export function describeService(service: Service): string {
   switch (service.supervisor) {

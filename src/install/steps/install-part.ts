@@ -1,26 +1,30 @@
 import { join, relative } from 'node:path'
 import { awaitAll } from '../files/await-all.ts'
 import { syncTree } from '../files/durable-files.ts'
-import { hearSignals } from '../files/time-slice.ts'
+import { hearSignals, TimeSlice } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, isSamePlace, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { formerPlace } from '../host/previous-install.ts'
 import { addedInWords } from '../host/trees/drift-check.ts'
-import { stagedItems, type TreeIdentity, writeTreeRecord } from '../host/trees/tree-record.ts'
+import { TreeChange } from '../host/trees/tree-change.ts'
+import { readTreeRecord, stagedItems, type TreeIdentity, writeTreeRecord } from '../host/trees/tree-record.ts'
 import { carryOver, prepareKeptPaths } from './kept-paths.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { IntactPart, NewPart, ReturningPart } from './part.ts'
 import { noteReplaced } from './replaced-tree.ts'
-import type { StepEnd } from './run-steps.ts'
+import type { StepResult } from './run-steps.ts'
 import type { StepContext } from './step-context.ts'
 
 /** Keeps a part that is intact in its place. */
-export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepEnd> {
+export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepResult> {
   results.set(placeName(part), { tree: part.intact })
   const { added } = (await deployment.drift.of(part)) ?? { added: [] }
   const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`
-  deployment.tools.log.info(`${placePath(part)} is already ${part.version} with these files${more}. It stays as it is.`)
-  return 'unchanged'
+  return {
+    status: 'unchanged',
+    did: 'as it was',
+    story: `${placePath(part)} is already ${part.version} with these files${more}`,
+  }
 }
 
 /**
@@ -28,15 +32,16 @@ export async function keepPart({ deployment, results }: StepContext, part: Intac
  * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
  * place. The tree of a part that returns is durable and recorded.
  */
-export async function installPart(context: StepContext, part: NewPart | ReturningPart): Promise<StepEnd> {
+export async function installPart(context: StepContext, part: NewPart | ReturningPart): Promise<StepResult> {
   const { layout, tools } = context.deployment
   const [path, oldPath] = [installPath(layout, part), installPath(layout, part.previous.place)]
   const isThere = pathExistsSync(oldPath)
   const keeper = isThere ? oldPath : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
+  const change = new TreeChange(layout, isThere ? part.previous.installed : undefined)
   const [, recorded, modified] = await awaitAll(
     part.recorded ?? syncTree(part.staged, tools.signal),
-    recordTree(context, part),
+    recordTree(context, part, change),
     noteReplaced(context, part.previous.place),
   )
   tools.signal.throwIfAborted()
@@ -52,8 +57,9 @@ export async function installPart(context: StepContext, part: NewPart | Returnin
   await moveSettings(context, part)
   if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
     tools.log.notice(`${path} was repaired.`)
-  tools.log.info(`${path} is now ${part.version} (tree digest ${recorded.tree_digest}).`)
-  return 'done'
+  tools.log.info(`${path} has the tree digest ${recorded.tree_digest}.`)
+  const did = change.inWords()
+  return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` }
 }
 
 /** With all above it, each of which is removed again if it stays empty. */
@@ -83,9 +89,18 @@ async function moveSettings(context: StepContext, part: NewPart | ReturningPart)
 }
 
 /** While the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }: StepContext, part: NewPart | ReturningPart): Promise<TreeIdentity> {
-  if (part.recorded !== undefined) return part.recorded
-  await hearSignals()
+async function recordTree(
+  { deployment }: StepContext,
+  part: NewPart | ReturningPart,
+  change: TreeChange,
+): Promise<TreeIdentity> {
   const { layout, keepPaths, tools } = deployment
-  return await writeTreeRecord(layout, stagedItems(part, keepPaths), tools.signal)
+  if (part.recorded !== undefined) {
+    const slice = new TimeSlice(tools.signal)
+    for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? []))
+      if (slice.isOver()) await slice.giveBack()
+    return part.recorded
+  }
+  await hearSignals()
+  return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal)
 }

@@ -34,6 +34,6 @@ export async function moveToSnapshot(
   const [from, path] = [installPath(layout, place), join(folder, name)]
   await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) })
   const drift = await deployment.drift.of(place)
-  if (isModified(drift)) deployment.tools.log.notice(`${from}, which was changed on this host, is now ${path}.`)
+  if (isModified(drift)) deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`)
   return { name, path }
 }

@@ -1,8 +1,9 @@
+import { basename } from 'node:path'
 import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
-import type { ServiceAction } from '../services/commands.ts'
-import { describeService } from '../services/service.ts'
+import { inPast, type ServiceAction } from '../services/commands.ts'
+import { describeService, shortName } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
 import { runHostCommand } from './host-command.ts'
@@ -15,6 +16,8 @@ import type { StepContext } from './step-context.ts'
 import { keepReplaced, takeSnapshot } from './take-snapshot.ts'
 import { verifyHealth } from './verify-health.ts'
 import { writeEnv } from './write-env.ts'
+
+const MAX_LISTED = 5
 
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
@@ -39,12 +42,15 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
       if (part.intact !== undefined) return await keepPart(context, part)
       if (part.retained === undefined) return await installPart(context, part)
       const returning = await takeSnapshot(context, part)
-      await installPart(context, returning)
+      const end = await installPart(context, returning)
       await keepReplaced(context, returning)
-      return 'done'
+      return end
     }
-    case 'write_env':
-      return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from)
+    case 'write_env': {
+      const part = findPart(context, placeOfSettings(step))
+      const status = await writeEnv(context, part, step.from)
+      return { status, did: `${part.id}.env ${status === 'done' ? 'written' : 'exists and stays'}` }
+    }
     case 'provision':
       return await provision(context, step)
     case 'start':
@@ -52,8 +58,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'restart':
       return await supervise(context, step.action, step.plugin)
     case 'healthcheck':
-      await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step)
-      return 'done'
+      return await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step)
     case 'notify':
       return await notify(context, step)
   }
@@ -63,15 +68,16 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
 async function performIdle(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
   const { log, signal } = context.deployment.tools
-  let end: StepEnd = step.action === 'start' ? 'unchanged' : 'skipped'
+  const started: string[] = []
   for (const service of servicesOf(context.order, step.plugin)) {
     const { known, up } = await readServiceState(service, { signal })
     if (known && up) continue
     log.info(`${describeService(service)} does not run: start`)
     await context.transaction.supervise(service, 'start', signal)
-    end = 'done'
+    started.push(`${shortName(service)} did not run, and was started`)
   }
-  return end
+  if (started.length > 0) return { status: 'done', did: listDone(started) }
+  return step.action === 'start' ? 'unchanged' : 'skipped'
 }
 
 async function provision(context: StepContext, { plugin: id }: { readonly plugin: string }): Promise<StepEnd> {
@@ -80,7 +86,7 @@ async function provision(context: StepContext, { plugin: id }: { readonly plugin
   const { changed } = context.transaction
   const variables = { PROVISION_PLUGIN_ID: id }
   await runHostCommand(context.deployment, { name, command, args: [id], changed, variables })
-  return 'done'
+  return { status: 'done', did: `${basename(command.command[0])} ran` }
 }
 
 async function supervise(context: StepContext, action: ServiceAction, plugin: string | undefined): Promise<StepEnd> {
@@ -97,7 +103,13 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
       await transaction.supervise(service, 'restart', signal)
     await noteRestorations(deployment.layout, { restored: [service] })
   }
-  return 'done'
+  return { status: 'done', did: listDone(services.map(service => inPast({ service, action }))) }
+}
+
+/** A project may have many services. */
+function listDone(done: readonly string[]): string {
+  const more = done.length - MAX_LISTED
+  return `${done.slice(0, MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
 
 function reasonToSkip(step: PlanStep): string {
@@ -117,7 +129,7 @@ async function notify(context: StepContext, step: Extract<PlanStep, { action: 'n
     const command = requireEntry(context.order.hostConfig?.notify.get(event), name)
     const { changed } = context.transaction
     await runHostCommand(context.deployment, { name, command, args: [], changed, variables })
-    return 'done'
+    return { status: 'done', did: `${basename(command.command[0])} ran for ${event}` }
   } catch (error) {
     signal.throwIfAborted()
     const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`

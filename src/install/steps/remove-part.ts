@@ -5,7 +5,7 @@ import { readInstalled } from '../host/installed/host-record.ts'
 import { placeOf } from '../host/installed/row-place.ts'
 import type { RemovedRow } from '../host/installed/rows.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
-import { installPath, placeName, settingsPath } from '../host/layout.ts'
+import { installPath, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { requireSwitchable } from '../host/switchable.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
@@ -24,12 +24,11 @@ import type { StepContext } from './step-context.ts'
  * be restored.
  */
 export async function removePart(context: StepContext, part: InstalledPart): Promise<StepEnd> {
-  const { layout, keepPaths, tools } = context.deployment
+  const { layout, keepPaths } = context.deployment
   const { installed } = part
   const path = installPath(layout, part)
   if (!pathExistsSync(path)) {
-    tools.log.info(`${path} is gone already: only its record is removed.`)
-    return 'unchanged'
+    return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` }
   }
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths })
@@ -38,7 +37,11 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   await stopService(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name, modified })
-  return 'done'
+  return {
+    status: 'done',
+    did: `${installed.version ?? ''} removed`.trim(),
+    story: `${placePath(part)} ${installed.version ?? ''} removed`,
+  }
 }
 
 /** Once it is committed: a rollback would have brought them back. */

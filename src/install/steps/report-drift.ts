@@ -92,7 +92,8 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
   })
 }
 
-function describeDrift(entries: readonly DriftEntry[]): string {
+/** What is not as it was installed, in the sentence that the log has of it. */
+export function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
   return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`

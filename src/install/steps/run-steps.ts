@@ -12,7 +12,17 @@ import { warnOfMissingEnv } from './settings-notices.ts'
 import type { InstallOrder, StepContext } from './step-context.ts'
 
 /** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
-export type StepEnd = 'done' | 'unchanged' | 'skipped' | { warning: string }
+export type StepEnd = StepStatus | StepResult | { warning: string }
+
+type StepStatus = 'done' | 'unchanged' | 'skipped'
+
+export interface StepResult {
+  readonly status: StepStatus
+  /** In a few words: `58 files changed, 2 added`. */
+  readonly did: string
+  /** The same where a reader does not see which part the step is about. */
+  readonly story?: string
+}
 
 /** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
 interface Removal {
@@ -38,6 +48,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
       if (step.action !== 'remove') await beforeStep(step)
       const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step)
       await deployment.record.addStep(finish(end))
+      if (typeof end === 'object' && 'did' in end) deployment.tools.log.did(end.story ?? end.did)
     } catch (error) {
       await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
       for (const left of steps.slice(index + 1)) await deployment.record.addStep(notRun(left))
@@ -61,6 +72,7 @@ export function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | 
   return end => {
     const duration_ms = Math.round(performance.now() - started)
     if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
+    if ('did' in end) return { id, action, status: end.status, duration_ms, error: null, did: end.did }
     if ('failed' in end) return { id, action, status: 'failed', duration_ms, error: end.failed }
     return { id, action, status: 'warned', duration_ms, error: end.warning }
   }

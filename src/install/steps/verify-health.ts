@@ -2,8 +2,12 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { checkHealth } from '../services/check-health.ts'
 import { healthchecksOf } from '../services/healthchecks.ts'
 import type { Deployment } from '../transaction/context.ts'
+import type { StepResult } from './run-steps.ts'
 import { requireConfig } from './services-of.ts'
 import type { InstallOrder } from './step-context.ts'
+
+/** A project may have many parts. */
+const MAX_LISTED = 5
 
 export type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
@@ -15,12 +19,16 @@ export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<De
 }
 
 /** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
-export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<void> {
+export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<StepResult> {
   const { parts, changed, tools } = subject
   const { log, signal } = tools
   const ids = parts.map(part => part.id)
+  const found: string[] = []
   for (const healthcheck of healthchecksOf(step, requireConfig(subject), ids)) {
     const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
-    log.info(`${healthcheck.id} is healthy. ${await checkHealth({ healthcheck, version, changed, log, signal })}`)
+    const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal })
+    log.info(`${healthcheck.id} is healthy. ${evidence}`)
+    found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`)
   }
+  return { status: 'done', did: found.slice(0, MAX_LISTED).join(', ') || 'nothing to check' }
 }

@@ -123,6 +123,11 @@ export function describeChange(change: Change): string {
   }
 }
 
+/** What undoing a change has done, in words. */
+export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>): string {
+  return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`
+}
+
 /** An empty directory that stays harms nobody, so nothing fails because of it. */
 async function removeIfEmpty(path: string): Promise<void> {
   try {

@@ -92,5 +92,7 @@ export const stepEntrySchema = z.object({
   status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
   duration_ms: z.number(),
   error: z.nullable(z.string()),
+  /** What it has done, in a few words. */
+  did: z.exactOptional(z.string()),
 })
 export type StepEntry = z.infer<typeof stepEntrySchema>

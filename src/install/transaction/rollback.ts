@@ -64,6 +64,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
+  for (const place of request.places) logRestored(request, place)
   const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error))
   const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
   const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts)
@@ -76,6 +77,22 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
           : 'failed',
     rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
     ...left,
+  }
+}
+
+/** What is in a place again; of a directory to which a version was going to move, nothing. */
+function logRestored({ layout, log }: RollbackRequest, place: Place): void {
+  const isThere = pathExistsSync(installPath(layout, place))
+  if (isThere && !isInstalledIn(layout, place)) return
+  const version = isThere ? versionIn(layout, place) : undefined
+  log.did(`${placePath(place)} is ${isThere ? `${version ?? 'as it was'} again` : 'not installed, as before'}`)
+}
+
+function versionIn(layout: Layout, place: Place): string | undefined {
+  try {
+    return findInstalled(readInstalled(layout), place)?.version ?? undefined
+  } catch {
+    return undefined
   }
 }
 

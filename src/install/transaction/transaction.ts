@@ -12,6 +12,7 @@ import {
   announceable,
   applyChange,
   describeChange,
+  describeUndo,
   isBack,
   isMade,
   type PlannedChange,
@@ -117,6 +118,7 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
       for (const path of setAside)
         log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
       await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade })
+      if (wasMade && newest.change.type !== 'make_directory') log.info(describeUndo(newest.change))
       wasChanged ||= wasMade
     } catch (error) {
       if (!isAnyMade(root, pending)) return true

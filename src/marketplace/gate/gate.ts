@@ -3,6 +3,7 @@ import type { SourceFile } from '../../core/document/source-file.ts'
 import { type DeployError, toDeployError } from '../../core/errors.ts'
 import type { Kind } from '../../core/identifiers.ts'
 import { parseHostConfigSlowly } from '../../core/plan/host-config.ts'
+import { bytesInWords } from '../../core/quantities.ts'
 import type { VerifiedArtifact } from '../../core/trust/signature.ts'
 import { isSameVersion } from '../../core/trust/versions.ts'
 import { openPrivateFileSync } from '../../install/files/private-file.ts'
@@ -10,6 +11,7 @@ import { makePrivateFolderSync, namePrivateFolder, removePrivateFolder } from '.
 import { isSystemError, toHostError } from '../../install/files/system-errors.ts'
 import { hearSignals, TimeSlice } from '../../install/files/time-slice.ts'
 import { needsPluginSig, signedFiles } from '../../install/host/plugin-sig.ts'
+import { describeSequence } from '../../install/steps/sequence.ts'
 import type { Tools } from '../../install/transaction/context.ts'
 import type { Wire } from '../../net/wire.ts'
 import { createMarketplaceClient, type HubBases } from '../api/client.ts'
@@ -113,7 +115,7 @@ async function checkFiles(files: GateFiles, { log, signal }: GateTools): Promise
   if (slug !== undefined && (plan ?? hostConfig) !== undefined) {
     const ready = await slice.run(readyArtifactPlan({ slug, kind, plan, hostConfig }))
     announceDefaultPlan(ready, log)
-    log.info(`The plan is valid: ${ready.steps.map(step => `${step.id} (${step.action})`).join(' → ')}`)
+    log.info(`The plan is valid: ${describeSequence(ready.steps)}`)
     return ready
   }
   if (hostConfig !== undefined) await slice.run(parseHostConfigSlowly(hostConfig.text, hostConfig.path))
@@ -128,6 +130,7 @@ async function checkArtifact(gate: Gate): Promise<void> {
     const found = await obtain(gate, file.fd)
     const { artifact, repo } = found.served
     Object.assign(facts, { sha256: artifact.sha256, size: artifact.size, repo })
+    tools.log.did(bytesInWords(artifact.size))
     await enter(tools, 'verifying_signature')
     const verified = verifyServed(gate, found.served)
     await inPrivateFolder(tools, async folder => await checkContent(gate, { ...found, verified }, folder))

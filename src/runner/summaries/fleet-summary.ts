@@ -1,7 +1,10 @@
 import type { DeployError } from '../../core/errors.ts'
-import { cell, cellOf, code, table } from '../../core/markdown.ts'
+import { alert, cell, cellOf, table } from '../../core/markdown.ts'
+import { countInWords } from '../../core/quantities.ts'
 import { describeStanding } from '../../fleet/describe.ts'
 import { compareHosts, type Fleet, type FleetHost, hostsByVersion } from '../../fleet/fleet.ts'
+import { readingFailure } from './failure.ts'
+import type { Ending } from './outcome-sentence.ts'
 
 const MAX_ROWS = 200
 const MAX_VERSIONS = 20
@@ -23,28 +26,33 @@ export interface FleetFacts {
   readonly now: number
 }
 
+/** What a fleet runs, in one line. */
+export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
+  if (fleet === undefined) return { mark: '❌', sentence: `What runs on the hosts of ${slug} is not known` }
+  const { hosts, target } = fleet
+  const mark = isGate ? '❌' : '⚠️'
+  const version = target ?? 'no known version'
+  if (hosts.length === 0) return { mark, sentence: `The hub knows no host of ${slug}` }
+  const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`
+  if (fleet.inSync) return { mark: '✅', sentence: `${all} ${slug} ${version}` }
+  const there = hosts.filter(({ standing }) => standing === 'current').length
+  return {
+    mark,
+    sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
+  }
+}
+
 /** The job summary of a fleet as Markdown: what was found, counts, and the hosts, those that need attention first. */
 export function buildFleetSummary(facts: FleetFacts): string {
   const { fleet, error, notes, now } = facts
+  const { mark, sentence } = describeFleet(facts)
   const blocks = [
-    `### ${headline(facts)}`,
-    ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
-    ...notes.map(cell),
+    `### ${mark} ${cell(sentence)}`,
+    ...readingFailure(error),
+    ...(notes.length === 0 ? [] : [alert('NOTE', notes.map(cell))]),
     ...(fleet === undefined ? [] : fleetBlocks(fleet, now)),
   ]
   return `${blocks.join('\n\n')}\n`
-}
-
-function headline({ slug, fleet, isGate }: FleetFacts): string {
-  const name = cell(slug)
-  if (fleet === undefined) return `❌ What runs on the hosts of ${name} is not known`
-  const { hosts, target } = fleet
-  const version = target === undefined ? 'no known version' : cell(target)
-  if (hosts.length === 0) return `${isGate ? '❌' : '⚠️'} The hub knows no host of ${name}`
-  if (fleet.inSync)
-    return `✅ ${hosts.length === 1 ? '1 host runs' : `All ${hosts.length} hosts run`} ${name} ${version}`
-  const there = hosts.filter(({ standing }) => standing === 'current').length
-  return `${isGate ? '❌' : '⚠️'} ${there} of ${hosts.length} hosts run ${name} ${version}`
 }
 
 function fleetBlocks(fleet: Fleet, now: number): string[] {

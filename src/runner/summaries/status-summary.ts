@@ -1,10 +1,12 @@
 import type { DeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
-import { cell, cellOf, code, table } from '../../core/markdown.ts'
+import { alert, cell, cellOf, code, table } from '../../core/markdown.ts'
 import { type Place, placeName, placePath } from '../../install/host/layout.ts'
 import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../../install/inspection/inspect.ts'
 import type { How, PartDrift } from '../../install/inspection/part-check.ts'
 import { INSTEAD_WORDS } from '../../install/transaction/drift-names.ts'
+import { readingFailure } from './failure.ts'
+import type { Ending } from './outcome-sentence.ts'
 
 const MAX_LISTED_PATHS = 20
 const MAX_ROWS = 300
@@ -34,26 +36,39 @@ const HOW_WORDS: Record<How, string> = {
   writable: 'a directory that group or others can write',
 }
 
+/** What was found on a host, in one line. */
+export function describeStatus(inspection: Inspection, { name }: StatusHost): Ending {
+  const { mark, sentence } = describeInspection(inspection)
+  return { mark, sentence: `${sentence} on ${name}` }
+}
+
+/** The same where nothing could be found out. */
+export function describeFailedStatus({ name }: StatusHost): Ending {
+  return { mark: '❌', sentence: `What is installed on ${name} is not known` }
+}
+
 /** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
 export function buildStatusSummary(inspection: Inspection, { host, error, cut }: StatusFacts): string {
   const { parts } = inspection
-  const sentences =
-    error === undefined ? findingsOf(inspection).map(cell) : [`**${code(error.code)}** ${cell(error.message)}`]
+  const { mark, sentence } = describeStatus(inspection, host)
+  const findings = findingsOf(inspection).map(cell)
+  const notes = [...describeUnrecorded(inspection), ...cut].map(cell)
   const blocks = [
-    `### ${headline(inspection)} on ${cell(host.name)}`,
-    ...sentences,
-    ...describeUnrecorded(inspection).map(cell),
+    `### ${mark} ${cell(sentence)}`,
+    ...readingFailure(error),
+    ...(error !== undefined || findings.length === 0 ? [] : [alert('WARNING', findings)]),
+    ...(notes.length === 0 ? [] : [alert('NOTE', notes)]),
     ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
     ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
-    ...cut.map(cell),
     `Project root: ${code(host.root ?? '')}`,
   ]
   return `${blocks.join('\n\n')}\n`
 }
 
 /** The summary where nothing could be found out. */
-export function buildFailedStatusSummary(error: DeployError, { name }: StatusHost): string {
-  return `### ❌ What is installed on ${cell(name)} is not known\n\n**${code(error.code)}** ${cell(error.message)}\n`
+export function buildFailedStatusSummary(error: DeployError, host: StatusHost): string {
+  const { mark, sentence } = describeFailedStatus(host)
+  return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`
 }
 
 const RECORD_LOST =
@@ -123,16 +138,21 @@ function describeUnrestored(count: number): string {
   return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`
 }
 
-function headline(inspection: Inspection): string {
+function describeInspection(inspection: Inspection): Ending {
   const { parts, activity } = inspection
-  const what = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
-  if (activity.kind === 'interrupted') return `⚠️ An interrupted deployment waits for its recovery`
-  if (activity.kind === 'busy') return `⏳ A deployment is at work`
-  if (parts.length === 0 && inspection.unrecorded.length > 0) return '⚠️ Nothing is recorded as installed'
-  if (parts.length === 0) return '✅ Nothing is installed'
-  if (isDrifted(inspection) === false) return `✅ ${what} as installed`
+  const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
+  if (activity.kind === 'interrupted')
+    return { mark: '⚠️', sentence: 'An interrupted deployment waits for its recovery' }
+  if (activity.kind === 'busy') return { mark: '⏳', sentence: 'A deployment is at work' }
+  if (parts.length === 0 && inspection.unrecorded.length > 0)
+    return { mark: '⚠️', sentence: 'Nothing is recorded as installed' }
+  if (parts.length === 0) return { mark: '✅', sentence: 'Nothing is installed' }
+  if (isDrifted(inspection) === false) return { mark: '✅', sentence: `${count} as installed` }
   const differing = parts.filter(isPartDrifted).length
-  return `⚠️ ${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`
+  return {
+    mark: '⚠️',
+    sentence: `${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`,
+  }
 }
 
 function rowsOf({ parts, snapshots }: Inspection): string[][] {

@@ -1,6 +1,10 @@
 import type { DeployError } from '../../core/errors.ts'
 import { cell, code, table } from '../../core/markdown.ts'
-import { listProblems } from './problem-list.ts'
+import { bytesInWords, countInWords } from '../../core/quantities.ts'
+import type { Note } from '../runner-log.ts'
+import { readingFailure } from './failure.ts'
+import type { Ending } from './outcome-sentence.ts'
+import { noteBlocks } from './warnings.ts'
 
 /** What a release gate was asked to check. */
 export interface CheckedSubject {
@@ -37,30 +41,39 @@ export interface CheckResult {
   readonly error: DeployError | undefined
 }
 
+/** How a release gate ended, in one line. */
+export function describeGate(subject: CheckedSubject, { facts, error }: CheckResult): Ending {
+  const { mode, name = 'the artifact', version } = subject
+  const mark = error === undefined ? '✅' : '❌'
+  if (mode === 'none') return { mark, sentence: describeFiles(subject, error === undefined) }
+  const known = facts.version ?? (version === 'latest' ? undefined : version)
+  const found = known === undefined ? name : `${name} ${known}`
+  return {
+    mark,
+    sentence:
+      error === undefined
+        ? `${found} is verified: every host may install it`
+        : `${found} is not verified: install it nowhere`,
+  }
+}
+
+function describeFiles({ plan, hostConfig }: CheckedSubject, isValid: boolean): string {
+  const files = [plan, hostConfig].flatMap(path => path ?? [])
+  const named = files.join(' and ') || 'The inputs'
+  return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`
+}
+
 /** The job summary of a release gate as Markdown: the verdict, why, and then what is known of the artifact. */
-export function buildVerifySummary(subject: CheckedSubject, result: CheckResult): string {
-  const { error } = result
+export function buildVerifySummary(subject: CheckedSubject, result: CheckResult, notes: readonly Note[] = []): string {
+  const { mark, sentence } = describeGate(subject, result)
   const rows = factsOf(subject, result)
   const blocks = [
-    `### ${headline(subject, result)}`,
-    ...(error === undefined ? [] : [`**${code(error.code)}** ${cell(error.message)}`]),
-    ...listProblems(error),
+    `### ${mark} ${cell(sentence)}`,
+    ...readingFailure(result.error),
+    ...noteBlocks(notes),
     ...(rows.length > 0 ? [table(['Checked', 'Found'], rows)] : []),
   ]
   return `${blocks.join('\n\n')}\n`
-}
-
-function headline(subject: CheckedSubject, { facts, error }: CheckResult): string {
-  const { mode, name = 'the artifact', version } = subject
-  if (mode === 'none') return headlineOfFiles(subject, error === undefined)
-  const known = facts.version ?? (version === 'latest' ? undefined : version)
-  const found = known === undefined ? cell(name) : `${cell(name)} ${cell(known)}`
-  return `${error === undefined ? '✅ Verified' : '❌ Not verified'}: ${found}`
-}
-
-function headlineOfFiles({ plan, hostConfig }: CheckedSubject, isValid: boolean): string {
-  const files = [plan, hostConfig].flatMap(path => (path === undefined ? [] : [cell(path)]))
-  return `${isValid ? '✅ Valid' : '❌ Not valid'}: ${files.join(' and ') || 'the inputs'}. No artifact was checked.`
 }
 
 function factsOf(subject: CheckedSubject, { facts, error }: CheckResult): string[][] {
@@ -68,9 +81,7 @@ function factsOf(subject: CheckedSubject, { facts, error }: CheckResult): string
   return [
     ...artifactRows(subject, facts),
     ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
-    ...(facts.steps === undefined
-      ? []
-      : [['Plan', `${planName(subject)}, ${facts.steps} ${facts.steps === 1 ? 'step' : 'steps'}`]]),
+    ...(facts.steps === undefined ? [] : [['Plan', `${planName(subject)}, ${countInWords(facts.steps, 'step')}`]]),
     ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),
   ]
 }
@@ -82,7 +93,7 @@ function planName({ plan }: CheckedSubject): string {
 function artifactRows({ from }: CheckedSubject, { sha256, size, repo }: CheckedFacts): string[][] {
   if (sha256 === undefined || size === undefined) return []
   return [
-    ['Artifact', `sha256 ${code(sha256)}, ${size} bytes`],
+    ['Artifact', `${bytesInWords(size)}, sha256 ${code(sha256)}`],
     ...(from === undefined ? [] : [['From', code(from)]]),
     ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, by a header of the hub, which is not signed`]]),
   ]
@@ -101,6 +112,6 @@ function contentRows({ kind, pinned }: CheckedSubject, facts: CheckedFacts): str
     ...(version === undefined || versionSource === undefined
       ? []
       : [['Version', `${cell(version)}, ${SOURCES[versionSource]}`]]),
-    ['Contents', `${cell(kind ?? '')} of ${facts.files} files, ${facts.bytes} bytes`],
+    ['Contents', `${cell(kind ?? '')} of ${countInWords(facts.files ?? 0, 'file')}, ${bytesInWords(facts.bytes ?? 0)}`],
   ]
 }

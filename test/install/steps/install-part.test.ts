@@ -53,7 +53,7 @@ async function makeScene(
     async install({ keepPaths = ['.env', 'data'], signal, part: more } = {}) {
       const tools = signal === undefined ? { log } : { log, signal }
       const deployment = deploymentOf(layout, { request: { keepPaths }, tools })
-      assert.equal(await installPart({ ...context, deployment }, { ...part, ...more }), 'done')
+      assert.equal((await installPart({ ...context, deployment }, { ...part, ...more })).status, 'done')
       return context.results.get('plugins/x')?.snapshot
     },
   }

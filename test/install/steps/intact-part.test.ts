@@ -44,10 +44,12 @@ describe('a part whose new tree is the installed one', () => {
   it('stays when it is intact, whatever else is there', async t => {
     const { context, log, part, row } = await judge(t, { files: { 'data/db': 'rows', 'log/today': 'x' } })
     assert.ok(part.intact)
-    assert.equal(await keepPart(context, part), 'unchanged')
-    assert.deepEqual(log.lines, [
-      'info plugins/x is already 2.0.0 with these files; 1 file was added on this host. It stays as it is.',
-    ])
+    assert.deepEqual(await keepPart(context, part), {
+      status: 'unchanged',
+      did: 'as it was',
+      story: 'plugins/x is already 2.0.0 with these files; 1 file was added on this host',
+    })
+    assert.deepEqual(log.lines, [])
     assert.equal(context.transaction.changed, false)
     const { tree_digest, tree_record } = row
     assert.deepEqual(context.results.get('plugins/x'), { tree: { tree_digest, tree_record } })

@@ -51,14 +51,14 @@ describe('buildDeploySummary', () => {
 
   it('starts with the outcome, the versions and the host', () => {
     const [headline] = buildDeploySummary({ report: reportOf(), plannedSteps: [] }).split('\n')
-    for (const part of ['Deployed', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
+    for (const part of ['✅', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
   })
 
   it('calls a deployment onto a host without a previous version a first install', () => {
     const [headline] = buildDeploySummary({ report: reportOf({ previous_version: null }), plannedSteps: [] }).split(
       '\n',
     )
-    assert.match(headline ?? '', /Deployed: greeter first install of 2\.0\.0/)
+    assert.match(headline ?? '', /First install of greeter 2\.0\.0 on host-1/)
   })
 
   const drift = [
@@ -66,29 +66,30 @@ describe('buildDeploySummary', () => {
   ] as const
   const added = [{ ...drift[0], changed: [], added: ['a', 'b'], omitted: undefined }]
   const moves = {
-    'was already installed': { changed: false },
-    'was repaired': { changed: true, drift },
-    'is installed, but its files differ from what was installed': { changed: false, drift },
-    'was already installed with these files; 2 files were added on this host': { changed: false, drift: added },
+    'is already on host-1, unmodified': { changed: false },
+    'was repaired on host-1': { changed: true, drift },
+    'is already on host-1, but its files differ from what was installed': { changed: false, drift },
+    'is already on host-1; 2 files were added on this host': { changed: false, drift: added },
   }
   for (const [words, facts] of Object.entries(moves)) {
     it(`says that the same version ${words}`, () => {
-      const report = reportOf({ previous_version: '2.0.0', version: '2.0.0', ...JSON.parse(JSON.stringify(facts)) })
+      const same = { previous_version: '2.0.0', version: '2.0.0', state: 'succeeded' }
+      const report = reportOf({ ...same, ...JSON.parse(JSON.stringify(facts)) })
       const summary = buildDeploySummary({ report, plannedSteps: [] })
-      assert.ok(summary.split('\n')[0]?.includes(`greeter 2.0.0 ${words}, on`), summary)
+      assert.ok(summary.split('\n')[0]?.includes(`greeter 2.0.0 ${words}`), summary)
       assert.equal(
-        summary.includes('<code>plugins/greeter/main.py (changed)</code> and 7 more.'),
+        summary.includes('plugins/greeter/main.py (changed) and 7 more.'),
         'drift' in facts && facts.drift === drift,
       )
     })
   }
 
   const words = {
-    success: /Deployed/,
-    failed: /nothing was changed/,
-    rolled_back: /Rolled back/,
-    interrupted: /Interrupted/,
-    inconsistent: /needs attention/,
+    success: /greeter 1\.0\.0 → 2\.0\.0/,
+    failed: /was not installed on host-1/,
+    rolled_back: /was rolled back on host-1; 1\.0\.0 is installed again/,
+    interrupted: /was interrupted/,
+    inconsistent: /neither the old nor the new version/,
   } as const
   for (const [outcome, word] of Object.entries(words)) {
     it(`says ${outcome} in words`, () => {
@@ -108,13 +109,16 @@ describe('buildDeploySummary', () => {
   })
 
   for (const [healthy, sentence] of [
-    [true, /The old version passes the health checks of this plan; no other service was checked\.\n- it answers 500$/m],
+    [true, /^\*\*Now:\*\* 1\.0\.0, .*healthy by the checks of this plan\.\n\n- it answers 500$/m],
     [false, /^### .*\n\n> \[!CAUTION\]\n> \*\*.*1\.0\.0, which is installed again, is not healthy.*it answers 500/],
-    [null, /^Rollback: the files are as before, and match their record\.\n- it answers 500$/m],
+    [null, /^\*\*Now:\*\* 1\.0\.0, all files as they were installed\.\n\n- it answers 500$/m],
   ] as const) {
     it(`describes the old version's health after a rollback: ${healthy}`, () => {
       const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
-      const summary = buildDeploySummary({ report: reportOf({ outcome: 'rolled_back', rollback }), plannedSteps: [] })
+      const summary = buildDeploySummary({
+        report: reportOf({ outcome: 'rolled_back', rollback, running_version: '1.0.0' }),
+        plannedSteps: [],
+      })
       assert.match(summary, sentence)
       assert.equal(summary.split('it answers 500').length, 2, summary)
     })
@@ -159,8 +163,8 @@ describe('buildDeploySummary', () => {
   it('distinguishes a run that changed nothing from a dry run', () => {
     const summaryOf = (state: string): string =>
       buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })
-    assert.match(summaryOf('succeeded'), /Nothing to change/)
-    assert.match(summaryOf('resolving_sequence'), /Dry run/)
+    assert.match(summaryOf('succeeded'), /already on host-1/)
+    assert.match(summaryOf('resolving_sequence'), /### 🔎 Rehearsal: greeter 1\.0\.0 → 2\.0\.0 on host-1/)
   })
 
   it('names the steps for which nothing changes, but not those that started a service', () => {
@@ -180,7 +184,7 @@ describe('buildDeploySummary', () => {
       ],
     })
     const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
-    assert.match(line ?? '', /down<\/code> \(stop\)\. With .*redeploy/)
+    assert.match(line ?? '', /^<code>down<\/code> \(stop\) was skipped: nothing changes for it\. .*redeploy/)
   })
 
   it('names the provision steps that no rollback has undone', () => {
@@ -210,10 +214,10 @@ describe('buildDeploySummary', () => {
         report: reportOf({ changed: false, state: 'succeeded', steps: [{ ...entry, status: 'done' }], ...facts }),
         plannedSteps: [{ id: 'up', action: 'restart', isIdle }],
       }).split('\n')[0] as string
-    assert.match(headlineOf({}), /No file changed, the steps were run again/)
-    assert.match(headlineOf({}, true), /No file changed, what did not run was started by <code>up<\/code>/)
-    assert.match(headlineOf({ steps: [{ ...entry, status: 'skipped' }] }, true), /Nothing to change/)
-    assert.match(headlineOf({ outcome: 'failed' }), /Failed, no file was changed/)
+    assert.match(headlineOf({}), /already on host-1; its steps were run again/)
+    assert.match(headlineOf({}, true), /already on host-1; up started what did not run/)
+    assert.match(headlineOf({ steps: [{ ...entry, status: 'skipped' }] }, true), /already on host-1, unmodified/)
+    assert.match(headlineOf({ outcome: 'failed' }), /failed on host-1; no file was changed/)
   })
 
   it('does not call a step skipped that failed, or was not reached', () => {
@@ -234,6 +238,6 @@ describe('buildDeploySummary', () => {
       ],
     })
     const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
-    assert.match(line ?? '', /skipped: <code>down<\/code> \(stop\)\. With/)
+    assert.match(line ?? '', /^<code>down<\/code> \(stop\) was skipped: /)
   })
 })

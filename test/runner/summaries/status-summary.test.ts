@@ -29,7 +29,7 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
 describe('buildStatusSummary', () => {
   it('says first that nobody can say what was installed, where the record is gone', () => {
     const summary = summaryOf({ isRecordLost: true, unrecorded: ['plugins/greeter'] })
-    assert.match(summary, /^### [^\n]*\n\nThe record \.hub-deploy\/installed\.json is gone/)
+    assert.match(summary, /^### [^\n]*\n\n> \[!WARNING\]\n> The record \.hub-deploy\/installed\.json is gone/)
     assert.doesNotMatch(summary.split('\n')[0] ?? '', /✅/)
   })
 
@@ -67,9 +67,9 @@ describe('buildStatusSummary', () => {
       }),
       `### ⚠️ 2 of 3 parts are not as installed on app-1
 
-Files on this host are not as they were installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
-
-A service could not be restored after a rollback. The next deployment that restarts it does that.
+> [!WARNING]
+> - Files on this host are not as they were installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
+> - A service could not be restored after a rollback. The next deployment that restarts it does that.
 
 | Part | Version | Installed | Files | Snapshots |
 | --- | --- | --- | --- | --- |
@@ -86,7 +86,10 @@ Project root: <code>/srv/app</code>
     const error = new DeploymentError('drift_found', 'Files differ.')
     const drift = { kind: 'no directory', instead: 'symlink' } as const
     const summary = summaryOf({ parts: [partOf('greeter', drift)] }, error)
-    assert.match(summary, /\n\n\*\*<code>drift&#95;found<\/code>\*\* Files differ\.\n\n\| Part/)
+    assert.match(
+      summary,
+      /\n\n\*\*Why:\*\* Files differ\. \(<code>drift&#95;found<\/code>\)\\\n\*\*Next:\*\* .*\n\n\| Part/,
+    )
   })
 
   it('shows the first 300 of many parts, and says how many more there are', () => {

@@ -33,16 +33,16 @@ describe('buildVerifySummary', () => {
   it('begins with the verdict, and says of each fact whether the signature covers it', () => {
     assert.equal(
       buildVerifySummary(SUBJECT, { facts: FACTS, error: undefined }),
-      `### ✅ Verified: greeter 1.1.0
+      `### ✅ greeter 1.1.0 is verified: every host may install it
 
 | Checked | Found |
 | --- | --- |
-| Artifact | sha256 <code>${'ab'.repeat(32)}</code>, 1234 bytes |
+| Artifact | 1.2 kB, sha256 <code>${'ab'.repeat(32)}</code> |
 | From | <code>https&#58;//hub.example</code> |
 | Repository | dev/greeter&#64;v1.1.0, by a header of the hub, which is not signed |
 | Signature | valid |
 | Version | 1.1.0, from plugin.yaml, which is signed |
-| Contents | plugin of 12 files, 34567 bytes |
+| Contents | plugin of 12 files, 35 kB |
 | Plan | <code>deploy/install.yaml</code>, 2 steps |
 `,
     )
@@ -53,13 +53,14 @@ describe('buildVerifySummary', () => {
     const facts = { version: '1.1.0', versionSource: 'requested', sha256: 'ab'.repeat(32), size: 9 } as const
     assert.equal(
       buildVerifySummary({ ...SUBJECT, plan: undefined }, { facts, error }),
-      `### ❌ Not verified: greeter 1.1.0
+      `### ❌ greeter 1.1.0 is not verified: install it nowhere
 
-**<code>signature&#95;mismatch</code>** The bytes are others.
+**Why:** The bytes are others. (<code>signature&#95;mismatch</code>)\\
+**Next:** Compare <code>signing-secret</code> (for a project, <code>signer-public-key</code>) with what the hub signs with now. If they are the same, the bytes were changed: do not deploy until you know how.
 
 | Checked | Found |
 | --- | --- |
-| Artifact | sha256 <code>${'ab'.repeat(32)}</code>, 9 bytes |
+| Artifact | 9 bytes, sha256 <code>${'ab'.repeat(32)}</code> |
 | From | <code>https&#58;//hub.example</code> |
 `,
     )
@@ -70,7 +71,7 @@ describe('buildVerifySummary', () => {
     const error = new SourceError('invalid_plan', 'The plan', problems)
     const subject = { ...SUBJECT, mode: 'none', name: 'greeter', plan: 'a|b*.yaml', from: undefined } as const
     const summary = buildVerifySummary(subject, { facts: {}, error })
-    assert.match(summary, /^### ❌ Not valid: a&#124;b&#42;\.yaml\. No artifact was checked\.\n/)
+    assert.match(summary, /^### ❌ a&#124;b&#42;\.yaml is not valid; no artifact was checked\n/)
     assert.doesNotMatch(summary, /^\|/m)
     assert.equal(summary.match(/^- <code>a&#124;b&#42;\.yaml:[12]:1<\/code> no &#60;b&#62;$/gm)?.length, 2)
   })

@@ -1,0 +1,97 @@
+import { SourceError } from '../../core/document/source-problem.ts'
+import type { DeployError, ErrorCode } from '../../core/errors.ts'
+import { alert, cell, code, words } from '../../core/markdown.ts'
+import { countInWords } from '../../core/quantities.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+import { restoredUnhealthy } from '../../install/reports/restored-health.ts'
+import { rollbackProblems, withoutStep } from '../../install/reports/rollback-problems.ts'
+import { nextStep } from './next-steps.ts'
+import { listProblems } from './problem-list.ts'
+
+const MAX_PROBLEMS = 20
+const LINE_BREAK = '\\\n'
+
+/** Nothing healthy runs: nobody must have to look for that. */
+export function alarm(report: LocalReport): string[] {
+  const sentence = restoredUnhealthy(report)
+  return sentence === undefined ? [] : [alert('CAUTION', [`**${cell(sentence)}**`])]
+}
+
+/** What happened, what to do next, and what runs now. */
+export function failureBlocks(report: LocalReport, error: DeployError | undefined): string[] {
+  const cause = report.error ?? (error && { code: error.code, message: error.message, step: null })
+  if (cause === undefined) return report.outcome === 'success' ? [] : [`**Now:** ${now(report)}`]
+  const why = `${stepOf(report, cause.step)}${cell(withoutStep(cause))}`
+  return causeBlocks({ code: cause.code, why, next: nextOf(report, cause.code, error), error }, [
+    `**Now:** ${now(report)}`,
+  ])
+}
+
+/** Why a run failed that deploys nothing, and what to do next. */
+export function readingFailure(error: DeployError | undefined): string[] {
+  if (error === undefined) return []
+  return causeBlocks({ code: error.code, why: cell(error.message), next: nextStep(error.code, error), error }, [])
+}
+
+/** What is left on the host comes before the cause. */
+function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | undefined): string {
+  const { outcome, rollback, host_id: host } = report
+  if (outcome === 'inconsistent') return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined)
+  const next = nextStep(cause, error)
+  return rollback?.healthy === false ? `Repair ${host} first: nothing healthy runs there. ${next}` : next
+}
+
+interface Cause {
+  readonly code: ErrorCode
+  /** As Markdown. */
+  readonly why: string
+  readonly next: string
+  readonly error: DeployError | undefined
+}
+
+/** Many problems are listed instead of a sentence that names the first. */
+function causeBlocks({ code: name, why, next: advice, error }: Cause, more: readonly string[]): string[] {
+  const problems = listProblems(error)
+  const next = `**Next:** ${words(advice)}`
+  if (problems.length === 0) return [[`**Why:** ${why} (${code(name)})`, next, ...more].join(LINE_BREAK)]
+  const count = error instanceof SourceError ? error.problems.length : problems.length
+  return [`**Why:** ${countInWords(count, 'problem')} (${code(name)})`, ...problems, [next, ...more].join(LINE_BREAK)]
+}
+
+function stepOf({ steps }: LocalReport, id: string | null): string {
+  const action = steps.find(step => step.id === id)?.action
+  if (id === null) return ''
+  return `step ${code(id)}${action === undefined ? '' : ` (${cell(action)})`}: `
+}
+
+function now(report: LocalReport): string {
+  const { outcome, running_version: version, rollback } = report
+  if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
+  if (outcome === 'inconsistent') return withProblems('not certain; neither version may be whole.', report)
+  if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
+  if (rollback === null) return version === null ? 'as before: nothing was changed.' : `${cell(version)}, as before.`
+  const what = version === null ? 'nothing is installed, as before' : cell(version)
+  return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report)
+}
+
+function filesNow({ rollback, running_version: version }: LocalReport): string {
+  if (rollback === null || version === null) return ''
+  if (!rollback.restored) return ', but not every change of files could be undone'
+  if (rollback.verified === true) return ', all files as they were installed'
+  return rollback.verified === false ? ', but not all files are as before' : ', the files as before'
+}
+
+function servicesNow({ rollback }: LocalReport): string {
+  if (rollback === null || rollback.healthy === null) return ''
+  return rollback.healthy ? ', healthy by the checks of this plan' : ', **not healthy**'
+}
+
+/** The alarm names those of an unhealthy version. */
+function withProblems(sentence: string, report: LocalReport): string {
+  if (report.rollback?.healthy === false) return sentence
+  const problems = rollbackProblems(report)
+  const more = problems.length - MAX_PROBLEMS
+  const lines = problems.slice(0, MAX_PROBLEMS).map(found => `- ${cell(found)}`)
+  if (lines.length === 0) return sentence
+  return [sentence, '', ...lines, ...(more > 0 ? [`- and ${more} more, which the local report lists`] : [])].join('\n')
+}

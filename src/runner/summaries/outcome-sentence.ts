@@ -1,0 +1,155 @@
+import type { ErrorCode } from '../../core/errors.ts'
+import { listNames } from '../../core/foreign-text.ts'
+import { countInWords } from '../../core/quantities.ts'
+import type { Rehearsal } from '../../install/deployment/rehearsal.ts'
+import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+import type { PlannedStep } from '../../install/transaction/record.ts'
+import { actingSteps } from './acting-steps.ts'
+
+/** What is known of a run that has ended. */
+export interface RunFacts {
+  readonly report: LocalReport
+  readonly plannedSteps: readonly PlannedStep[]
+  /** Of a dry run. */
+  readonly rehearsal?: Rehearsal | undefined
+}
+
+/** How a run ended, in one line: a mark, and a sentence without its full stop that needs no mark. */
+export interface Ending {
+  readonly mark: string
+  readonly sentence: string
+}
+
+/** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
+export function describeEnding(run: RunFacts): Ending {
+  const { report } = run
+  switch (report.outcome) {
+    case 'success':
+      return report.changed ? describeChange(report) : describeUnchanged(run)
+    case 'failed':
+      return describeFailure(report)
+    case 'rolled_back':
+      return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` }
+    case 'interrupted':
+      return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` }
+    case 'inconsistent':
+      return {
+        mark: '🛑',
+        sentence: `${report.host_id} may have neither the old nor the new version of ${nameOf(report)} whole: repair it by hand`,
+      }
+  }
+}
+
+/** What runs on the host now, as far as the report says. */
+export function installedNow({ running_version: version }: LocalReport): string {
+  return version === null ? 'nothing was changed' : `${version} is still installed`
+}
+
+function nameOf({ slug, id }: LocalReport): string {
+  return slug ?? id ?? 'This deployment'
+}
+
+/** The name with the version that was to be installed. */
+function wanted(report: LocalReport): string {
+  const { version, requested_version: asked } = report
+  if (version === null && asked === 'latest') return `${nameOf(report)} (latest)`
+  return `${nameOf(report)} ${version ?? asked ?? ''}`.trim()
+}
+
+function describeChange(report: LocalReport): Ending {
+  const { previous_version: before, host_id: host, rollback_of: replaced } = report
+  const after = report.version ?? report.requested_version ?? 'unknown'
+  const on = `on ${host}`
+  if (replaced !== undefined && before !== null && before !== after)
+    return { mark: '⏪', sentence: `${nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` }
+  if (before === null) return { mark: '✅', sentence: `First install of ${nameOf(report)} ${after} ${on}` }
+  if (before !== after) return { mark: '✅', sentence: `${nameOf(report)} ${before} → ${after} ${on}` }
+  const { drift = [] } = report
+  if (drift.length === 0 && hasOtherParts(report))
+    return { mark: '✅', sentence: `${nameOf(report)} ${describeParts(after, report)} ${on}` }
+  if (drift.length > 0) return { mark: '✅', sentence: `${nameOf(report)} ${after} was repaired ${on}` }
+  return { mark: '✅', sentence: `${nameOf(report)} ${after} was already ${on}, and was changed` }
+}
+
+function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Ending {
+  const { host_id: host, previous_version: before, state } = report
+  const after = report.version ?? report.requested_version ?? 'unknown'
+  const there = `${nameOf(report)} ${after}`
+  if (isCheck(report)) return { mark: '🩺', sentence: `${there} on ${host} is healthy; nothing was changed` }
+  if (state !== 'succeeded') {
+    const move =
+      before === null
+        ? `first install of ${there}`
+        : before === after
+          ? there
+          : `${nameOf(report)} ${before} → ${after}`
+    const count = rehearsal === undefined ? 'nothing' : countInWords(rehearsal.count, 'file')
+    return {
+      mark: '🔎',
+      sentence: `Rehearsal: ${move} on ${host} would change ${rehearsal?.count === 0 ? 'no file' : count}`,
+    }
+  }
+  const { drift = [] } = report
+  const acted = actingSteps(report)
+  const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
+  if (starters.length > 0)
+    return { mark: '✅', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` }
+  if (acted.length > 0) return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` }
+  if (drift.length === 0) return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` }
+  // Where a report omits paths, added ones are the last that it lists.
+  if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
+    return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
+  const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
+  return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
+}
+
+function describeFailure(report: LocalReport): Ending {
+  const { host_id: host, error } = report
+  if (actingSteps(report).length > 0)
+    return { mark: '❌', sentence: `${wanted(report)} failed on ${host}; no file was changed` }
+  if (error?.code === 'unhealthy')
+    return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` }
+  const verb = error === null ? 'was not installed' : (VERBS[error.code] ?? 'was refused')
+  const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${nameOf(report)}`
+  return { mark: '❌', sentence: `${what} ${verb} on ${host}; ${installedNow(report)}` }
+}
+
+/** Of what nobody has refused. */
+const VERBS: Partial<Record<ErrorCode, string>> = {
+  network: 'could not be fetched',
+  timeout: 'could not be fetched',
+  bad_response: 'could not be fetched',
+  artifact_unavailable: 'could not be fetched',
+  not_found: 'was not found by the hub and is not installed',
+  cancelled: 'was cancelled',
+  interrupted: 'was interrupted',
+  locked: 'had to wait too long',
+  disk_full: 'had no room',
+  internal_error: 'failed',
+  step_failed: 'failed',
+  step_timed_out: 'failed',
+}
+
+function whatIsBack({ previous_version: before, rollback }: LocalReport): string {
+  if (before === null) return 'nothing is installed, as before'
+  if (rollback?.healthy === false) return `${before} is installed again, but not healthy`
+  return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`
+}
+
+/** Whether a run has checked what was installed, and nothing else. */
+function isCheck({ states }: LocalReport): boolean {
+  const entered = states.map(({ state }) => state)
+  return entered.includes('healthchecking') && !entered.includes('installing')
+}
+
+/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
+function hasOtherParts({ contract, sources, rollback_of: replaced }: LocalReport): boolean {
+  return contract === 'project' && (sources !== undefined || replaced !== undefined)
+}
+
+function describeParts(version: string, { plugins = [], sources }: LocalReport): string {
+  const isSourced = (id: string): boolean => sources?.some(({ part }) => part === `plugins/${id}`) ?? true
+  const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`)
+  return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`
+}

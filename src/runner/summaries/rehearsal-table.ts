@@ -1,0 +1,30 @@
+import { cellOf, code, table } from '../../core/markdown.ts'
+import { type Rehearsal, sizesInWords } from '../../install/deployment/rehearsal.ts'
+import type { PlannedStep } from '../../install/transaction/record.ts'
+
+const MAX_ROWS = 100
+const MAX_PATH_CHARS = 200
+const MAX_STEPS = 20
+
+/** What a real run would change: moves, files and steps. */
+export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedStep[]): string[] {
+  const { changes, moves, count } = rehearsal
+  const rows = changes
+    .slice(0, MAX_ROWS)
+    .map(change => [change.how, `<code>${cellOf(change.path, MAX_PATH_CHARS)}</code>`, sizesInWords(change)])
+  const more = count - rows.length
+  return [
+    'This was a dry run: nothing was written on this host, and nothing was reported.',
+    ...moves.map(move => cellOf(move, MAX_PATH_CHARS * 3)),
+    ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
+    ...(more > 0 ? [`And ${more} more: ${rehearsal.inWords()}.`] : []),
+    ...stepsLine(steps),
+  ]
+}
+
+function stepsLine(steps: readonly PlannedStep[]): string[] {
+  if (steps.length === 0) return []
+  const more = steps.length - MAX_STEPS
+  const names = steps.slice(0, MAX_STEPS).map(({ id, action }) => `${code(id)} ${cellOf(action, MAX_PATH_CHARS)}`)
+  return [`Steps: ${names.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`]
+}

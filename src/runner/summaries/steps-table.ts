@@ -1,0 +1,53 @@
+import { cellOf, code, table } from '../../core/markdown.ts'
+import { durationInWords } from '../../core/quantities.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+import { withoutStep } from '../../install/reports/rollback-problems.ts'
+
+type Step = LocalReport['steps'][number]
+
+const MAX_ROWS = 100
+const MAX_CELL_CHARS = 300
+
+/** What each step did and how long it took, as one table; those that fail a run are always in it. */
+export function stepsTable({ steps, error, outcome }: LocalReport): string[] {
+  if (steps.length === 0) return []
+  const isListed = (step: Step, index: number): boolean => index < MAX_ROWS || step.status === 'failed'
+  const listed = steps.filter(isListed)
+  const rows = listed.map(step => [
+    `${MARKS[step.status]} ${code(step.id)} ${cellOf(step.action, MAX_CELL_CHARS)}`,
+    cellOf(resultOf(step, error), MAX_CELL_CHARS),
+    step.status === 'not_run' || step.status === 'skipped' ? '' : durationInWords(step.duration_ms),
+  ])
+  const more = steps.length - listed.length
+  const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did'
+  return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])]
+}
+
+const MARKS: Record<Step['status'], string> = {
+  done: '✓',
+  unchanged: '✓',
+  skipped: '–',
+  warned: '⚠️',
+  failed: '✗',
+  not_run: '–',
+}
+
+/** The cause of a failed step is above; that of a warning is nowhere else. */
+function resultOf(step: Step, error: LocalReport['error']): string {
+  switch (step.status) {
+    case 'done':
+      return step.did ?? 'done'
+    case 'unchanged':
+      return step.did ?? 'as it was'
+    case 'skipped':
+      return 'skipped'
+    case 'not_run':
+      return 'not run'
+    case 'warned':
+      return step.error ?? 'warned'
+    case 'failed':
+      return step.error === null || (error?.step === step.id && withoutStep(error) === step.error)
+        ? 'failed'
+        : `failed: ${step.error}`
+  }
+}

@@ -1,0 +1,64 @@
+import { alert, cellOf, code } from '../../core/markdown.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+import { describeDrift } from '../../install/steps/report-drift.ts'
+import { listDrift, pathOfEntry } from '../../install/transaction/drift-names.ts'
+import type { Note } from '../runner-log.ts'
+import { provisionSteps } from './acting-steps.ts'
+
+const MAX_LISTED = 10
+const MAX_NOTE_CHARS = 600
+const MAX_NAME_CHARS = 150
+
+/** What is worth attention, as highlighted blocks: warnings, then notices; each is also in the log. */
+export function warningBlocks(report: LocalReport, notes: readonly Note[]): string[] {
+  const others = withoutDrift(report, notes)
+  const warnings = [...drift(report), ...provisioned(report), ...linesOf(others, 'warning')]
+  return [...block('WARNING', warnings), ...block('NOTE', linesOf(others, 'notice'))]
+}
+
+/** The same for a run that has no report. */
+export function noteBlocks(notes: readonly Note[]): string[] {
+  return [...block('WARNING', linesOf(notes, 'warning')), ...block('NOTE', linesOf(notes, 'notice'))]
+}
+
+function block(kind: 'WARNING' | 'NOTE', lines: readonly string[]): string[] {
+  if (lines.length === 0) return []
+  const more = lines.length - MAX_LISTED
+  return [alert(kind, [...lines.slice(0, MAX_LISTED), ...(more > 0 ? [`and ${more} more, which the log lists`] : [])])]
+}
+
+function linesOf(notes: readonly Note[], level: Note['level']): string[] {
+  return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []))
+}
+
+/** The report says it with the snapshots that keep what was changed. */
+function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note[]): readonly Note[] {
+  const differing = entries.filter(({ compared }) => compared !== false)
+  return differing.length === 0 ? notes : notes.filter(({ text }) => text !== describeDrift(differing))
+}
+
+/** What was not as it was installed before the deployment. */
+function drift({ drift: entries = [], outcome }: LocalReport): string[] {
+  const { names, more } = listDrift(entries)
+  const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)))
+  const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${listed(unknown)}.`]
+  if (names.length === 0) return missing
+  const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]))
+  const found = `Edited on this host: ${names.map(name => cellOf(name, MAX_NAME_CHARS)).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`
+  if (snapshots.length > 0)
+    return [`${found} This deployment replaced them; they are kept in ${listed(snapshots)}.`, ...missing]
+  return [outcome === 'success' ? found : `${found} They are as they were before this run.`, ...missing]
+}
+
+/** What no rollback undoes, whatever it says of the files. */
+function provisioned(report: LocalReport): string[] {
+  const ran = provisionSteps(report)
+  if (report.outcome === 'success' || ran.length === 0) return []
+  const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`)
+  return [`What these provision steps did was not undone: ${listed(names)}.`]
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length - MAX_LISTED
+  return `${names.slice(0, MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { type PlayedEnding, playEndings } from './harness/endings.ts'
+import { normaliseLog, normaliseSummary } from './harness/normalise-ending.ts'
+
+/** `UPDATE_GOLDEN=1` writes what the runs say now: read the difference before you commit it. */
+const IS_UPDATE = process.env['UPDATE_GOLDEN'] === '1'
+const GOLDEN = join(import.meta.dirname, 'golden')
+const MAX_SUMMARY_BYTES = 20_000
+
+let endings: readonly PlayedEnding[] = []
+
+describe('what a run says when it has ended', () => {
+  before(async () => {
+    endings = await playEndings()
+  })
+
+  it('is in its summary and its log as the golden files have it', () => {
+    const texts = endings.flatMap(({ name, result, places }) => [
+      { file: `${name}.md`, text: normaliseSummary(result.summary, places) },
+      { file: `${name}.log`, text: normaliseLog(result.log, places) },
+    ])
+    if (IS_UPDATE) mkdirSync(GOLDEN, { recursive: true })
+    if (IS_UPDATE) for (const { file, text } of texts) writeFileSync(join(GOLDEN, file), text)
+    const known = readdirSync(GOLDEN).toSorted()
+    assert.deepEqual(texts.map(({ file }) => file).toSorted(), known)
+    for (const { file, text } of texts) assert.equal(text, readFileSync(join(GOLDEN, file), 'utf8'), file)
+  })
+
+  it('is short, begins with the outcome, and ends the log with the same sentence', () => {
+    for (const { name, result } of endings) {
+      const [title = ''] = result.summary.split('\n')
+      const last = result.log.trimEnd().split('\n').at(-1) ?? ''
+      assert.match(title, /^### \S+ \S/, name)
+      assert.ok(Buffer.byteLength(result.summary) < MAX_SUMMARY_BYTES, name)
+      assert.equal(`${shown(title.replace(/^### \S+ /, ''))}.`, last, name)
+    }
+  })
+
+  it('says of a failed run why, what to do next and, of a deployment, what runs now', () => {
+    for (const { name, result } of endings.filter(({ result }) => result.exitCode !== 0)) {
+      assert.match(result.summary, /^\*\*Why:\*\* /m, name)
+      assert.match(result.summary, /^\*\*Next:\*\* /m, name)
+      if ('outcome' in result.outputs) assert.match(result.summary, /^\*\*Now:\*\* /m, name)
+    }
+  })
+
+  it('says nothing twice in the log', () => {
+    for (const { name, result } of endings) {
+      const lines = result.log.split('\n').filter(line => !/^(::add-mask|::endgroup|$)/.test(line))
+      const repeated = lines.filter((line, index) => lines.indexOf(line) !== index)
+      assert.deepEqual(
+        repeated.filter(line => !line.startsWith('restart unit')),
+        [],
+        name,
+      )
+    }
+  })
+
+  after(() => {
+    if (IS_UPDATE) assert.ok(existsSync(GOLDEN))
+  })
+})
+
+/** What a reader sees of Markdown in which characters are written as numbers. */
+function shown(markdown: string): string {
+  return markdown.replace(/&#(\d+);/g, (_, number) => String.fromCodePoint(Number(number)))
+}

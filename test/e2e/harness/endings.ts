@@ -1,0 +1,282 @@
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import { join } from 'node:path'
+import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
+import { type HostStage, openHostStage, planWith } from './host-stage.ts'
+import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './project-stage.ts'
+import { openStage, type Stage, writeFiles } from './stage.ts'
+
+/** What the runs of one ending left: the last of them is the one to look at. */
+export interface PlayedEnding {
+  readonly name: string
+  readonly result: ActionResult
+  /** What differs from machine to machine, and what to write instead. */
+  readonly places: Readonly<Record<string, string>>
+}
+
+export const HOST = { 'host-id': 'app-1' }
+
+/** Plays every ending of every action with the real hub, the real `dist/` and stand-ins for systemd. */
+export async function playEndings(): Promise<PlayedEnding[]> {
+  return (await Promise.all([playUpdates(), playFailures(), playRefusals(), playProject(), playReading()])).flat()
+}
+
+/** The plugin's files: some belong to every version, and some change with each. */
+function releaseFiles(version: string, more: Record<string, string> = {}): Record<string, string> {
+  const modules = Array.from({ length: 56 }, (_, index) => [
+    `src/greeter/part_${String(index + 1).padStart(2, '0')}.py`,
+    `VERSION = "${index < 20 ? version : '1'}"\n${'# A line of a module.\n'.repeat(20 + index)}`,
+  ])
+  return {
+    'plugin.yaml': `name: greeter\nversion: "${version}"\nentry_point: src/main.py\n`,
+    // The stand-in for systemd remembers it as what runs.
+    'src/main.py': version,
+    'templates/mail.html': '<p>Hello</p>\n',
+    ...Object.fromEntries(modules),
+    ...more,
+  }
+}
+
+const OLD = releaseFiles('1.0.0', { 'src/legacy.py': '# old\n'.repeat(50) })
+const NEW = releaseFiles('1.1.0', { 'src/templates.py': '# new\n'.repeat(120) })
+
+const PLAN = planWith(
+  'action: restart, plugin: greeter',
+  'action: healthcheck, plugin: greeter, timeout: 2s',
+  'action: notify, event: deployed, message: "greeter is new"',
+)
+  .replaceAll('s1', 'up')
+  .replaceAll('s2', 'ok')
+  .replaceAll('s3', 'tell')
+
+interface GreeterHost {
+  readonly stage: HostStage
+  readonly server: Server
+  readonly places: Record<string, string>
+  deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
+  configure(more?: string): void
+  close(): Promise<void>
+}
+
+/** A host with a supervisor and a check; the versions 2.x answer that they are broken, and 1.x after `break`. */
+async function openGreeterHost(
+  isHealthy: (version: string) => boolean = version => !version.startsWith('2'),
+): Promise<GreeterHost> {
+  const stage = await openHostStage()
+  const server = createServer((_, response) => {
+    const version = stage.standIns.running() ?? ''
+    if (isHealthy(version)) response.end(`{"version":"${version}"}`)
+    else response.writeHead(503).end('cannot open the database')
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  const notify = stage.standIns.add('tell-team', '')
+  const configure = (more = ''): void =>
+    stage.writeHostConfig(`version: 1
+supervisor: systemd
+plugins:
+  greeter: {healthcheck: {http: "http://127.0.0.1:${port}/health", interval: 1s}}
+notify: {deployed: {command: [${notify}]}}
+${more}`)
+  configure()
+  stage.writePlan(PLAN)
+  await stage.publish('1.0.0', OLD)
+  return {
+    stage,
+    server,
+    configure,
+    places: { [`:${port}`]: ':8799', ...placesOf(stage), [stage.standIns.bin]: '/usr/local/bin' },
+    deploy: (inputs = {}, run = {}) => stage.deployHere({ ...HOST, ...inputs }, run),
+    async close() {
+      server.closeAllConnections()
+      server.close()
+      await stage.close()
+    },
+  }
+}
+
+function placesOf(stage: Stage | ProjectStage): Record<string, string> {
+  return {
+    [new URL(stage.hub.url).host]: 'hub.example.com',
+    [stage.root]: '/srv/app',
+    [stage.workspace.path]: '/runner/workspace',
+    [stage.workspace.temp]: '/runner/temp',
+    [stage.folder]: '/tmp/stage',
+  }
+}
+
+async function playUpdates(): Promise<PlayedEnding[]> {
+  const host = await openGreeterHost()
+  const { stage, places } = host
+  const ended: PlayedEnding[] = []
+  const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
+  try {
+    await add('first-install', host.deploy())
+    await stage.publish('1.1.0', NEW)
+    await add('rehearsal', host.deploy({ 'dry-run': 'true' }))
+    await add('update', host.deploy())
+    await add('no-change', host.deploy())
+    const sha256 = ended.at(-1)?.result.outputs['artifact-sha256'] ?? ''
+    await add('check-only', host.deploy({ 'check-only': 'true', version: '1.1.0', 'artifact-sha256': sha256 }))
+    writeFiles(join(stage.root, 'plugins/greeter'), {
+      'templates/mail.html': '<p>Hi</p>\n',
+      'src/greeter/part_30.py': '',
+    })
+    await add(
+      'status-drift',
+      runAction({ action: 'status', workspace: stage.workspace, inputs: { 'project-root': stage.root } }),
+    )
+    await stage.publish('1.2.0', releaseFiles('1.2.0'))
+    await add('update-with-drift', host.deploy())
+    const rollback = { kind: 'plugin', id: 'greeter', 'project-root': stage.root, 'host-config': 'host-config.yaml' }
+    await add(
+      'rollback',
+      runAction({
+        action: 'rollback',
+        workspace: stage.workspace,
+        inputs: { ...rollback, ...HOST, 'to-version': '1.0.0' },
+        env: { PATH: stage.standIns.path },
+      }),
+    )
+    await add(
+      'rollback-refused',
+      runAction({
+        action: 'rollback',
+        workspace: stage.workspace,
+        inputs: { ...rollback, ...HOST, 'to-version': '0.9.0' },
+        env: { PATH: stage.standIns.path },
+      }),
+    )
+    return ended
+  } finally {
+    await host.close()
+  }
+}
+
+async function playFailures(): Promise<PlayedEnding[]> {
+  let isOldHealthy = true
+  const host = await openGreeterHost(version => version.startsWith('1') && isOldHealthy)
+  const { stage, places } = host
+  const ended: PlayedEnding[] = []
+  const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
+  const pidOfHolder = `$(grep -o '"pid": *[0-9]*' '${stage.root}/.hub-deploy/lock' | grep -o '[0-9]*$')`
+  const hinder = (shell: string): void => {
+    const command = stage.standIns.add('hinder', shell)
+    host.configure(`provision: {greeter: {command: [${command}]}}\n`)
+    stage.writePlan(
+      planWith('action: provision, plugin: greeter', 'action: restart, plugin: greeter').replaceAll('s1', 'db'),
+    )
+  }
+  try {
+    await host.deploy()
+    await stage.publish('2.0.0', releaseFiles('2.0.0'))
+    await add('rolled-back', host.deploy())
+    isOldHealthy = false
+    await add('rolled-back-unhealthy', host.deploy())
+    isOldHealthy = true
+    hinder(`kill -INT ${pidOfHolder}; sleep 20`)
+    await add('cancelled', host.deploy())
+    hinder(`kill -KILL ${pidOfHolder}; sleep 0.2`)
+    await host.deploy()
+    hinder('true')
+    stage.writePlan(PLAN)
+    await add('recovered', host.deploy({ version: '1.0.0' }))
+    hinder(`mv '${stage.root}/.hub-deploy/snapshots/plugins/greeter' '${stage.root}/gone'; exit 1`)
+    await add('inconsistent', host.deploy())
+    return ended
+  } finally {
+    await host.close()
+  }
+}
+
+async function playRefusals(): Promise<PlayedEnding[]> {
+  const stage = await openStage()
+  const places = placesOf(stage)
+  const ended: PlayedEnding[] = []
+  const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
+  try {
+    await stage.publish('1.0.0', OLD)
+    await stage.deploy(HOST)
+    await stage.publish('1.1.0', NEW)
+    await add('refused-signature', stage.deploy({ ...HOST, 'signing-secret': 'not the secret of the hub' }))
+    await add('refused-inputs', stage.deploy({ ...HOST, 'api-key': '', slug: 'Greeter!' }))
+    stage.writePlan(`format_version: "1"
+project_id: greeter
+version: "1"
+steps:
+  - {id: files, action: install_plugin, plugin: greeter, snapshots: true}
+  - {id: up, action: reboot, depends_on: [files]}
+  - {id: ok, action: healthcheck, plugin: greeter, timeout: soon}
+`)
+    await add('refused-plan', stage.deploy(HOST))
+    stage.writePlan(planWith())
+    chmodSync(stage.root, 0o777)
+    await add('refused-host', stage.deploy(HOST))
+    chmodSync(stage.root, 0o755)
+    return ended
+  } finally {
+    await stage.close()
+  }
+}
+
+async function playProject(): Promise<PlayedEnding[]> {
+  const stage = await openProjectStage()
+  const places = { ...placesOf(stage), [stage.signerPublicKey]: 'KEY' }
+  const ended: PlayedEnding[] = []
+  const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
+  try {
+    await stage.publish('1.0.0', projectFiles('1.0.0'))
+    await add('project-first-install', stage.deploy(HOST))
+    await stage.publish('2.0.0', projectFiles('2.0.0'))
+    await add('project-update', stage.deploy(HOST))
+    await add('project-no-change', stage.deploy(HOST))
+    await add('project-refused', stage.deploy({ ...HOST, 'deployment-credential': 'not-the-credential' }))
+    await add(
+      'project-rollback',
+      runAction({
+        action: 'rollback',
+        workspace: stage.workspace,
+        inputs: { 'project-id': PROJECT_ID, 'project-root': stage.root, ...HOST },
+      }),
+    )
+    return ended
+  } finally {
+    await stage.close()
+  }
+}
+
+async function playReading(): Promise<PlayedEnding[]> {
+  const stage = await openStage()
+  const places = placesOf(stage)
+  const ended: PlayedEnding[] = []
+  const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
+  const { workspace, root, hub, apiKey } = stage
+  const plan = { 'install-plan': 'install.yaml' }
+  const fleet = { 'hub-url': hub.url, slug: 'greeter', 'api-key': apiKey }
+  try {
+    await stage.publish('1.0.0', OLD)
+    await add('gate-passed', stage.verify(plan))
+    await add('gate-failed', stage.verify({ ...plan, 'signing-secret': 'not the secret of the hub' }))
+    await add('status-nothing', runAction({ action: 'status', workspace, inputs: { 'project-root': root } }))
+    for (const [index, version] of ['1.1.0', '1.1.0', '1.0.0'].entries()) {
+      if (index === 0) await stage.publish('1.1.0', NEW)
+      const folder = join(stage.folder, `host-${index}`)
+      mkdirSync(folder, { mode: 0o755 })
+      await stage.deploy({ 'host-id': `app-${index + 1}`, 'project-root': folder, version })
+    }
+    const app3 = { 'host-id': 'app-3', 'project-root': join(stage.folder, 'host-2') }
+    rmSync(join(stage.folder, 'host-2/plugins'), { recursive: true })
+    writeFileSync(join(stage.folder, 'host-2/plugins'), '')
+    await stage.deploy(app3)
+    await add('fleet', runAction({ action: 'fleet', workspace, inputs: fleet }))
+    await add(
+      'fleet-gate-failed',
+      runAction({ action: 'fleet', workspace, inputs: { ...fleet, 'expect-version': '1.1.0' } }),
+    )
+    const both = { 'expect-version': '1.1.0', 'expect-hosts': 'app-1, app-2' }
+    await add('fleet-gate-passed', runAction({ action: 'fleet', workspace, inputs: { ...fleet, ...both } }))
+    return ended
+  } finally {
+    await stage.close()
+  }
+}
