@@ -23,6 +23,14 @@ const EXAMPLES = readdirSync(join(ROOT, 'examples'), { recursive: true, encoding
   .map(name => `examples/${name}`)
 
 describe('the blocks of the pages', () => {
+  it('are commands only where a test can find them', () => {
+    const texts = blocksOf().filter(({ language }) => language === 'text')
+    assert.deepEqual(
+      texts.filter(({ text }) => /^(?:\$ |(?:npm|npx|node|sudo|curl|systemctl|git|export) )/m.test(text)).map(placeOf),
+      [],
+    )
+  })
+
   it('are fenced, in a language that tests know', () => {
     assert.deepEqual(
       blocksOf()

@@ -28,6 +28,8 @@ const EXECUTED = [
 const NOT_EXECUTED: Readonly<Record<string, string>> = {
   'npm ci': 'it replaces the modules that this test runs with; test/scripts/demo.test.ts runs the demo',
   'sudo useradd --create-home runner': 'it adds a user to this machine',
+  'npm run hub -- --host 0.0.0.0 --port 8443 --tls-cert cert.pem --tls-key key.pem':
+    'it serves the whole network; test/hub/tls.test.ts starts a hub with a certificate',
   './config.sh --url https://github.com/OWNER/REPOSITORY --token TOKEN --labels app-1': 'it needs an account on GitHub',
 }
 
