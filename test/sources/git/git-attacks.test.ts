@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, it } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { basicCredentials } from '../../../src/core/content/git-tokens.ts'
 import { DeployError } from '../../../src/core/errors.ts'
 import { sampled } from '../../extent.ts'
@@ -173,11 +174,13 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '1')
   })
 
-  it('keeps silent until the time is over, or the run is cancelled, and leaves no process behind', async () => {
+  it('keeps silent until the time is over, or the run is cancelled, and leaves no process behind', {
+    timeout: 120_000,
+  }, async () => {
     const ref = stage.repository('slow').commit({ a: '1' })
     stage.server.intercept = () => true
     assert.equal((await stage.refusal(source('slow', ref), { request: { downloadTimeoutMs: 700 } })).code, 'timeout')
-    assert.deepEqual(childrenIn(stage.folder), [])
+    await lastEnds(stage.folder)
     const controller = new AbortController()
     const reason = new DeployError('cancelled', 'cancelled')
     stage.server.intercept = () => {
@@ -185,7 +188,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
       return true
     }
     assert.equal(await stage.refusal(source('slow', ref), { signal: controller.signal }), reason)
-    assert.deepEqual(childrenIn(stage.folder), [])
+    await lastEnds(stage.folder)
   })
 
   it('sees no token in an argument or a file, and none of another host or port', async () => {
@@ -285,6 +288,11 @@ async function withEnvironment(more: Record<string, string>, act: () => Promise<
 /** The command lines of all processes. */
 function commandLines(): string[] {
   return processes().map(({ line }) => line)
+}
+
+/** The last process of a fetch kills its group, itself included, after the fetch has failed. */
+async function lastEnds(folder: string): Promise<void> {
+  while (childrenIn(folder).length > 0) await setTimeout(10)
 }
 
 /** The processes that work in a folder. */
