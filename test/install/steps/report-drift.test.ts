@@ -13,12 +13,14 @@ import { contextOf, deploymentOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
-const FILES = Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`file-${index}`, 'x']))
+const FILES = { 'file-0': 'x', 'file-1': 'x' }
+const MANY_FILES = Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`file-${index}`, 'x']))
 
-async function makeDeployment(t: TestContext, signal = new AbortController().signal) {
+async function makeDeployment(t: TestContext, files: Record<string, string> = FILES) {
   const layout = await prepareTemporaryHost(t)
-  const { root, tree_record } = await installRecorded(layout, FILES)
+  const { root, tree_record } = await installRecorded(layout, files)
   const log = collectLog()
+  const { signal } = new AbortController()
   return { log, root, tree_record, deployment: deploymentOf(layout, { tools: { log, signal } }) }
 }
 
@@ -36,8 +38,8 @@ describe('recordDrift', () => {
   })
 
   it('adds at most 500 paths to the report, and how many more there are', async t => {
-    const { log, root, deployment } = await makeDeployment(t)
-    for (const path of Object.keys(FILES)) rmSync(join(root, path))
+    const { log, root, deployment } = await makeDeployment(t, MANY_FILES)
+    for (const path of Object.keys(MANY_FILES)) rmSync(join(root, path))
     await recordDrift(deployment, [GREETER])
     const [entry] = deployment.record.facts.drift ?? []
     assert.deepEqual([entry?.removed.length, entry?.omitted], [500, 100])
