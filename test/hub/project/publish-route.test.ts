@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, watch } from 'node:fs'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, it } from 'node:test'
+import { after, before, describe, it } from 'node:test'
 import { listProjects } from '../../../hub/project/catalogue.ts'
 import { listProjectKeys, revokeProjectKey } from '../../../hub/project/project-keys.ts'
 import { ADMIN_TOKEN, errorOf, type HubUnderTest, runHub } from '../running-hub.ts'
@@ -12,9 +12,17 @@ import { logIn, newValue, runShopHub } from './project-client.ts'
 import { publishShop, sealShop } from './project-source.ts'
 import { ADMIN, PUBLISH, type Sender, sendForm, sendRaw } from './publishing.ts'
 
-// So that uploads of other tests at the same time do not count as left behind.
-process.env['TMPDIR'] = mkdtempSync(join(tmpdir(), 'publish-route-'))
-after(() => rmSync(tmpdir(), { recursive: true }))
+const usual = process.env['TMPDIR']
+
+before(() => {
+  // So that uploads of other tests at the same time do not count as left behind.
+  process.env['TMPDIR'] = mkdtempSync(join(tmpdir(), 'publish-route-'))
+})
+after(() => {
+  rmSync(tmpdir(), { recursive: true })
+  if (usual === undefined) delete process.env['TMPDIR']
+  else process.env['TMPDIR'] = usual
+})
 
 const SENDS = { 'a form': sendForm, 'the bare file': sendRaw } as const
 

@@ -1,0 +1,80 @@
+import { existsSync, globSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '..')
+const FOLDER = join(ROOT, '.test-processes')
+
+/** Those that take longest with CI=true, or that wait for long: each in a process of its own, which starts early. */
+const ALONE = [
+  'test/e2e/{*kill*,*cancel*,*nights,power-cuts,error-sweep,disk,damaged-state,durability-order}.test.ts',
+  'test/e2e/{clock-jumps,lock,outputs-of-truth,reported-full-disk,switch-frames,time-outs}.test.ts',
+  'test/{layers,examples}.test.ts',
+  'test/workflows/*.test.ts',
+  'test/scripts/{bench-race,footprint}.test.ts',
+]
+
+/**
+ * The others share processes, because each process costs a quarter of a second before its first test. But the more
+ * memory a process has, the longer it takes to start a child; so those that start many share theirs with few.
+ */
+const SHARED: readonly { readonly name: string; readonly files: string; readonly processes: number }[] = [
+  { name: 'e2e', files: 'test/e2e/*.test.ts', processes: 12 },
+  { name: 'git', files: 'test/sources/git/*.test.ts', processes: 1 },
+  { name: 'locks', files: 'test/install/host/locks/*.test.ts', processes: 1 },
+  { name: 'host', files: 'test/install/{host,inspection}/**/*.test.ts', processes: 2 },
+  { name: 'archive', files: 'test/install/archive/**/*.test.ts', processes: 2 },
+  { name: 'install', files: 'test/install/**/*.test.ts', processes: 4 },
+  { name: 'hub', files: 'test/hub/**/*.test.ts', processes: 3 },
+  { name: 'actions', files: 'test/{actions,marketplace,net,runner,sources}/**/*.test.ts', processes: 2 },
+  { name: 'rules', files: 'test/{core,fleet,project,rollback}/**/*.test.ts', processes: 1 },
+  { name: 'repository', files: 'test/{*,scripts/*}.test.ts', processes: 1 },
+]
+
+if (import.meta.main) writeProcesses(testProcesses())
+
+/** The test files of each process, by its name; every test file is in one of them. */
+export function testProcesses(): ReadonlyMap<string, readonly string[]> {
+  const free = new Set(globSync('test/**/*.test.ts', { cwd: ROOT }).toSorted())
+  const take = (pattern: string): string[] =>
+    globSync(pattern, { cwd: ROOT })
+      .filter(file => free.delete(file))
+      .toSorted()
+  const alone = ALONE.flatMap(take)
+  const shared = SHARED.flatMap(({ name, files, processes }) =>
+    split(take(files), processes).map((part, index) => [`${name}-${index + 1}`, part] as const),
+  )
+  const single = [...free, ...alone].map(file => [nameOf(file), [file]] as const)
+  return new Map<string, readonly string[]>([...single, ...shared])
+}
+
+/** For `node --test`, which starts them in the order of their names. */
+function writeProcesses(processes: ReturnType<typeof testProcesses>): void {
+  mkdirSync(FOLDER, { recursive: true })
+  const together = relative(FOLDER, join(ROOT, 'test', 'together.ts'))
+  const written = [...processes].map(([name, files], index) => {
+    const path = `${String(index + 1).padStart(2, '0')}-${name}.test.mjs`
+    const list = files.map(file => `  '${file}',\n`).join('')
+    write(path, `import { runTogether } from '${together}'\n\nrunTogether([\n${list}])\n`)
+    return path
+  })
+  for (const path of readdirSync(FOLDER)) if (!written.includes(path)) rmSync(join(FOLDER, path))
+}
+
+/** Only what changes, because another test run may be reading the same. */
+function write(name: string, text: string): void {
+  const path = join(FOLDER, name)
+  if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text)
+}
+
+/** In so many parts, of which none has two files more than another; neighbors stay together. */
+function split(files: readonly string[], parts: number): string[][] {
+  const cut = (part: number): number => Math.round((files.length * part) / parts)
+  return Array.from({ length: parts }, (_, part) => files.slice(cut(part), cut(part + 1)))
+}
+
+function nameOf(file: string): string {
+  return file
+    .replace(/^test\/(?:e2e\/)?/, '')
+    .replace(/\.test\.ts$/, '')
+    .replaceAll('/', '-')
+}

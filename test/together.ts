@@ -1,0 +1,30 @@
+import { createRequire } from 'node:module'
+import { resolve } from 'node:path'
+import { after, describe } from 'node:test'
+import { byExtent } from './extent.ts'
+
+const ROOT = resolve(import.meta.dirname, '..')
+/** After which a process counts as hanging: many times what the longest takes on a busy machine. */
+const TIMEOUT_MS = byExtent({ sample: 600_000, ci: 1_800_000, full: 86_400_000 })
+/** At once, so that its tests and hooks belong to the suite that is being described. */
+const require = createRequire(import.meta.url)
+
+/**
+ * Runs test files one after another in this process, each in a suite with its name. They cannot use `await` outside
+ * tests and hooks. A process that ends before all of them have ended, or hangs, fails and names those that have not.
+ */
+export function runTogether(files: readonly string[], timeoutMs = TIMEOUT_MS): void {
+  const open = new Set(files)
+  process.once('exit', () => {
+    if (open.size === 0) return
+    process.exitCode = 1
+    process.stderr.write(`The process of these tests ended before they did: ${[...open].join(', ')}\n`)
+  })
+  setTimeout(() => process.exit(1), timeoutMs).unref()
+  for (const file of files) {
+    describe(file, () => {
+      after(() => void open.delete(file))
+      require(resolve(ROOT, file))
+    })
+  }
+}
