@@ -16,7 +16,7 @@ import { randomFrom } from './harness/random.ts'
 
 const IS_FULL = byExtent({ sample: false, ci: false, full: true })
 const SEED = process.env['CANCEL_SEED'] ?? randomUUID()
-const SAMPLE = byExtent({ sample: 2, ci: 10 })
+const SAMPLE = byExtent({ sample: 1, ci: 10 })
 
 interface Row {
   readonly contract: Contract

@@ -12,7 +12,7 @@ import { signal } from './harness/processes.ts'
 import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep-hosts.ts'
 import { assertTakenOver } from './harness/takeover.ts'
 
-const KILLS = Number(process.env['RANDOM_KILLS'] ?? byExtent({ sample: 3, ci: 30 }))
+const KILLS = Number(process.env['RANDOM_KILLS'] ?? byExtent({ sample: 2, ci: 30 }))
 const SEED = Number(process.env['RANDOM_SEED'] ?? randomInt(1_000_000))
 
 describe('a deployment killed at any time', () => {

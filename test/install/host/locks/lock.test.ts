@@ -37,7 +37,7 @@ function holder(more: Record<string, unknown> = {}): string {
 }
 
 function endedPid(): number {
-  return spawnSync(process.execPath, ['-e', '']).pid
+  return spawnSync('true').pid
 }
 
 function locked(error: unknown): boolean {
@@ -262,7 +262,7 @@ describe('a lock that 8 processes want at once', { concurrency: false }, () => {
     'of which half have flock': index => index % 2 === 0,
   }
   const rows = Object.entries(scenes).flatMap(scene => Object.entries(tools).map(tool => [scene, tool] as const))
-  for (const [[which, { content, dying }], [how, hasFlock]] of sampled(rows, 3)) {
+  for (const [[which, { content, dying }], [how, hasFlock]] of sampled(rows, 2)) {
     it(`${which}, ${how}, is never held twice, and leaves nothing behind`, { timeout: 300_000 }, async t => {
       const folder = temporaryDirectory(t)
       if (content !== undefined) writeFileSync(join(folder, 'lock'), content())
