@@ -3,16 +3,14 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { readLocalReport } from './harness/evidence.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
+import { openInstalled, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const PLAN = `${PLUGIN_PLAN}  - {id: work, action: provision, plugin: greeter, depends_on: [files]}
 `
 
 let stage: Stage
 beforeEach(async () => {
-  stage = await openStage()
-  await stage.publish('1.0.0', pluginFiles('1.0.0'))
-  await stage.deploy()
+  stage = await openInstalled(pluginFiles('1.0.0'))
   writeFiles(stage.root, { 'plugins/greeter/data/state': 'of the host' })
   await stage.publish('2.0.0', pluginFiles('2.0.0'))
   stage.writePlan(PLAN)

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test'
 import { whyLeftToCi } from '../extent.ts'
 import { commandsIn } from './harness/evidence.ts'
 import { assertRefuses } from './harness/refusal.ts'
-import { openStage, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
+import { openInstalled, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -14,10 +14,8 @@ let place: string
 
 /** A host that runs 1.0.0, with files of its own inside. */
 beforeEach(async () => {
-  stage = await openStage()
+  stage = await openInstalled(pluginFiles('1.0.0'))
   place = join(stage.root, 'plugins/greeter')
-  await stage.publish('1.0.0', pluginFiles('1.0.0'))
-  assert.equal((await stage.deploy()).exitCode, 0)
   writeFiles(place, { '.env': 'SECRET=1\n', 'data/db/rows': 'mine', 'etc/local.conf': 'mine', stray: 'mine' })
   chmodSync(join(place, '.env'), 0o640)
 })
