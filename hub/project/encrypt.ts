@@ -8,7 +8,7 @@ import { constants, createZstdCompress } from 'node:zlib'
 
 export const DEK_BYTES = 32
 export const NONCE_BYTES = 12
-const TAG_BYTES = 16
+export const TAG_BYTES = 16
 const PIECE_BYTES = 1024 * 1024
 const ZSTD_LEVEL = 3
 

@@ -39,9 +39,13 @@ export interface SealedRelease {
  * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing it again changes
  * nothing. Throws HubError 400 when a field is wrong, when the Ed25519 signature does not match the whole file
  * (contract 5.2, rule 4), and when the DEK does not open the file. Throws 409 when the version is already published
- * with other bytes, or the bytes as another version.
+ * with other bytes, or the bytes as another version. `inspect` sees what is about to be published, and may throw.
  */
-export async function publishProject(store: Store, { bytes, release }: SealedRelease): Promise<ProjectVersion> {
+export async function publishProject(
+  store: Store,
+  { bytes, release }: SealedRelease,
+  inspect: (sealed: SealedRelease) => Promise<void> = async () => {},
+): Promise<ProjectVersion> {
   const { dek, content_sha256: _, ...fields } = parseInput(releaseSchema, release)
   requireSignature(bytes, fields)
   requireOpens(bytes, Buffer.from(dek, 'base64'))
@@ -52,7 +56,7 @@ export async function publishProject(store: Store, { bytes, release }: SealedRel
     published_at: new Date().toISOString(),
     revoked_at: null,
   }
-  findSame(store, version)
+  if (findSame(store, version) === undefined) await inspect({ bytes, release })
   await keepArtifact(store, version.sha256, bytes)
   return addProjectVersion(store, version, encryptDek(store, version, Buffer.from(dek, 'base64')))
 }

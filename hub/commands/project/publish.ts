@@ -1,4 +1,5 @@
 import { UsageError } from '../../errors.ts'
+import { requireDeployableProject } from '../../project/deployable-project.ts'
 import { publishProject, type SealedRelease } from '../../project/publish.ts'
 import { sendPublication } from '../../project/publishing/send-publication.ts'
 import { type Command, DATA_OPTION, withStore } from '../command.ts'
@@ -47,7 +48,8 @@ interface Published {
 function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published> {
   const { data, 'hub-url': hubUrl, 'devkey-env': variable } = values
   if (hubUrl === undefined && variable === undefined)
-    return sealed => withStore(data ?? DATA_OPTION.data.default, store => publishProject(store, sealed))
+    return sealed =>
+      withStore(data ?? DATA_OPTION.data.default, store => publishProject(store, sealed, requireDeployableProject))
   if (hubUrl === undefined || variable === undefined || data !== undefined)
     throw new UsageError('Name a running hub with --hub-url and --devkey-env, or a data folder with --data.')
   const devkey = process.env[variable]

@@ -3,6 +3,7 @@ import { HubError } from '../../errors.ts'
 import { requireAdmin } from '../../http/access.ts'
 import type { Store } from '../../store.ts'
 import { refuseOtherProject } from '../access-tokens.ts'
+import { requireDeployableProject } from '../deployable-project.ts'
 import { useProjectKey } from '../project-keys.ts'
 import { publishProject } from '../publish.ts'
 import { receivePublication } from './publication-request.ts'
@@ -36,7 +37,11 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes }: PublishCon
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
   const sealed = await receivePublication(c, { projectId, maxBytes: maxArtifactBytes })
-  const { project_id, version, sha256, size, published_at } = await publishProject(store, sealed)
+  const { project_id, version, sha256, size, published_at } = await publishProject(
+    store,
+    sealed,
+    requireDeployableProject,
+  )
   return c.json(
     { artifact_id: sha256, project_id, version, content_sha256: sha256, size_bytes: size, created_at: published_at },
     201,

@@ -1,0 +1,121 @@
+import { createDecipheriv } from 'node:crypto'
+import { pipeline } from 'node:stream/promises'
+import { createZstdDecompress } from 'node:zlib'
+import { extract, type Header } from 'tar-stream'
+import { z } from 'zod'
+import { type ArchiveEntry, findFile, MAX_ENTRIES, requireSafeTree } from '../archive/entries.ts'
+import { boundedTar } from '../archive/tar-bounds.ts'
+import { HubError } from '../errors.ts'
+import { MAX_PLAN_BYTES, requireYamlSize } from '../yaml-document.ts'
+import { NONCE_BYTES, TAG_BYTES } from './encrypt.ts'
+import type { SealedRelease } from './publish.ts'
+import { PLAN_PATH } from './source-tree.ts'
+
+const MANIFEST = 'manifest.json'
+const MAX_MANIFEST_BYTES = 1024 * 1024
+const PIECE_BYTES = 1024 * 1024
+const TYPES: ReadonlyMap<string, ArchiveEntry['type']> = new Map([
+  ['file', 'file'],
+  ['contiguous-file', 'file'],
+  ['directory', 'directory'],
+  ['symlink', 'symlink'],
+])
+
+const manifestSchema = z.object({
+  format_version: z.literal('1'),
+  project_id: z.string(),
+  version: z.string(),
+  plugins: z.array(z.unknown()).min(1),
+  content_sha256: z.string(),
+})
+
+/**
+ * Opens a sealed file whose signature and key match, and throws HubError 400 when no host would install what is in it:
+ * no tar in one zstd stream, unsafe entries, more than hosts unpack, no plan, no manifest, or the manifest of another
+ * project or version. It is a help for publishers: what a host accepts, only the host decides. Keeps no more in memory
+ * than the listing.
+ */
+export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
+  const { entries, sizes, manifest } = await readTar({ bytes, release })
+  const tree = requireSafeTree(entries, { flattens: false })
+  const plan = findFile(tree, PLAN_PATH)
+  if (plan === undefined) throw refused(`has no ${PLAN_PATH}`)
+  requireYamlSize(PLAN_PATH, sizes.get(plan.name) ?? 0, MAX_PLAN_BYTES)
+  if (manifest === undefined) throw refused(`has no ${MANIFEST} at its top`)
+  requireManifestOf(release, manifest)
+}
+
+interface Content {
+  readonly entries: readonly ArchiveEntry[]
+  /** By name, in bytes. */
+  readonly sizes: ReadonlyMap<string, number>
+  readonly manifest: string | undefined
+}
+
+async function readTar(sealed: SealedRelease): Promise<Content> {
+  const tar = extract()
+  const unpacking = pipeline(decrypted(sealed), createZstdDecompress(), boundedTar, tar)
+  // It ends the loop below as well.
+  unpacking.catch(() => {})
+  const entries: ArchiveEntry[] = []
+  const sizes = new Map<string, number>()
+  let manifest: string | undefined
+  try {
+    for await (const entry of tar) {
+      const found = entryOf(entry.header)
+      const chunks: Uint8Array[] = []
+      for await (const chunk of entry as AsyncIterable<Uint8Array>) if (found.name === MANIFEST) chunks.push(chunk)
+      if (found.name === MANIFEST) manifest = Buffer.concat(chunks).toString('utf8')
+      if (found.name === '') continue
+      entries.push(found)
+      sizes.set(found.name, entry.header.size ?? 0)
+      if (entries.length > MAX_ENTRIES)
+        throw refused(`has more than ${MAX_ENTRIES} entries, the most that hosts take by default`)
+    }
+    await unpacking
+  } catch (error) {
+    throw error instanceof HubError ? error : refused('is not one zstd stream of a whole tar')
+  }
+  return { entries, sizes, manifest }
+}
+
+function* decrypted({ bytes, release }: SealedRelease): Generator<Buffer> {
+  const dek = Buffer.from(release.dek, 'base64')
+  const decipher = createDecipheriv('aes-256-gcm', dek, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+  decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
+  const end = bytes.length - TAG_BYTES
+  for (let at = NONCE_BYTES; at < end; at += PIECE_BYTES)
+    yield decipher.update(bytes.subarray(at, Math.min(at + PIECE_BYTES, end)))
+  yield decipher.final()
+}
+
+/** Many programs begin each name with `./`; the entry of the folder itself has no name then. */
+function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
+  const plain = name.replace(/^(?:\.\/)+/, '').replace(/^\.$/, '')
+  if (plain === MANIFEST && (size ?? 0) > MAX_MANIFEST_BYTES)
+    throw refused(`has a ${MANIFEST} of more than ${MAX_MANIFEST_BYTES} bytes`)
+  return { name: plain, type: TYPES.get(type ?? 'file') ?? 'other', target: linkname ?? '' }
+}
+
+function requireManifestOf({ project_id, version }: SealedRelease['release'], text: string): void {
+  const { success, data, error } = manifestSchema.safeParse(parseJson(text))
+  if (!success) throw refused(`has a ${MANIFEST} that no host reads (${error.issues[0]?.path.join('.') || 'not JSON'})`)
+  for (const [name, found, expected] of [
+    ['project', data.project_id, project_id],
+    ['version', data.version, version],
+  ] as const)
+    if (found !== expected)
+      throw refused(`has the ${MANIFEST} of the ${name} ${JSON.stringify(found.slice(0, 100))}, not ${expected}`)
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function refused(problem: string): HubError {
+  return new HubError(400, `No host installs this sealed file, because it ${problem}: correct that and seal it again.`)
+}
