@@ -3,12 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { Ajv, type ValidateFunction } from 'ajv'
-import { parse } from 'yaml'
+import { parse, parseDocument } from 'yaml'
 import { buildJsonSchemas } from '../../scripts/schemas/json-schemas.ts'
 import { parseHostConfig } from '../../src/core/plan/host-config.ts'
 import { hostConfigSchema } from '../../src/core/plan/host-config-schema.ts'
 import { PlanError, parsePlan, planSchema } from '../../src/core/plan/plan.ts'
 import { blocksOf, ROOT } from '../doc-pages.ts'
+import { REFUSED_PLANS } from '../e2e/harness/refused.ts'
 import { PLUGIN_PLAN, SERVICE_PLAN } from '../e2e/harness/stage.ts'
 
 const SCHEMAS = buildJsonSchemas()
@@ -138,6 +139,14 @@ describe('what only the parser of a plan can refuse', () => {
       assert.throws(() => parsePlan(text, 'install.yaml'), PlanError)
     })
   }
+
+  it('leaves the form of a step to the schema too, in the plans that other tests have refused', () => {
+    const bad = Object.entries(REFUSED_PLANS).filter(([, { plan }]) => parseDocument(plan).errors.length === 0)
+    const byForm = bad.filter(([, { plan }]) => !planSchema.safeParse(parse(plan)).success).map(([name]) => name)
+    const bySchema = bad.filter(([, { plan }]) => !validate(parse(plan))).map(([name]) => name)
+    assert.deepEqual(bySchema, byForm)
+    assert.deepEqual(bySchema, ['has an unknown action and a key that no step has'])
+  })
 })
 
 describe('the examples', () => {

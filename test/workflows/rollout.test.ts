@@ -37,6 +37,15 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await fleet.hosts(), ['app-1 2.0.0 success', 'app-2 2.0.0 success'])
   })
 
+  it('rolls out without a plan, with the checks of the host configs', { skip: ONLY_IN_CI }, async t => {
+    const fleet = await openOldFleet(t)
+    await fleet.release('2.0.0')
+    const result = await rollOut(fleet, { caller: CALLER.replace(/^ *install-plan: .*\n/m, '') })
+    assert.equal(result.exitCode, 0, result.log)
+    assert.equal(result.log.match(/install-plan names no file, so this is the default plan/g)?.length, 4)
+    assert.deepEqual(fleet.versions(), ['2.0.0', '2.0.0'])
+  })
+
   it('touches no host when the signature is wrong', async t => {
     const fleet = await openOldFleet(t)
     await fleet.publish('2.0.0', pluginFiles('2.0.0'), { signingSecret: 'of another developer' })
