@@ -11,8 +11,11 @@ import { PlanError, parsePlan, planSchema } from '../../src/core/plan/plan.ts'
 import { blocksOf, ROOT } from '../doc-pages.ts'
 import { REFUSED_PLANS } from '../e2e/harness/refused.ts'
 import { PLUGIN_PLAN, SERVICE_PLAN } from '../e2e/harness/stage.ts'
+import { byExtent } from '../extent.ts'
 
 const SCHEMAS = buildJsonSchemas()
+/** The first file of each kind has every key. */
+const MUTATED = byExtent({ sample: 1, ci: Number.POSITIVE_INFINITY })
 const COMMENT = '# yaml-language-server: $schema=https://raw.githubusercontent.com/OWNER/hub-deploy/v1/schemas/'
 
 /** A plan with every action and every key. */
@@ -104,7 +107,7 @@ for (const [name, { path, schema, parse: parseFile, files, differences }] of Obj
     it('accepts what the actions accept, and refuses what they refuse, but for the known differences', () => {
       const found = new Set<string>()
       const counts = { accepted: 0, refused: 0 }
-      for (const value of files.flatMap(text => mutationsOf(parse(text)))) {
+      for (const value of files.slice(0, MUTATED).flatMap(text => mutationsOf(parse(text)))) {
         const complaints = (schema.safeParse(value).error?.issues ?? []).map(({ message }) => message)
         const isAccepted = validate(value)
         counts[complaints.length === 0 ? 'accepted' : 'refused']++
