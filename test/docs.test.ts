@@ -91,6 +91,22 @@ for (const [page, subject, names] of [
   })
 }
 
+describe('the pictures', () => {
+  const shown = PAGES.flatMap(page =>
+    [...withoutBlocks(page).matchAll(/!\[([^\]]*)\]\(([^)]+)\)/g)].map(([, text = '', path = '']) => ({
+      text,
+      path: join(dirname(page), path),
+    })),
+  )
+
+  it('are described for those who cannot see them', () => {
+    assert.deepEqual(
+      shown.filter(({ text }) => text.split(/\s+/).length < 5),
+      [],
+    )
+  })
+})
+
 describe('docs/glossary.md', () => {
   it('explains each word once, in order', () => {
     const words = [...read('docs/glossary.md').matchAll(/^\| (?!Word|---)(.+?) \|/gm)].map(([, word = '']) => word)
