@@ -35811,8 +35811,8 @@ function cellOf(text, maxChars) {
     return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@$]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
 }
 /** The same as code. */
-function code(text) {
-    return `<code>${cell(text)}</code>`;
+function code(text, maxChars = MAX_CELL_CHARS) {
+    return `<code>${cellOf(text, maxChars)}</code>`;
 }
 /** A sentence in which backticks mark code; shows anything else as it is. */
 function words(text) {
@@ -35999,15 +35999,18 @@ const NEXT = {
 ;// CONCATENATED MODULE: ./build/runner/summaries/problem-list.js
 
 
+
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30;
+const MAX_FILE_CHARS = 200;
+const MAX_MESSAGE_CHARS = 500;
 /** Everything wrong with a plan or host config, of which the failure's sentence names only the first, as one block. */
 function listProblems(error) {
     if (!(error instanceof SourceError) || error.problems.length < 2)
         return [];
     const lines = error.problems
         .slice(0, MAX_LISTED_PROBLEMS)
-        .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`);
+        .map(({ file, line, column, message }) => `- ${code(`${cleanForeignText(file, MAX_FILE_CHARS)}:${line}:${column}`)} ${cellOf(message, MAX_MESSAGE_CHARS)}`);
     const more = error.problems.length - lines.length;
     return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')];
 }
@@ -36021,6 +36024,7 @@ function listProblems(error) {
 
 
 const MAX_PROBLEMS = 20;
+const MAX_PROBLEM_CHARS = 500;
 const LINE_BREAK = '\\\n';
 /** Nothing healthy runs: nobody must have to look for that. */
 function alarm(report) {
@@ -36099,7 +36103,7 @@ function withProblems(sentence, report) {
         return sentence;
     const problems = rollbackProblems(report);
     const more = problems.length - MAX_PROBLEMS;
-    const lines = problems.slice(0, MAX_PROBLEMS).map(found => `- ${cell(found)}`);
+    const lines = problems.slice(0, MAX_PROBLEMS).map(found => `- ${cellOf(found, MAX_PROBLEM_CHARS)}`);
     if (lines.length === 0)
         return sentence;
     return [sentence, '', ...lines, ...(more > 0 ? [`- and ${more} more, which the local report lists`] : [])].join('\n');
@@ -36251,11 +36255,11 @@ function rehearsalBlocks(rehearsal, steps) {
     const { changes, moves, count } = rehearsal;
     const rows = changes
         .slice(0, MAX_ROWS)
-        .map(change => [change.how, `<code>${cellOf(change.path, MAX_PATH_CHARS)}</code>`, sizesInWords(change)]);
+        .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
     const more = count - rows.length;
     return [
         'This was a dry run: nothing was written on this host, and nothing was reported.',
-        ...moves.map(move => cellOf(move, MAX_PATH_CHARS * 3)),
+        ...moves.slice(0, MAX_STEPS).map(move => cellOf(move, MAX_PATH_CHARS * 3)),
         ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
         ...(more > 0 ? [`And ${more} more: ${rehearsal.inWords()}.`] : []),
         ...stepsLine(steps),
@@ -36265,7 +36269,9 @@ function stepsLine(steps) {
     if (steps.length === 0)
         return [];
     const more = steps.length - MAX_STEPS;
-    const names = steps.slice(0, MAX_STEPS).map(({ id, action }) => `${code(id)} ${cellOf(action, MAX_PATH_CHARS)}`);
+    const names = steps
+        .slice(0, MAX_STEPS)
+        .map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
     return [`Steps: ${names.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`];
 }
 
@@ -36274,22 +36280,27 @@ function stepsLine(steps) {
 
 
 const steps_table_MAX_ROWS = 100;
-const steps_table_MAX_CELL_CHARS = 300;
+const steps_table_MAX_CELL_CHARS = 200;
+const MAX_ID_CHARS = 130;
 /** What each step did and how long it took, as one table; those that fail a run are always in it. */
 function stepsTable({ steps, error, outcome }) {
     if (steps.length === 0)
         return [];
     const isListed = (step, index) => index < steps_table_MAX_ROWS || step.status === 'failed';
-    const listed = steps.filter(isListed);
+    const listed = steps.filter(isListed).slice(0, steps_table_MAX_ROWS + 1);
     const rows = listed.map(step => [
-        `${MARKS[step.status]} ${code(step.id)} ${cellOf(step.action, steps_table_MAX_CELL_CHARS)}`,
+        `${MARKS[step.status]} ${code(step.id, MAX_ID_CHARS)} ${cellOf(step.action, MAX_ID_CHARS)}`,
         cellOf(resultOf(step, error), steps_table_MAX_CELL_CHARS),
-        step.status === 'not_run' || step.status === 'skipped' ? '' : durationInWords(step.duration_ms),
+        step.status === 'not_run' || step.status === 'skipped'
+            ? ''
+            : durationInWords(step.duration_ms).replaceAll(' ', '&nbsp;'),
     ]);
     const more = steps.length - listed.length;
     const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did';
     return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])];
 }
+/** What every deployment does anyway, before and after the steps of its plan. */
+const MARKERS = new Set(['prepare', 'download', 'extract', 'rollback', 'configure_plugin']);
 const MARKS = {
     done: '✓',
     unchanged: '✓',
@@ -36302,7 +36313,7 @@ const MARKS = {
 function resultOf(step, error) {
     switch (step.status) {
         case 'done':
-            return step.did ?? 'done';
+            return step.did ?? (MARKERS.has(step.action) ? 'nothing to do' : 'done');
         case 'unchanged':
             return step.did ?? 'as it was';
         case 'skipped':
@@ -36348,16 +36359,21 @@ function warnings_linesOf(notes, level) {
 /** The report says it with the snapshots that keep what was changed. */
 function withoutDrift({ drift: entries = [] }, notes) {
     const differing = entries.filter(({ compared }) => compared !== false);
-    return differing.length === 0 ? notes : notes.filter(({ text }) => text !== describeDrift(differing));
+    if (differing.length === 0)
+        return notes;
+    const logged = describeDrift(differing);
+    return notes.filter(({ text }) => text !== logged);
 }
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [], outcome }) {
     const { names, more } = listDrift(entries);
-    const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)));
+    const unknown = entries
+        .filter(({ compared }) => compared === false)
+        .map(entry => code(pathOfEntry(entry), warnings_MAX_NAME_CHARS));
     const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${warnings_listed(unknown)}.`];
     if (names.length === 0)
         return missing;
-    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]));
+    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
     const found = `Edited on this host: ${names.map(name => cellOf(name, warnings_MAX_NAME_CHARS)).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
     if (snapshots.length > 0)
         return [`${found} This deployment replaced them; they are kept in ${warnings_listed(snapshots)}.`, ...missing];
@@ -36368,7 +36384,7 @@ function provisioned(report) {
     const ran = provisionSteps(report);
     if (report.outcome === 'success' || ran.length === 0)
         return [];
-    const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`);
+    const names = ran.map(({ id, status }) => `${code(id, warnings_MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`);
     return [`What these provision steps did was not undone: ${warnings_listed(names)}.`];
 }
 function warnings_listed(names) {
@@ -36425,7 +36441,9 @@ function skipped({ report, plannedSteps }) {
     if (idle.length === 0)
         return [];
     const more = idle.length - deploy_summary_MAX_LISTED;
-    const names = idle.slice(0, deploy_summary_MAX_LISTED).map(({ id, action }) => `${code(id)} (${cell(action)})`);
+    const names = idle
+        .slice(0, deploy_summary_MAX_LISTED)
+        .map(({ id, action }) => `${code(id, deploy_summary_MAX_NAME_CHARS)} (${cellOf(action, deploy_summary_MAX_NAME_CHARS)})`);
     const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
     const remedy = report.rollback_of === undefined ? ` ${code('redeploy: true')} runs every step.` : '';
     return [

@@ -16,8 +16,8 @@ export function cellOf(text: string, maxChars: number): string {
 }
 
 /** The same as code. */
-export function code(text: string): string {
-  return `<code>${cell(text)}</code>`
+export function code(text: string, maxChars: number = MAX_CELL_CHARS): string {
+  return `<code>${cellOf(text, maxChars)}</code>`
 }
 
 /** A sentence in which backticks mark code; shows anything else as it is. */

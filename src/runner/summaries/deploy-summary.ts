@@ -62,7 +62,9 @@ function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id))
   if (idle.length === 0) return []
   const more = idle.length - MAX_LISTED
-  const names = idle.slice(0, MAX_LISTED).map(({ id, action }) => `${code(id)} (${cell(action)})`)
+  const names = idle
+    .slice(0, MAX_LISTED)
+    .map(({ id, action }) => `${code(id, MAX_NAME_CHARS)} (${cellOf(action, MAX_NAME_CHARS)})`)
   const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped'
   const remedy = report.rollback_of === undefined ? ` ${code('redeploy: true')} runs every step.` : ''
   return [

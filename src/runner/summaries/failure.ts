@@ -1,6 +1,6 @@
 import { SourceError } from '../../core/document/source-problem.ts'
 import type { DeployError, ErrorCode } from '../../core/errors.ts'
-import { alert, cell, code, words } from '../../core/markdown.ts'
+import { alert, cell, cellOf, code, words } from '../../core/markdown.ts'
 import { countInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { restoredUnhealthy } from '../../install/reports/restored-health.ts'
@@ -9,6 +9,7 @@ import { nextStep } from './next-steps.ts'
 import { listProblems } from './problem-list.ts'
 
 const MAX_PROBLEMS = 20
+const MAX_PROBLEM_CHARS = 500
 const LINE_BREAK = '\\\n'
 
 /** Nothing healthy runs: nobody must have to look for that. */
@@ -91,7 +92,7 @@ function withProblems(sentence: string, report: LocalReport): string {
   if (report.rollback?.healthy === false) return sentence
   const problems = rollbackProblems(report)
   const more = problems.length - MAX_PROBLEMS
-  const lines = problems.slice(0, MAX_PROBLEMS).map(found => `- ${cell(found)}`)
+  const lines = problems.slice(0, MAX_PROBLEMS).map(found => `- ${cellOf(found, MAX_PROBLEM_CHARS)}`)
   if (lines.length === 0) return sentence
   return [sentence, '', ...lines, ...(more > 0 ? [`- and ${more} more, which the local report lists`] : [])].join('\n')
 }

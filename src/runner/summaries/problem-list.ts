@@ -1,15 +1,21 @@
 import { SourceError } from '../../core/document/source-problem.ts'
-import { cell, code } from '../../core/markdown.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { cellOf, code } from '../../core/markdown.ts'
 
 /** There are fewer annotations; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30
+const MAX_FILE_CHARS = 200
+const MAX_MESSAGE_CHARS = 500
 
 /** Everything wrong with a plan or host config, of which the failure's sentence names only the first, as one block. */
 export function listProblems(error: Error | undefined): string[] {
   if (!(error instanceof SourceError) || error.problems.length < 2) return []
   const lines = error.problems
     .slice(0, MAX_LISTED_PROBLEMS)
-    .map(({ file, line, column, message }) => `- ${code(`${file}:${line}:${column}`)} ${cell(message)}`)
+    .map(
+      ({ file, line, column, message }) =>
+        `- ${code(`${cleanForeignText(file, MAX_FILE_CHARS)}:${line}:${column}`)} ${cellOf(message, MAX_MESSAGE_CHARS)}`,
+    )
   const more = error.problems.length - lines.length
   return [[...lines, ...(more > 0 ? [`- and ${more} more, which the log lists`] : [])].join('\n')]
 }

@@ -11,11 +11,11 @@ export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedSte
   const { changes, moves, count } = rehearsal
   const rows = changes
     .slice(0, MAX_ROWS)
-    .map(change => [change.how, `<code>${cellOf(change.path, MAX_PATH_CHARS)}</code>`, sizesInWords(change)])
+    .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)])
   const more = count - rows.length
   return [
     'This was a dry run: nothing was written on this host, and nothing was reported.',
-    ...moves.map(move => cellOf(move, MAX_PATH_CHARS * 3)),
+    ...moves.slice(0, MAX_STEPS).map(move => cellOf(move, MAX_PATH_CHARS * 3)),
     ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
     ...(more > 0 ? [`And ${more} more: ${rehearsal.inWords()}.`] : []),
     ...stepsLine(steps),
@@ -25,6 +25,8 @@ export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedSte
 function stepsLine(steps: readonly PlannedStep[]): string[] {
   if (steps.length === 0) return []
   const more = steps.length - MAX_STEPS
-  const names = steps.slice(0, MAX_STEPS).map(({ id, action }) => `${code(id)} ${cellOf(action, MAX_PATH_CHARS)}`)
+  const names = steps
+    .slice(0, MAX_STEPS)
+    .map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`)
   return [`Steps: ${names.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`]
 }

@@ -6,22 +6,28 @@ import { withoutStep } from '../../install/reports/rollback-problems.ts'
 type Step = LocalReport['steps'][number]
 
 const MAX_ROWS = 100
-const MAX_CELL_CHARS = 300
+const MAX_CELL_CHARS = 200
+const MAX_ID_CHARS = 130
 
 /** What each step did and how long it took, as one table; those that fail a run are always in it. */
 export function stepsTable({ steps, error, outcome }: LocalReport): string[] {
   if (steps.length === 0) return []
   const isListed = (step: Step, index: number): boolean => index < MAX_ROWS || step.status === 'failed'
-  const listed = steps.filter(isListed)
+  const listed = steps.filter(isListed).slice(0, MAX_ROWS + 1)
   const rows = listed.map(step => [
-    `${MARKS[step.status]} ${code(step.id)} ${cellOf(step.action, MAX_CELL_CHARS)}`,
+    `${MARKS[step.status]} ${code(step.id, MAX_ID_CHARS)} ${cellOf(step.action, MAX_ID_CHARS)}`,
     cellOf(resultOf(step, error), MAX_CELL_CHARS),
-    step.status === 'not_run' || step.status === 'skipped' ? '' : durationInWords(step.duration_ms),
+    step.status === 'not_run' || step.status === 'skipped'
+      ? ''
+      : durationInWords(step.duration_ms).replaceAll(' ', '&nbsp;'),
   ])
   const more = steps.length - listed.length
   const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did'
   return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])]
 }
+
+/** What every deployment does anyway, before and after the steps of its plan. */
+const MARKERS: ReadonlySet<string> = new Set(['prepare', 'download', 'extract', 'rollback', 'configure_plugin'])
 
 const MARKS: Record<Step['status'], string> = {
   done: '✓',
@@ -36,7 +42,7 @@ const MARKS: Record<Step['status'], string> = {
 function resultOf(step: Step, error: LocalReport['error']): string {
   switch (step.status) {
     case 'done':
-      return step.did ?? 'done'
+      return step.did ?? (MARKERS.has(step.action) ? 'nothing to do' : 'done')
     case 'unchanged':
       return step.did ?? 'as it was'
     case 'skipped':

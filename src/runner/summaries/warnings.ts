@@ -34,16 +34,20 @@ function linesOf(notes: readonly Note[], level: Note['level']): string[] {
 /** The report says it with the snapshots that keep what was changed. */
 function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note[]): readonly Note[] {
   const differing = entries.filter(({ compared }) => compared !== false)
-  return differing.length === 0 ? notes : notes.filter(({ text }) => text !== describeDrift(differing))
+  if (differing.length === 0) return notes
+  const logged = describeDrift(differing)
+  return notes.filter(({ text }) => text !== logged)
 }
 
 /** What was not as it was installed before the deployment. */
 function drift({ drift: entries = [], outcome }: LocalReport): string[] {
   const { names, more } = listDrift(entries)
-  const unknown = entries.filter(({ compared }) => compared === false).map(entry => code(pathOfEntry(entry)))
+  const unknown = entries
+    .filter(({ compared }) => compared === false)
+    .map(entry => code(pathOfEntry(entry), MAX_NAME_CHARS))
   const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${listed(unknown)}.`]
   if (names.length === 0) return missing
-  const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot)]))
+  const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, MAX_NAME_CHARS)]))
   const found = `Edited on this host: ${names.map(name => cellOf(name, MAX_NAME_CHARS)).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`
   if (snapshots.length > 0)
     return [`${found} This deployment replaced them; they are kept in ${listed(snapshots)}.`, ...missing]
@@ -54,7 +58,7 @@ function drift({ drift: entries = [], outcome }: LocalReport): string[] {
 function provisioned(report: LocalReport): string[] {
   const ran = provisionSteps(report)
   if (report.outcome === 'success' || ran.length === 0) return []
-  const names = ran.map(({ id, status }) => `${code(id)}${status === 'failed' ? ' (failed)' : ''}`)
+  const names = ran.map(({ id, status }) => `${code(id, MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`)
   return [`What these provision steps did was not undone: ${listed(names)}.`]
 }
 

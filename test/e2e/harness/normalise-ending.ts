@@ -2,9 +2,17 @@ import { hostname } from 'node:os'
 
 type Places = Readonly<Record<string, string>>
 
+/** A text in which paths and addresses of this machine are those of an example. */
+export function placed(text: string, places: Places): string {
+  const longestFirst = Object.entries(places).toSorted(([a], [b]) => b.length - a.length)
+  return longestFirst
+    .reduce((all, [from, to]) => all.replaceAll(from, to).replaceAll(encoded(from), to), text)
+    .replaceAll(hostname(), 'this-host')
+}
+
 /** A summary without what differs from run to run: paths, addresses, ids, digests, times. */
 export function normaliseSummary(markdown: string, places: Places): string {
-  return normalise(markdown, places)
+  return normalise(placed(markdown, places))
 }
 
 /**
@@ -12,31 +20,39 @@ export function normaliseSummary(markdown: string, places: Places): string {
  * machine is: here both are written as its title and its lines.
  */
 export function normaliseLog(log: string, places: Places): string {
+  return normalise(placed(withTitles(log), places))
+}
+
+/** The lines of a log that a reader sees before opening a group; those of groups begin with a triangle. */
+export function foldLog(log: string): string[] {
+  return withTitles(log)
+    .split('\n')
+    .filter(line => line !== '' && !line.startsWith('    '))
+}
+
+function withTitles(log: string): string {
   const soon = log.replace(
     /^::group::(.*)\n([\s\S]*?)^::endgroup::\n/gm,
     (_, title, lines) => `▸ ${title}\n${indent(lines)}`,
   )
   // A group that took longer is followed by its title with what it did.
   const alike = soon.replace(/^▸ ([^:\n]+)\n((?: {4}.*\n)*)(\1(?:: .*)? \([\d.]+ .*\))\n/gm, '▸ $3\n$2')
-  return normalise(alike.replace(/^::add-mask::.*\n/gm, ''), places)
+  return alike.replace(/^::add-mask::.*\n/gm, '')
 }
 
 function indent(lines: string): string {
   return lines.replace(/^(?=.)/gm, '    ')
 }
 
-function normalise(text: string, places: Places): string {
-  const longestFirst = Object.entries(places).toSorted(([a], [b]) => b.length - a.length)
-  const placed = longestFirst.reduce((all, [from, to]) => all.replaceAll(from, to).replaceAll(encoded(from), to), text)
-  return placed
-    .replaceAll(hostname(), 'this-host')
+function normalise(text: string): string {
+  return text
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'ID')
     .replace(/\b[0-9a-f]{64}\b/g, 'DIGEST')
     .replace(/\b[0-9a-f]{8}…[0-9a-f]{4}\b/g, 'DIG…EST')
     .replace(/\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d\.\d{3}Z/g, 'TIME')
     .replace(/\d{4}-\d\d-\d\d \d\d:\d\d UTC/g, 'TIME')
     .replace(/\b\d+ bytes\b/g, 'N bytes')
-    .replace(/(?<!for )\b[\d.]+ (?:ms|s)\b/g, 'N s')
+    .replace(/(?<!for )\b[\d.]+( |&nbsp;)(?:ms|s)\b/g, 'N$1s')
     .replace(/\(attempts?: \d+\)/g, '(attempts: N)')
 }
 

@@ -1,0 +1,72 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Browser } from 'playwright-core'
+import { openBrowser, whyNoBrowser } from '../local/browser.ts'
+import { type PlayedEnding, playEndings } from '../test/e2e/harness/endings.ts'
+import { foldLog, placed } from '../test/e2e/harness/normalise-ending.ts'
+import { logPage, summaryPage } from './pictures/page.ts'
+import { shrinkPng } from './pictures/small-png.ts'
+
+/** The endings of which the docs have a picture. */
+const SUMMARIES = [
+  'update',
+  'update-with-drift',
+  'no-change',
+  'rehearsal',
+  'refused-signature',
+  'refused-plan',
+  'rolled-back',
+  'rolled-back-unhealthy',
+  'rollback',
+  'project-update',
+  'gate-passed',
+  'fleet-gate-failed',
+  'status-drift',
+]
+const LOGS = ['update', 'rolled-back']
+const WIDTHS = { wide: 1000, phone: 390 } as const
+const FOLDER = join(import.meta.dirname, '../docs/pictures')
+
+const missing = whyNoBrowser()
+if (missing === false) await makePictures()
+else {
+  process.stderr.write(`No pictures were made: ${missing}\n`)
+  process.exitCode = 1
+}
+
+/** Plays every ending, and takes pictures of what a reader sees of some. */
+async function makePictures(): Promise<void> {
+  const endings = new Map((await playEndings()).map(ending => [ending.name, ending]))
+  mkdirSync(FOLDER, { recursive: true })
+  const browser = await openBrowser()
+  try {
+    for (const name of SUMMARIES) {
+      const { result, places } = endings.get(name) as PlayedEnding
+      const page = summaryPage(placed(result.summary, places))
+      await take(browser, page, { name, width: WIDTHS.wide })
+      await take(browser, page, { name: `${name}-phone`, width: WIDTHS.phone })
+    }
+    for (const name of LOGS) {
+      const { result, places } = endings.get(name) as PlayedEnding
+      await take(browser, logPage(foldLog(placed(result.log, places))), { name: `log-${name}`, width: WIDTHS.wide })
+    }
+  } finally {
+    await browser.close()
+  }
+}
+
+interface Picture {
+  readonly name: string
+  /** In pixels; the height is that of the content. */
+  readonly width: number
+}
+
+async function take(browser: Browser, html: string, { name, width }: Picture): Promise<void> {
+  const page = await browser.newPage({ viewport: { width, height: 100 } })
+  await page.setContent(html)
+  const bytes = shrinkPng(await page.screenshot({ fullPage: true }))
+  await page.close()
+  const path = join(FOLDER, `${name}.png`)
+  writeFileSync(path, bytes)
+  process.stdout.write(`${path}: ${bytes.length} bytes\n`)
+}

@@ -1,0 +1,67 @@
+import { marked } from 'marked'
+
+/** A job summary as a page that looks as the code host shows it. */
+export function summaryPage(markdown: string): string {
+  const html = marked.parse(markdown, { async: false, gfm: true })
+  return page(SUMMARY_STYLE, `<article>${withAlerts(html)}</article>`)
+}
+
+/** A log whose groups are folded, as lines of which some begin with a triangle. */
+export function logPage(lines: readonly string[]): string {
+  const rows = lines.map(line => `<div class="${classOf(line)}">${escaped(line)}</div>`)
+  return page(LOG_STYLE, rows.join('\n'))
+}
+
+const ALERTS = { NOTE: 'Note', WARNING: 'Warning', CAUTION: 'Caution' } as const
+
+/** The library shows a highlighted block as the quotation that it also is. */
+function withAlerts(html: string): string {
+  return html.replace(
+    /<blockquote>\n<p>\[!(NOTE|WARNING|CAUTION)\](?:<\/p>\n|\n)/g,
+    (match, kind: keyof typeof ALERTS) => {
+      const rest = match.endsWith('</p>\n') ? '' : '<p>'
+      return `<blockquote class="${kind.toLowerCase()}"><p class="title">${ALERTS[kind]}</p>${rest}`
+    },
+  )
+}
+
+function classOf(line: string): string {
+  if (line.startsWith('::error')) return 'error'
+  return line.startsWith('▸') ? 'group' : 'line'
+}
+
+function escaped(line: string): string {
+  const shown = line.replace(/^::error title=(.*?)::/, 'Error: ')
+  return shown.replace(/[&<>]/g, character => `&#${character.codePointAt(0)};`)
+}
+
+function page(style: string, body: string): string {
+  return `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>${style}</style>${body}`
+}
+
+const FONT = '"Liberation Sans", "DejaVu Sans", Helvetica, Arial, sans-serif, "Noto Color Emoji"'
+const MONO = '"Liberation Mono", "DejaVu Sans Mono", monospace'
+
+const SUMMARY_STYLE = `
+body { margin: 0; padding: 16px; background: #fff; color: #1f2328; font: 14px/1.5 ${FONT}; overflow-wrap: anywhere; }
+article > :first-child { margin-top: 0; } article > :last-child { margin-bottom: 0; }
+h3 { font-size: 1.3em; line-height: 1.3; margin: 0 0 12px; }
+p, table, ul, blockquote, details { margin: 0 0 12px; }
+ul { padding-left: 1.6em; }
+a { color: #0969da; text-decoration: none; }
+code { font: 85% ${MONO}; background: #eff1f3; border-radius: 5px; padding: 0.15em 0.35em; overflow-wrap: anywhere; }
+table { display: block; max-width: 100%; overflow: auto; border-collapse: collapse; overflow-wrap: normal; }
+th, td { border: 1px solid #d1d9e0; padding: 5px 11px; text-align: left; }
+td code { overflow-wrap: normal; }
+tr:nth-child(2n) td { background: #f6f8fa; }
+blockquote { border-left: 4px solid #d1d9e0; padding: 2px 14px; }
+blockquote p, blockquote ul { margin: 4px 0; } blockquote .title { font-weight: 600; }
+.note { border-color: #0969da; } .note .title { color: #0969da; }
+.warning { border-color: #9a6700; } .warning .title { color: #9a6700; }
+.caution { border-color: #cf222e; } .caution .title { color: #d1242f; }`
+
+const LOG_STYLE = `
+body { margin: 0; padding: 14px 16px; background: #1f2328; color: #e6edf3; font: 12px/1.7 ${MONO}; }
+div { overflow-wrap: anywhere; padding-left: 1.5em; text-indent: -1.5em; }
+.error { color: #ff7b72; }
+.line { color: #e6edf3; }`
