@@ -105,6 +105,14 @@ describe('the pictures', () => {
       [],
     )
   })
+
+  it('are all in a page, but for their variants', () => {
+    const files = readdirSync(join(ROOT, 'docs/pictures')).filter(name => !/-(?:phone|dark)\.png$/.test(name))
+    assert.deepEqual(
+      files.filter(name => !shown.some(({ path }) => path === join('docs/pictures', name))),
+      [],
+    )
+  })
 })
 
 describe('docs/glossary.md', () => {
