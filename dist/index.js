@@ -18800,7 +18800,7 @@ const stepEntrySchema = object({
     status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
     duration_ms: schemas_number(),
     error: nullable(schemas_string()),
-    /** What it has done, in a few words. */
+    /** What it has done, in a few words: for log and summary, not for the report on the disk. */
     did: exactOptional(schemas_string()),
 });
 
@@ -18977,8 +18977,10 @@ async function rewriteLocalReport({ redact }, path, report) {
     await replaceFile(path, textOf(report, redact));
     return path;
 }
+/** What a step did is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report, redact) {
-    return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`;
+    const steps = report.steps.map(({ did: _, ...step }) => step);
+    return `${JSON.stringify(redactReport({ ...report, steps }, redact), null, 2)}\n`;
 }
 function readReportOf(path, deploymentId) {
     try {
@@ -21000,6 +21002,30 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
     }
     return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
 }
+/** The line that an item would have. */
+function asLine({ sha256 = '-', kind, content, path }) {
+    return { path, what: `${sha256}\t${kind}\t${tree_record_quote(content)}` };
+}
+/**
+ * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
+ * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
+ */
+function readRecordLines(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        return items && [...items].map(asLine);
+    }
+    const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
+}
+function* linesIn(text) {
+    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+        const path = text.lastIndexOf('\t', end) + 1;
+        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
+        yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) };
+    }
+}
 /**
  * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
  * record. Throws as `readTreeRecord` does, before anything is looked up.
@@ -22808,30 +22834,31 @@ function withPoint(size) {
 
 
 /**
- * How many files a new tree changes, adds and removes. Compares two records, item by item and in their order, while
- * the new one is written: nothing is read twice, and nothing is kept.
+ * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
+ * new one is written, so that the files are not read again.
  */
 class TreeChange {
     #before;
     #counts = { changed: 0, added: 0, removed: 0, all: 0 };
-    #isKnown;
     /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
     constructor(layout, before) {
-        this.#before = before && orUndefined(() => readTreeRecord(layout, before));
-        this.#isKnown = this.#before !== undefined;
+        this.#before = before && orUndefined(() => readRecordLines(layout, before));
     }
     /** Passes the items of the new tree on. */
     *count(items) {
-        const before = this.#before?.[Symbol.iterator]();
-        const next = () => before && this.#nextOf(before);
+        const before = (this.#before ?? [])[Symbol.iterator]();
+        const next = () => before.next().value;
         let old = next();
         for (const item of items) {
-            for (; old !== undefined && comparePaths(old.path, item.path) < 0; old = next())
+            const line = asLine(item);
+            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
                 this.#counts.removed++;
-            if (old?.path !== item.path)
+                old = next();
+            }
+            if (old?.path !== line.path)
                 this.#counts.added++;
             else {
-                if (!isAlike(old, item))
+                if (old.what !== line.what)
                     this.#counts.changed++;
                 old = next();
             }
@@ -22844,7 +22871,7 @@ class TreeChange {
     /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
-        if (!this.#isKnown)
+        if (this.#before === undefined)
             return countInWords(all, 'file');
         const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
         if (parts.length === 0)
@@ -22853,17 +22880,8 @@ class TreeChange {
             .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
             .join(', ');
     }
-    /** The damage of a record is reported where it matters. */
-    #nextOf(before) {
-        const result = orUndefined(() => before.next());
-        if (result === undefined)
-            this.#isKnown = false;
-        return result === undefined || result.done ? undefined : result.value;
-    }
 }
-function isAlike(a, b) {
-    return a.sha256 === b.sha256 && a.kind === b.kind && (a.kind !== 'link' || a.content === b.content);
-}
+/** The damage of a record is reported where it matters. */
 function orUndefined(read) {
     try {
         return read();
@@ -31121,11 +31139,11 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
     const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
     const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
-        if (!intact_part_isAlike(recorded, items.next().value, knowsMode))
+        if (!isAlike(recorded, items.next().value, knowsMode))
             return false;
     return items.next().done === true;
 }
-function intact_part_isAlike(recorded, item, knowsMode) {
+function isAlike(recorded, item, knowsMode) {
     if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
         return false;
     const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');

@@ -73,7 +73,10 @@ describe('the plugins directory', () => {
     const before = statSync(join(stage.root, 'plugins/greeter.env')).ino
     integrate('./app')
     const { log } = await stage.deploy({ 'dry-run': 'true' })
-    assert.match(log, /would move from plugins\/greeter to app\/greeter\.\n0 added, 0 removed, 0 changed\./)
+    assert.match(
+      log,
+      /^::group::rehearsing: a real run would change no file .*\nplugins\/greeter would move from plugins\/greeter to app\/greeter\.\n/m,
+    )
     const moved = await stage.deploy()
     assertOutcome(moved, { ...installed('1.0.0', 'app'), changed: 'true' })
     assert.equal(statSync(join(stage.root, 'app/greeter.env')).ino, before)

@@ -163,8 +163,10 @@ export async function rewriteLocalReport({ redact }: ReportFolder, path: string,
   return path
 }
 
+/** What a step did is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report: LocalReport, redact: (text: string) => string): string {
-  return `${JSON.stringify(redactReport(report, redact), null, 2)}\n`
+  const steps = report.steps.map(({ did: _, ...step }) => step)
+  return `${JSON.stringify(redactReport({ ...report, steps }, redact), null, 2)}\n`
 }
 
 function readReportOf(path: string, deploymentId: string): LocalReport | undefined {

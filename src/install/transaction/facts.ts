@@ -92,7 +92,7 @@ export const stepEntrySchema = z.object({
   status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
   duration_ms: z.number(),
   error: z.nullable(z.string()),
-  /** What it has done, in a few words. */
+  /** What it has done, in a few words: for log and summary, not for the report on the disk. */
   did: z.exactOptional(z.string()),
 })
 export type StepEntry = z.infer<typeof stepEntrySchema>

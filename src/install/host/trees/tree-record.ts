@@ -185,6 +185,39 @@ export function readTreeRecord(
   return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest)
 }
 
+/** A recorded item, unparsed: its path, and everything that makes it another one. */
+export interface RecordedLine {
+  readonly path: string
+  readonly what: string
+}
+
+/** The line that an item would have. */
+export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): RecordedLine {
+  return { path, what: `${sha256}\t${kind}\t${quote(content)}` }
+}
+
+/**
+ * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
+ * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
+ */
+export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
+  const { tree_record: record } = identity
+  if (record === undefined) {
+    const items = readTreeRecord(layout, identity)
+    return items && [...items].map(asLine)
+  }
+  const fd = openIfPresentSync(treeRecordPath(layout, record))
+  return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'))
+}
+
+function* linesIn(text: string): Generator<RecordedLine, undefined> {
+  for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+    const path = text.lastIndexOf('\t', end) + 1
+    const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1)
+    yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) }
+  }
+}
+
 /** Finds a recorded item by its path. */
 export type FindRecorded = (path: string) => RecordedItem | undefined
 
