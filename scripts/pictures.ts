@@ -1,11 +1,13 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Browser } from 'playwright-core'
+import { UsageError } from '../hub/errors.ts'
 import { openBrowser, whyNoBrowser } from '../local/browser.ts'
 import { type PlayedEnding, playEndings } from '../test/e2e/harness/endings.ts'
 import { foldLog, placed } from '../test/e2e/harness/normalise-ending.ts'
 import { logPage, summaryPage } from './pictures/page.ts'
 import { shrinkPng } from './pictures/small-png.ts'
+import { runProgram } from './program.ts'
 
 /** The endings of which the docs have a picture. */
 const SUMMARIES = [
@@ -27,28 +29,33 @@ const LOGS = ['update', 'rolled-back']
 const WIDTHS = { wide: 1000, phone: 390 } as const
 const FOLDER = join(import.meta.dirname, '../docs/pictures')
 
-const missing = whyNoBrowser()
-if (missing === false) await makePictures()
-else {
-  process.stderr.write(`No pictures were made: ${missing}\n`)
-  process.exitCode = 1
-}
+await runProgram({
+  name: 'npm run pictures',
+  purpose: 'Plays deployments with the real hub, and takes pictures of their summaries and logs into a folder.',
+  options: { into: { type: 'string', value: 'FOLDER', help: 'where they go (default: docs/pictures)' } },
+  async run({ into }) {
+    const missing = whyNoBrowser()
+    if (missing !== false) throw new UsageError(`No pictures were made: ${missing}.`)
+    await makePictures(into ?? FOLDER)
+  },
+})
 
 /** Plays every ending, and takes pictures of what a reader sees of some. */
-async function makePictures(): Promise<void> {
+async function makePictures(folder: string): Promise<void> {
   const endings = new Map((await playEndings()).map(ending => [ending.name, ending]))
-  mkdirSync(FOLDER, { recursive: true })
+  mkdirSync(folder, { recursive: true })
   const browser = await openBrowser()
   try {
     for (const name of SUMMARIES) {
       const { result, places } = endings.get(name) as PlayedEnding
       const page = summaryPage(placed(result.summary, places))
-      await take(browser, page, { name, width: WIDTHS.wide })
-      await take(browser, page, { name: `${name}-phone`, width: WIDTHS.phone })
+      await take(browser, page, { path: join(folder, `${name}.png`), width: WIDTHS.wide })
+      await take(browser, page, { path: join(folder, `${name}-phone.png`), width: WIDTHS.phone })
     }
     for (const name of LOGS) {
       const { result, places } = endings.get(name) as PlayedEnding
-      await take(browser, logPage(foldLog(placed(result.log, places))), { name: `log-${name}`, width: WIDTHS.wide })
+      const log = logPage(foldLog(placed(result.log, places)))
+      await take(browser, log, { path: join(folder, `log-${name}.png`), width: WIDTHS.wide })
     }
   } finally {
     await browser.close()
@@ -56,17 +63,16 @@ async function makePictures(): Promise<void> {
 }
 
 interface Picture {
-  readonly name: string
+  readonly path: string
   /** In pixels; the height is that of the content. */
   readonly width: number
 }
 
-async function take(browser: Browser, html: string, { name, width }: Picture): Promise<void> {
+async function take(browser: Browser, html: string, { path, width }: Picture): Promise<void> {
   const page = await browser.newPage({ viewport: { width, height: 100 } })
   await page.setContent(html)
   const bytes = shrinkPng(await page.screenshot({ fullPage: true }))
   await page.close()
-  const path = join(FOLDER, `${name}.png`)
   writeFileSync(path, bytes)
   process.stdout.write(`${path}: ${bytes.length} bytes\n`)
 }
