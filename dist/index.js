@@ -30918,7 +30918,7 @@ function realPath(layout, { directory, id }) {
 
 /**
  * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only logs a notice. Warns of kept paths that the signature covers, because the host's own files
+ * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
  * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
 async function signForHost(plugin, secret) {
@@ -30926,7 +30926,7 @@ async function signForHost(plugin, secret) {
     if (!needsPluginSig(pluginYaml))
         return tree;
     if (secret === undefined) {
-        noticeUnsigned(plugin);
+        warnOfUnsigned(plugin);
         return tree;
     }
     warnOfKept(plugin);
@@ -30949,7 +30949,7 @@ async function isSignedForHost(plugin, secret) {
     const sha256 = find('plugin.sig')?.sha256;
     if (secret === undefined) {
         if (sha256 === undefined)
-            noticeUnsigned(plugin);
+            warnOfUnsigned(plugin);
         return sha256 === undefined;
     }
     const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
@@ -30958,8 +30958,8 @@ async function isSignedForHost(plugin, secret) {
         warnOfKept({ ...plugin, staged: installed });
     return isAlike;
 }
-function noticeUnsigned({ id, pluginYaml, log }) {
-    log.notice(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`);
+function warnOfUnsigned({ id, pluginYaml, log }) {
+    log.warning(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`);
 }
 /** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {

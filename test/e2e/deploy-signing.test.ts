@@ -44,6 +44,19 @@ describe('a plugin that its host wants signed', () => {
     })
   })
 
+  it('causes a warning that names the input when nothing signs it', async () => {
+    const description = 'name: greeter\nversion: "1.0.0"\nexecution_mode: trusted\n'
+    await stage.publish('1.0.0', { 'plugin.yaml': description, 'src/main.py': 'pass\n' })
+    for (const changed of ['true', 'false']) {
+      const { outputs, log } = await stage.deploy()
+      assert.deepEqual([outputs['outcome'], outputs['changed']], ['success', changed], log)
+      assert.match(
+        commandsIn(log, 'warning').join(),
+        /is not signed for this host, because plugin-secret-key is not set/,
+      )
+    }
+  })
+
   it('causes a warning when the host keeps files of its own among the signed ones', async () => {
     const filesOf = (version: string) => ({
       'plugin.yaml': `name: greeter\nversion: "${version}"\nexecution_mode: trusted\nentry_point: main.py\n`,

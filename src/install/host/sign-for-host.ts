@@ -18,14 +18,14 @@ export interface PluginToSign extends StagedPlugin {
 
 /**
  * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only logs a notice. Warns of kept paths that the signature covers, because the host's own files
+ * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
  * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
  */
 export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
   const { staged, tree, pluginYaml } = plugin
   if (!needsPluginSig(pluginYaml)) return tree
   if (secret === undefined) {
-    noticeUnsigned(plugin)
+    warnOfUnsigned(plugin)
     return tree
   }
   warnOfKept(plugin)
@@ -53,7 +53,7 @@ export async function isSignedForHost(plugin: InstalledPlugin, secret: string | 
   if (!needsPluginSig(pluginYaml)) return true
   const sha256 = find('plugin.sig')?.sha256
   if (secret === undefined) {
-    if (sha256 === undefined) noticeUnsigned(plugin)
+    if (sha256 === undefined) warnOfUnsigned(plugin)
     return sha256 === undefined
   }
   const text = await buildPluginSig({ ...plugin, staged: installed }, secret)
@@ -62,9 +62,9 @@ export async function isSignedForHost(plugin: InstalledPlugin, secret: string | 
   return isAlike
 }
 
-function noticeUnsigned({ id, pluginYaml, log }: Pick<PluginToSign, 'id' | 'pluginYaml' | 'log'>): void {
-  log.notice(
-    `plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it.`,
+function warnOfUnsigned({ id, pluginYaml, log }: Pick<PluginToSign, 'id' | 'pluginYaml' | 'log'>): void {
+  log.warning(
+    `plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`,
   )
 }
 

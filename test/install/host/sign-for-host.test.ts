@@ -54,16 +54,16 @@ describe('signForHost', () => {
     assert.equal(readFileSync(outside, 'utf8'), 'untouched')
   })
 
-  for (const [mode, notices] of [
+  for (const [mode, warnings] of [
     ['trusted', 1],
     ['Ephemeral', 1],
     ['sandboxed', 0],
   ] as const) {
-    it(`logs ${notices} notices for a ${mode} plugin without a secret`, async t => {
+    it(`logs ${warnings} warnings for a ${mode} plugin without a secret`, async t => {
       const { signed, staged, log } = await sign(t, { mode, secret: undefined, installed: { '.env': '' } })
       assert.deepEqual([signed, existsSync(join(staged, 'plugin.sig'))], [{ files: [], symlinks: [] }, false])
-      assert.equal(log.lines.length, notices)
-      assert.ok(log.lines.every(line => line.startsWith('notice ') && line.includes('plugin-secret-key')))
+      assert.equal(log.lines.length, warnings)
+      assert.ok(log.lines.every(line => line.startsWith('warning ') && line.includes('plugin-secret-key')))
     })
   }
 
