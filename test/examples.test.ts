@@ -112,7 +112,7 @@ for (const { name, text } of workflowsOf(ROLLBACK)) {
           const { exitCode, log } = await stage.deploy({ version })
           assert.equal(exitCode, 0, log)
         }
-        const host = join(stage.workspace.path, 'deploy/host.yaml')
+        const host = join(stage.workspace.path, 'deploy/host-config.yaml')
         mkdirSync(dirname(host), { recursive: true })
         writeFileSync(host, 'version: 1\nsupervisor: none\n')
         const inputs = readInputs(text, ROLLBACK, { ...EXPRESSIONS, ...secretsOf(stage) })
@@ -168,7 +168,7 @@ for (const { name, text } of sampled(
   describe(name, () => {
     it('checks with its own inputs, and fails for a plan of something else', async () => {
       await withExamplePublished(async stage => {
-        writeFileSync(join(stage.workspace.path, 'deploy/host.yaml'), 'version: 1\nsupervisor: none\n')
+        writeFileSync(join(stage.workspace.path, 'deploy/host-config.yaml'), 'version: 1\nsupervisor: none\n')
         const inputs = readInputs(text, VERIFY, { ...EXPRESSIONS, ...secretsOf(stage) })
         const own = 'hub-url' in inputs ? { 'hub-url': stage.hub.url } : {}
         const run = { action: 'verify', workspace: stage.workspace, inputs: { ...inputs, ...own } }

@@ -82,7 +82,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
       if (version !== '1.0.0') await fleet.release(version)
       await fleet.install(version)
     }
-    fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
+    fleet.write('deploy/host-config.yaml', 'version: 1\nsupervisor: none\n')
     const inputs = { hosts: 'all', id: 'greeter' }
     const result = await execute(fleet, 'emergency-rollback.yml', inputs)
     assert.deepEqual(outline(result), ['rollback (app-1): success', 'rollback (app-2): success'], result.log)
@@ -94,7 +94,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     const before = fleet.files('app-1')
-    fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
+    fleet.write('deploy/host-config.yaml', 'version: 1\nsupervisor: none\n')
     const result = await execute(fleet, 'emergency-rollback.yml', { hosts: '["app-2"]' })
     assert.deepEqual(outline(result), ['rollback (app-2): failure'], result.log)
     assert.equal(outputsOf(result)['error-code'], 'no_snapshot')
@@ -132,7 +132,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
 
   it('check-plan.yml checks a plan without a hub, and fails for one that no host would run', async t => {
     const fleet = await openFleet(t)
-    fleet.write('deploy/host.yaml', 'version: 1\nsupervisor: none\n')
+    fleet.write('deploy/host-config.yaml', 'version: 1\nsupervisor: none\n')
     const run = { event: 'pull_request', payload: PULL_REQUEST, secrets: {} }
     const good = await fleet.run(readExample('workflows/check-plan.yml'), run)
     assert.deepEqual(outline(good), ['check: success'], good.log)
