@@ -7,11 +7,11 @@ import type { OperatorFile } from '../../../scripts/try/operator-files.ts'
 import type { Part } from '../../../scripts/try/part.ts'
 import { workflowLines } from '../../../scripts/try/workflow.ts'
 
-const ACTION = join(import.meta.dirname, '../../../action.yml')
+const ROOT = join(import.meta.dirname, '../../..')
 const PLAN: OperatorFile = { input: 'install-plan', path: 'deploy/install.yaml', text: '' }
 const PART: Part = { kind: 'plugin', slug: 'greeter', version: '1.0.0', folder: '/nowhere', isSigned: true }
 
-const inputs: Record<string, { required?: boolean }> = parse(readFileSync(ACTION, 'utf8')).inputs
+const inputs: Record<string, { required?: boolean }> = read('action.yml').inputs
 
 describe('the workflow for a real host', () => {
   const rows: readonly (readonly [string, Part, readonly OperatorFile[]])[] = [
@@ -37,4 +37,30 @@ describe('the workflow for a real host', () => {
       assert.equal(jobs.deploy.steps.length, files.length + 1)
     })
   }
+
+  it('is that of the README for a plugin without a signature, up to the step that deploys', () => {
+    const printed = parse(workflowLines({ ...PART, isSigned: false }, [PLAN]).join('\n'))
+    const [checkout, { id, ...deploy }] = read('examples/workflows/deploy.yml').jobs.deploy.steps
+    assert.ok(id)
+    const { deploy: job, ...jobs } = printed.jobs
+    const { steps, ...settings } = job
+    const { steps: _, ...expected } = read('examples/workflows/deploy.yml').jobs.deploy
+    assert.deepEqual({ ...printed, jobs }, { ...read('examples/workflows/deploy.yml'), jobs: {} })
+    assert.deepEqual(settings, expected)
+    assert.deepEqual(steps, [checkout, { ...deploy, with: { ...deploy.with, [PLAN.input]: PLAN.path } }])
+  })
+
+  it('names the secret after the slug, as GitHub allows', () => {
+    const secretFor = (slug: string): string =>
+      /secrets\.(\S+SIGNING_SECRET)/.exec(workflowLines({ ...PART, slug }, []).join('\n'))?.[1] ?? ''
+    assert.deepEqual(['greeter', 'my-plugin.v2', '1e3'].map(secretFor), [
+      'GREETER_SIGNING_SECRET',
+      'MY_PLUGIN_V2_SIGNING_SECRET',
+      '_1E3_SIGNING_SECRET',
+    ])
+  })
 })
+
+function read(path: string) {
+  return parse(readFileSync(join(ROOT, path), 'utf8'))
+}
