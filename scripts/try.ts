@@ -3,10 +3,11 @@ import type { ActionResult } from '../local/runner.ts'
 import { runProgram } from './program.ts'
 import { createLogView } from './terminal/log-view.ts'
 import { print, printBlock, printHeading, styled, symbol } from './terminal/screen.ts'
+import { requireApart } from './try/apart.ts'
 import { type Interruption, watchSignals } from './try/interruption.ts'
 import { type FileOptions, type OperatorFile, pathFromCaller, readOperatorFiles } from './try/operator-files.ts'
 import { type Part, readPart } from './try/part.ts'
-import { showPublished, showResult, showWorkflow } from './try/show.ts'
+import { showFiles, showPublished, showResult, showWorkflow } from './try/show.ts'
 import { openTryStage, type TryStage } from './try/stage.ts'
 
 interface Values extends FileOptions {
@@ -68,8 +69,10 @@ command line.`,
   async run(values, argument) {
     const part = readPart(chooseFolder(values.from, argument), values)
     const files = readOperatorFiles(part, values)
+    const root = values.root === undefined ? undefined : pathFromCaller(values.root)
+    if (root !== undefined) requireApart(part.folder, root)
     const interruption = watchSignals()
-    const stage = await openTryStage(values.root === undefined ? undefined : pathFromCaller(values.root))
+    const stage = await openTryStage(root)
     try {
       await tryPart({ part, stage, files, values, interruption })
     } finally {
@@ -79,8 +82,9 @@ command line.`,
 })
 
 async function tryPart(trial: Trial): Promise<void> {
-  const { part, stage, files, interruption } = trial
+  const { part, stage, files, values, interruption } = trial
   showPublished(part, await stage.publish(part))
+  showFiles(files, values)
   if (interruption.hasCome) return
   const result = await deploy(trial)
   process.exitCode = result.exitCode === 0 ? 0 : 1
@@ -110,17 +114,22 @@ async function deploy({ part, stage, files, values, interruption }: Trial): Prom
   return result
 }
 
-async function showNext(trial: Trial, { exitCode }: ActionResult): Promise<void> {
+async function showNext(trial: Trial, result: ActionResult): Promise<void> {
   const { stage, values, interruption } = trial
   printHeading('What next')
-  if (exitCode !== 0 && !values.break) print('Correct what the error names, and run it again.')
-  else if (values.root === undefined)
-    print('Add --root DIR to keep hub and host. Then raise the version and run it again, to see an update.')
-  else print('Raise the version and run it again, to see an update. Add --break, to see a rollback.')
+  print(adviceAfter(result, values))
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
   print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)
   await interruption.wait
+}
+
+function adviceAfter({ exitCode, outputs }: ActionResult, values: Values): string {
+  if (values.break && outputs['outcome'] === 'rolled_back') return 'Run it without --break, to install it.'
+  if (exitCode !== 0) return 'Correct what the error names, and run it again.'
+  if (values.root === undefined)
+    return 'Add --root DIR to keep hub and host. Then raise the version and run it again, to see an update.'
+  return 'Raise the version and run it again, to see an update. Add --break, to see a rollback.'
 }
 
 /** How everything ends. */

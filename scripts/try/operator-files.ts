@@ -10,6 +10,8 @@ export interface OperatorFile {
   readonly input: string
   readonly path: string
   readonly text: string
+  /** The file of yours that it is a copy of; messages name `path`. */
+  readonly copyOf?: string
 }
 
 /** The options of the command line that say what the operator's files contain. */
@@ -26,8 +28,8 @@ export function readOperatorFiles(part: Part, options: FileOptions): OperatorFil
     throw new UsageError('The option --break has a plan and a host config of its own: remove --plan and --host-config.')
   if (options.break) return failingFiles(part)
   return [
-    ...(plan === undefined ? [] : [planOf(readText('plan', plan))]),
-    ...(hostConfig === undefined ? [] : [hostConfigOf(readText('host-config', hostConfig))]),
+    ...(plan === undefined ? [] : [readCopy('plan', plan, planOf)]),
+    ...(hostConfig === undefined ? [] : [readCopy('host-config', hostConfig, hostConfigOf)]),
   ]
 }
 
@@ -41,8 +43,9 @@ export function pathFromCaller(path: string): string {
   return resolve(process.env['INIT_CWD'] ?? '.', path)
 }
 
-function readText(option: string, path: string): string {
-  return readGivenFile(option, pathFromCaller(path)).toString()
+function readCopy(option: string, given: string, fileOf: (text: string) => OperatorFile): OperatorFile {
+  const path = pathFromCaller(given)
+  return { ...fileOf(readGivenFile(option, path).toString()), copyOf: path }
 }
 
 /** A plan that fails as soon as the part is in place, by a command of the host config. */

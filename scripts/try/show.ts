@@ -5,7 +5,7 @@ import { listNames } from '../../src/core/foreign-text.ts'
 import { drawTree } from '../terminal/file-tree.ts'
 import { markdownLines } from '../terminal/markdown.ts'
 import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
-import { defaultPlanFile, type OperatorFile } from './operator-files.ts'
+import { defaultPlanFile, type FileOptions, type OperatorFile } from './operator-files.ts'
 import type { Part } from './part.ts'
 import type { Published, TryStage } from './stage.ts'
 import { workflowLines } from './workflow.ts'
@@ -18,6 +18,12 @@ export function showPublished({ kind, slug, version, folder }: Part, { size, sha
   printHeading(`${kind} ${slug} ${version}`)
   print(`A temporary hub has signed and published ${folder}: ${size} bytes, SHA-256 ${sha256.slice(0, 12)}….`)
   if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
+}
+
+/** What the messages of the step mean by the paths of the operator's files. */
+export function showFiles(files: readonly OperatorFile[], { break: isBroken }: FileOptions): void {
+  for (const { path, copyOf } of files) if (copyOf !== undefined) print(`Messages call your file ${copyOf} ${path}.`)
+  if (isBroken) print('--break adds the provision step `broken`, which runs `false`, after the files are in place.')
 }
 
 /** What the step left: its summary, its outputs and the files. */

@@ -12,6 +12,8 @@ const ROOT = join(import.meta.dirname, '../../..')
 const PLUGIN = join(ROOT, 'examples/plugin')
 const SERVICE = join(ROOT, 'examples/service')
 
+const CONTAINED = /^The folder of --root, \S+, and that of your plugin or service, \S+, must not contain [^\n]+\.\n$/
+
 describe('npm run try', { concurrency: 2 }, () => {
   /** Each test has its own folder for temporary files, which a try must leave as it was. */
   let folder: string
@@ -66,6 +68,9 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await broken.ended, 1)
     assert.match(broken.output(), /^\| outcome +rolled_back$/m)
     assert.match(broken.output(), /^\| running-version +1\.0\.0$/m)
+    assert.match(broken.output(), /^--break adds the provision step `broken`, which runs `false`/m)
+    assert.match(broken.output(), /^Run it without --break, to install it\.$/m)
+    assert.doesNotMatch(broken.output(), /Add --break/)
     assert.equal(installed(), original)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
 
@@ -97,6 +102,10 @@ describe('npm run try', { concurrency: 2 }, () => {
     const without = start(args, temporary)
     assert.equal(await without.ended, 1)
     assert.match(without.output(), /^\| outcome +rolled_back$/m)
+    assert.match(
+      without.output(),
+      /^Messages call your file \S+\/examples\/install-with-settings\.yaml deploy\/install\.yaml\.$/m,
+    )
     assert.match(without.output(), /^\| failed-step +settings$/m)
     assert.match(without.output(), /^\| \(nothing is installed\)$/m)
 
@@ -125,10 +134,15 @@ describe('npm run try', { concurrency: 2 }, () => {
     const source = join(folder, 'hostile')
     cpSync(PLUGIN, source, { recursive: true })
     symlinkSync('/etc/passwd', join(source, 'src/users'))
+    const link = join(folder, 'link')
+    symlinkSync(source, link)
     const rows = [
       [[source], 1, /^The symlink \S+users leads to \/etc\/passwd: it must [^\n]+\.\n$/],
       [[PLUGIN, '--plan', 'none.yaml'], 1, /^The file \S+none\.yaml of --plan does not exist: correct the path\.\n$/],
       [[PLUGIN, '--root', source], 2, /^The folder \S+hostile of --root contains other files: [^\n]+\.\n$/],
+      [[source, '--root', join(source, 'out')], 2, CONTAINED],
+      [[source, '--root', join(link, 'out/new')], 2, CONTAINED],
+      [[join(link, 'src'), '--kind', 'service', '--root', source], 2, CONTAINED],
       [[PLUGIN, '--from', SERVICE], 2, /^Name one folder, not both [^\n]+\.\n$/],
     ] as const
     for (const [args, code, message] of rows) {

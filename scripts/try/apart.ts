@@ -1,0 +1,26 @@
+import { existsSync, realpathSync } from 'node:fs'
+import { basename, dirname, join, resolve, sep } from 'node:path'
+import { UsageError } from '../../hub/errors.ts'
+
+/**
+ * Throws UsageError when the folder of a part contains that of --root, whose secrets would be published with it, or the
+ * other way round, whichever symlinks lead there.
+ */
+export function requireApart(source: string, named: string): void {
+  const [from, root] = [realPathOf(source), realPathOf(named)]
+  if (!isWithin(from, root) && !isWithin(root, from)) return
+  throw new UsageError(
+    `The folder of --root, ${root}, and that of your plugin or service, ${from}, must not contain each other, as hub, host and secrets would be published: name another --root.`,
+  )
+}
+
+/** Where a folder is, or would be made. */
+function realPathOf(path: string): string {
+  const absolute = resolve(path)
+  if (existsSync(absolute)) return realpathSync(absolute)
+  return join(realPathOf(dirname(absolute)), basename(absolute))
+}
+
+function isWithin(path: string, folder: string): boolean {
+  return join(path, sep).startsWith(join(folder, sep))
+}
