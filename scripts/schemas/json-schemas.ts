@@ -97,5 +97,23 @@ function requireSchema(schema: JsonSchema, path: readonly string[]): JsonSchema 
 }
 
 function textOf(schema: JsonSchema): string {
-  return `${JSON.stringify(schema, undefined, 2)}\n`
+  const portable = (key: string, value: unknown): unknown =>
+    key === 'pattern' && typeof value === 'string' ? withRanges(value) : value
+  return `${JSON.stringify(schema, portable, 2)}\n`
+}
+
+/** The categories of characters that our patterns name, all of them inside of brackets. */
+const RANGES: Readonly<Record<string, string>> = {
+  Cc: '\\u0000-\\u001f\\u007f-\\u009f',
+  Zl: '\\u2028',
+  Zp: '\\u2029',
+}
+
+/** Validators in other languages, Python's among them, do not know `\p{...}`. */
+function withRanges(pattern: string): string {
+  return pattern.replace(/\\p\{(\w+)\}/gi, (written, category: string) => {
+    const range = written.startsWith('\\p') ? RANGES[category] : undefined
+    if (range === undefined) throw new Error(`The pattern ${pattern} has no ranges for ${written}.`)
+    return range
+  })
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
@@ -126,6 +127,31 @@ for (const [name, { path, schema, parse: parseFile, files, differences }] of Obj
   })
 }
 
+describe('the patterns of the JSON Schemas', () => {
+  const patterns = Object.values(SCHEMAS).flatMap(text => {
+    const found: string[] = []
+    JSON.parse(text, (key, value) => {
+      if (key === 'pattern' && typeof value === 'string') found.push(value)
+      return value
+    })
+    return found
+  })
+
+  it('name no category of characters, which many validators cannot read', () => {
+    assert.ok(patterns.some(pattern => pattern.includes('\\u007f-\\u009f')))
+    assert.deepEqual(
+      patterns.filter(pattern => /\\p/i.test(pattern)),
+      [],
+    )
+  })
+
+  it('are patterns for Python too', { skip: !hasPython() && 'python3 is not installed' }, () => {
+    const compileAll = 'import json, re, sys\nfor each in json.load(sys.stdin): re.compile(each)'
+    const { status, stderr } = runPython(compileAll, JSON.stringify(patterns))
+    assert.equal(status, 0, stderr)
+  })
+})
+
 describe('what only the parser of a plan can refuse', () => {
   const validate = compile('schemas/install-plan.schema.json')
   const refused = {
@@ -174,6 +200,14 @@ describe('the examples', () => {
     )
   })
 })
+
+function hasPython(): boolean {
+  return runPython('', '').status === 0
+}
+
+function runPython(program: string, input: string) {
+  return spawnSync('python3', ['-c', program], { input, encoding: 'utf8', timeout: 30_000 })
+}
 
 function compile(path: string): ValidateFunction {
   // A keyword that the validator does not know would be a mistake. The generated tuples have no `minItems` to go with them.
