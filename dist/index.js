@@ -27100,7 +27100,39 @@ function lowerFirst(message) {
     return message.charAt(0).toLowerCase() + message.slice(1);
 }
 
+;// CONCATENATED MODULE: ./build/core/document/syntax-mistake.js
+
+/** The library reads on after a mistake and complains about what it then takes the rest for. */
+function firstSyntaxMistake(complaints, text) {
+    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
+    if (first === undefined)
+        return undefined;
+    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
+    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
+    return indented === undefined
+        ? { message: yamlComplaintSentence(first), offset: first.offset }
+        : { message: TOO_FAR, offset: indented };
+}
+const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
+/** The others are about YAML that is valid, but not accepted here. */
+const NOT_SYNTAX = new Set([
+    'BAD_DIRECTIVE',
+    'MULTIPLE_DOCS',
+    'NON_STRING_KEY',
+    'RESOURCE_EXHAUSTION',
+    'TAG_RESOLVE_FAILED',
+]);
+function isSyntax({ code, isWarning }) {
+    return !isWarning && !NOT_SYNTAX.has(code);
+}
+/** The library complains at the value, of which it takes such a line for a part; undefined for a value in quotes. */
+function nextLine(text, offset) {
+    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
+    return found === undefined ? undefined : offset + found.length;
+}
+
 ;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
+
 
 
 
@@ -27118,7 +27150,8 @@ const STRICT_YAML = {
 /**
  * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
  * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
- * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
+ * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not valid YAML, only the first
+ * mistake. It never throws because of the text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
@@ -27126,9 +27159,11 @@ function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     const stranger = unreadableCharacter(text);
     if (stranger !== undefined)
         return unreadable(file, `the file must be text, found ${stranger}`);
-    const composed = yield* composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML);
+    const plain = text.replace(/^\uFEFF/, '');
+    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
     yield;
-    return new ParsedSource(composed, file);
+    const mistake = firstSyntaxMistake(composed.complaints, plain);
+    return new ParsedSource(composed, file, mistake);
 }
 function unreadable(file, message) {
     const start = { file, line: 1, column: 1 };
@@ -27145,12 +27180,12 @@ class ParsedSource {
     #file;
     #root;
     #lines;
-    constructor(composed, file) {
+    constructor(composed, file, mistake) {
         this.#file = file;
         this.#lines = composed.lines;
         this.#root = composed.document?.contents ?? null;
         const walked = walkNodes(this.#root);
-        this.problems = [...syntaxFindings(composed), ...walked.findings]
+        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
             .slice(0, MAX_REPORTED_PROBLEMS)
             .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
         this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;

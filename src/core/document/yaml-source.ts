@@ -2,6 +2,7 @@ import { isAlias, isCollection, isMap, isPair, isScalar, type LineCounter, type 
 import { OPERATOR_YAML_LIMITS, type YamlLimits } from '../limits.ts'
 import { type ComposedYaml, composeYaml } from './compose-yaml.ts'
 import { MAX_REPORTED_PROBLEMS, problemAt, type SourcePosition, type SourceProblem } from './source-problem.ts'
+import { firstSyntaxMistake } from './syntax-mistake.ts'
 import { unreadableCharacter } from './unreadable-character.ts'
 import { yamlComplaintSentence } from './yaml-complaint-sentence.ts'
 
@@ -32,7 +33,8 @@ export interface YamlSource {
 /**
  * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
  * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
- * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; it never throws because of the text.
+ * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not valid YAML, only the first
+ * mistake. It never throws because of the text.
  */
 export function* parseYamlSource(
   text: string,
@@ -43,9 +45,11 @@ export function* parseYamlSource(
     return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`)
   const stranger = unreadableCharacter(text)
   if (stranger !== undefined) return unreadable(file, `the file must be text, found ${stranger}`)
-  const composed = yield* composeYaml(text.replace(/^\uFEFF/, ''), limits, STRICT_YAML)
+  const plain = text.replace(/^\uFEFF/, '')
+  const composed = yield* composeYaml(plain, limits, STRICT_YAML)
   yield
-  return new ParsedSource(composed, file)
+  const mistake = firstSyntaxMistake(composed.complaints, plain)
+  return new ParsedSource(composed, file, mistake)
 }
 
 function unreadable(file: string, message: string): YamlSource {
@@ -65,12 +69,12 @@ class ParsedSource implements YamlSource {
   readonly #root: Node | null
   readonly #lines: LineCounter
 
-  constructor(composed: ComposedYaml, file: string) {
+  constructor(composed: ComposedYaml, file: string, mistake: Finding | undefined) {
     this.#file = file
     this.#lines = composed.lines
     this.#root = composed.document?.contents ?? null
     const walked = walkNodes(this.#root)
-    this.problems = [...syntaxFindings(composed), ...walked.findings]
+    this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
       .slice(0, MAX_REPORTED_PROBLEMS)
       .map(({ message, offset }) => problemAt(this.#positionAt(offset), message))
     this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined

@@ -23,6 +23,17 @@ const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an open list', text: 'a: [1', at: [1, 6] },
 ]
 
+/** One slip of the indentation each, of which the YAML library makes up to a dozen complaints. */
+const MISPLACED: { name: string; lines: string[]; at: [number, number] }[] = [
+  { name: 'a line that is indented too far', lines: ['- id: a', '  x: b', '    y: c', '  z: d'], at: [3, 5] },
+  { name: 'a key that is indented too far', lines: ['a: 1', '', '  b: 2', 'c: 3'], at: [3, 3] },
+  { name: 'a line that is not indented enough', lines: ['s:', '  - id: a', '   x: b', '    y: c'], at: [3, 1] },
+  { name: 'an item that is indented too far', lines: ['s:', '  - id: a', '    x: b', '     - id: c'], at: [4, 6] },
+  { name: 'an item that is not indented enough', lines: ['s:', '  - id: a', '    x: b', ' - id: c'], at: [4, 1] },
+  { name: 'a first line that is indented', lines: [' a: 1', 'b: 2', 'c: &x 3'], at: [2, 1] },
+  { name: 'a tab', lines: ['s:', '  - id: a', '\tx: b', '    y: c'], at: [3, 1] },
+]
+
 const parse = (text: string, file: string, limits?: YamlLimits) => runToEnd(parseYamlSource(text, file, limits))
 
 describe('parseYamlSource', () => {
@@ -37,6 +48,19 @@ describe('parseYamlSource', () => {
     const { problems } = parse('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
     assert.deepEqual(problems.map(problem => problem.line).toSorted(), [1, 2, 3, 4])
   })
+
+  for (const { name, lines, at } of MISPLACED) {
+    it(`reports only ${name}, at its line`, () => {
+      const { problems, value } = parse(lines.join('\n'), 'f.yaml')
+      assert.deepEqual(
+        problems.map(({ line, column }) => [line, column]),
+        [at],
+        JSON.stringify(problems),
+      )
+      assert.match(problems[0]?.message ?? '', /^not valid YAML: |^tabs /)
+      assert.equal(value, undefined)
+    })
+  }
 
   it('gives no value to a text with an alias bomb, and expands nothing', () => {
     const levels = Array.from({ length: 9 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i}, `.repeat(9)}]`)
