@@ -30760,12 +30760,22 @@ function refuseDowngrade(latest, { version, isOurs }) {
     const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
     throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`);
 }
-/** A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. */
-function replacedBytes(version, sha256) {
-    return downgrade(`The hub serves as its latest version, ${version}, bytes (sha256 ${sha256}) that this host has had before and that were replaced`);
+/**
+ * A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. What has
+ * replaced them may be an older version.
+ */
+function replacedBytes({ version, sha256 }, present) {
+    const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}; latest does not restore it`);
+}
+function presentClause(present) {
+    const { version = null, installed_at: since = null } = present ?? {};
+    if (version === null)
+        return '';
+    return ` and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
 }
 function downgrade(finding) {
-    const remedy = 'To downgrade on purpose, set allow-downgrade: true or name the version.';
+    const remedy = 'To install it all the same, name the version or set allow-downgrade: true.';
     return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`);
 }
 /**
@@ -31031,6 +31041,11 @@ function wasReplaced(layout, artifact) {
     if (snapshots.some(row => row.artifact_sha256 === sha256))
         return true;
     return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256);
+}
+/** Which version of an origin this host has now, and when it was installed; undefined where it has none. */
+function presentVersion(layout, origin) {
+    const row = readHostRecord(layout).installed.find(each => isFrom(each, origin));
+    return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
 }
 /**
  * Whether this host has had what a source supplies, by its retained versions or its audit log, and it was replaced: in
@@ -33027,7 +33042,7 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
         return;
     const origin = { contract: 'marketplace', slug: request.slug };
     if (wasReplaced(layout, { origin, sha256 }))
-        throw replacedBytes(facts.version ?? 'latest', sha256);
+        throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 /**
  * Finds out which version the artifact is, and extracts it into `folder`, unless just that is installed and intact.
@@ -40673,7 +40688,7 @@ function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
         return;
     const origin = { contract: 'project', slug: request.projectId };
     if (wasReplaced(layout, { origin, sha256 }))
-        throw replacedBytes(version, sha256);
+        throw replacedBytes({ version, sha256 }, presentVersion(layout, origin));
 }
 /** Decrypts a verified file, and wipes the key. */
 async function openSealed({ tools }, verified, dek) {
@@ -41570,7 +41585,7 @@ function refuseOlder({ version, source }, { installed, wasReplaced }) {
     if (installed?.source.from === source.from)
         refuseDowngrade(version, { version: installed.version, isOurs: true });
     if (wasReplaced(source))
-        throw replacedBytes(version, source.id);
+        throw replacedBytes({ version, sha256: source.id }, installed);
 }
 
 ;// CONCATENATED MODULE: ./build/sources/marketplace-source.js

@@ -14,7 +14,7 @@ import {
 import { checkPlaces } from '../install/host/readiness.ts'
 import { verifyDestination } from '../install/host/relocation.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
-import { wasReplaced } from '../install/reports/replaced-artifact.ts'
+import { presentVersion, wasReplaced } from '../install/reports/replaced-artifact.ts'
 import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '../install/steps/intact-part.ts'
 import { environmentOf, type Part, type PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
@@ -91,7 +91,8 @@ export async function verifyArtifact(
 function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployment, sha256: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   const origin = { contract: 'marketplace' as const, slug: request.slug }
-  if (wasReplaced(layout, { origin, sha256 })) throw replacedBytes(facts.version ?? 'latest', sha256)
+  if (wasReplaced(layout, { origin, sha256 }))
+    throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin))
 }
 
 /**

@@ -19,7 +19,7 @@ import type { ExtractedTree } from '../install/files/extracted-tree.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { readHostRecord } from '../install/host/installed/host-record.ts'
 import { isFrom, snapshotsFrom } from '../install/host/installed/origin.ts'
-import { wasReplaced } from '../install/reports/replaced-artifact.ts'
+import { presentVersion, wasReplaced } from '../install/reports/replaced-artifact.ts'
 import type { IntactTree } from '../install/steps/intact-part.ts'
 import { BUNDLED_PLAN } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
@@ -94,7 +94,7 @@ export async function verifySealed(
 function refuseOldBytes({ request, layout }: ProjectDeployment, { version, sha256 }: ServedVersion): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   const origin = { contract: 'project' as const, slug: request.projectId }
-  if (wasReplaced(layout, { origin, sha256 })) throw replacedBytes(version, sha256)
+  if (wasReplaced(layout, { origin, sha256 })) throw replacedBytes({ version, sha256 }, presentVersion(layout, origin))
 }
 
 /** Decrypts a verified file, and wipes the key. */

@@ -46,5 +46,5 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
 export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
   // Another plugin's version says nothing about this one's, and the signed manifest has chosen between the two.
   if (installed?.source.from === source.from) refuseDowngrade(version, { version: installed.version, isOurs: true })
-  if (wasReplaced(source)) throw replacedBytes(version, source.id)
+  if (wasReplaced(source)) throw replacedBytes({ version, sha256: source.id }, installed)
 }

@@ -266,6 +266,10 @@ describe('a deployment after a rollback', () => {
       [refused.outputs['error-code'], refused.outputs['running-version']],
       ['downgrade_refused', '1.0.0'],
     )
+    assert.match(
+      refused.log,
+      /already replaced the hub's latest version, 2\.0\.0 .* and now runs 1\.0\.0 \(installed on /,
+    )
     assert.match(mainOf(stage), /1\.0\.0/)
     await stage.publish('2.0.1', pluginFiles('2.0.1'))
     assert.equal(summaryOf(await latest(stage)), 'success true 2.0.1 1.0.0 2.0.1 ')

@@ -27,15 +27,32 @@ export function refuseDowngrade(latest: string, { version, isOurs }: InstalledSt
   throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`)
 }
 
-/** A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. */
-export function replacedBytes(version: string, sha256: string): DeploymentError {
-  return downgrade(
-    `The hub serves as its latest version, ${version}, bytes (sha256 ${sha256}) that this host has had before and that were replaced`,
-  )
+/** What this host runs now, and when it was installed; null where its record does not say. */
+export interface PresentVersion {
+  readonly version: string | null
+  readonly installed_at?: string | null
+}
+
+/**
+ * A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. What has
+ * replaced them may be an older version.
+ */
+export function replacedBytes(
+  { version, sha256 }: { readonly version: string | null; readonly sha256: string },
+  present: PresentVersion | undefined,
+): DeploymentError {
+  const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`
+  return downgrade(`This host has already replaced ${served}${presentClause(present)}; latest does not restore it`)
+}
+
+function presentClause(present: PresentVersion | undefined): string {
+  const { version = null, installed_at: since = null } = present ?? {}
+  if (version === null) return ''
+  return ` and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`
 }
 
 function downgrade(finding: string): DeploymentError {
-  const remedy = 'To downgrade on purpose, set allow-downgrade: true or name the version.'
+  const remedy = 'To install it all the same, name the version or set allow-downgrade: true.'
   return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`)
 }
 

@@ -33,6 +33,15 @@ export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256)
 }
 
+/** Which version of an origin this host has now, and when it was installed; undefined where it has none. */
+export function presentVersion(
+  layout: Layout,
+  origin: Origin,
+): Pick<InstalledVersion, 'version' | 'installed_at'> | undefined {
+  const row = readHostRecord(layout).installed.find(each => isFrom(each, origin))
+  return row && { version: row.project_version ?? row.version, installed_at: row.installed_at }
+}
+
 /** What a source supplied for a part of an origin. */
 export interface KnownSupply {
   readonly origin: Origin

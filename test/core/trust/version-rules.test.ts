@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../../src/core/errors.ts'
-import { refuseDowngrade, refuseReusedVersion } from '../../../src/core/trust/version-rules.ts'
+import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../../../src/core/trust/version-rules.ts'
 
 const [THESE, OTHER] = ['aa'.repeat(32), 'bb'.repeat(32)]
 
@@ -38,6 +38,23 @@ describe('refuseDowngrade over something that we did not install', () => {
     refuseDowngrade('1.0.0', { version: 'development', isOurs: false })
     const newer = { version: '1.0.1', isOurs: false }
     assert.throws(() => refuseDowngrade('1.0.0', newer), refusedWith('downgrade_refused'))
+  })
+})
+
+describe('the refusal of bytes that were replaced', () => {
+  it('calls no upgrade a downgrade, and says what runs since when', () => {
+    const served = { version: '1.4.0', sha256: THESE }
+    const { code, message } = replacedBytes(served, { version: '1.3.0', installed_at: '2026-11-20T10:00:00.000Z' })
+    assert.equal(code, 'downgrade_refused')
+    assert.equal(
+      message,
+      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}) and now runs 1.3.0 (installed on 2026-11-20); latest does not restore it: nothing was installed. To install it all the same, name the version or set allow-downgrade: true.`,
+    )
+  })
+
+  it('leaves out what nobody knows', () => {
+    const { message } = replacedBytes({ version: null, sha256: THESE }, { version: null })
+    assert.match(message, /replaced the hub's latest version \(sha256 a+\); latest does not restore it/)
   })
 })
 
