@@ -36,7 +36,7 @@ function hostRow(row: FleetRow, { now, hasOwners }: Shown): Html {
   const { className, sign, words } = shownOutcome(row.status)
   return html`<tbody class="${className}${row.status === 'success' ? '' : ' tinted'}"><tr>
 <td class="sign"><i aria-hidden="true">${sign}</i><span class="hidden">the last deployment ${words}</span></td>
-<th scope="row" class="host"><bdi>${visibleText(row.host_id)}</bdi>${hasOwners ? html`<span class="note">of <bdi>${visibleText(row.deployer_id)}</bdi></span>` : ''}</th>
+<th scope="row" class="host"><bdi>${visibleText(row.host_id)}</bdi>${hasOwners ? html`<span class="note">owner: <bdi>${visibleText(row.deployer_id)}</bdi></span>` : ''}</th>
 <td class="what">${row.slug} ${row.kind === 'service' ? html`<span class="soft">service</span> ` : ''}${row.is_known ? '' : UNKNOWN}</td>
 ${running(row, now)}
 </tr>${row.status === 'success' ? '' : attempt(row, now)}</tbody>

@@ -76,7 +76,7 @@ describe('the fleet page', () => {
     report(hub.store, { owner: 'alice' })
     assert.ok(!(await textOf(hub, '/')).includes('alice'))
     report(hub.store, { owner: 'bob' })
-    assert.match(await textOf(hub, '/'), /host of alice .* host of bob /)
+    assert.match(await textOf(hub, '/'), /host owner: alice .* host owner: bob /)
   })
 
   it('marks a name that the hub never published, and counts it as no product', async t => {
