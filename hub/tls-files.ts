@@ -42,6 +42,11 @@ export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   return { credentials: { cert, key }, warnings: validityWarnings(certFile, certificate, now) }
 }
 
+/** The first name that the certificate is for, but for wildcards and addresses. */
+export function serverName({ cert }: TlsCredentials): string | undefined {
+  return /(?:^|, )DNS:([\w.-]+)/.exec(new X509Certificate(cert).subjectAltName ?? '')?.[1]
+}
+
 /** The state is of the file that was read, whatever is put in its place meanwhile. */
 function readPem(option: string, path: string): { bytes: Buffer; found: Stats } {
   let file: number | undefined

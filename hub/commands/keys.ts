@@ -1,7 +1,9 @@
 import { UsageError } from '../errors.ts'
 import { type ApiKey, createKey, type KeyRequest, keyRequestSchema, listKeys, revokeKey } from '../keys.ts'
+import { isListed } from '../marketplace/catalogue.ts'
 import { parseInput } from '../names.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore, withStore } from './command.ts'
+import type { Store } from '../store.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore, withStore } from './command.ts'
 import type { CommandGroup } from './command-group.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
@@ -19,7 +21,8 @@ const create: Command = {
   --slug S         its name on the marketplace
 ${DATA_USAGE}
 
-Standard output gets the key and nothing else. The hub cannot show it again.`,
+Standard output gets the key and nothing else. The hub cannot show it again.
+${SILENT_USAGE}`,
   run: async args => {
     const options = { name: { type: 'string' }, owner: { type: 'string' }, kind: { type: 'string' } } as const
     const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, slug: { type: 'string' } })
@@ -29,10 +32,20 @@ Standard output gets the key and nothing else. The hub cannot show it again.`,
       keyRequestSchema,
       kind === undefined ? named : { ...named, kind: parseKind(kind) },
     )
-    const { key, record } = await withStore(data, store => createKey(store, request))
+    const { key, record } = await withStore(data, store => {
+      const issued = createKey(store, request)
+      noteUnpublished(store, issued.record)
+      return issued
+    })
     console.error(`Created the API key ${record.id} for ${record.owner}. Save it now, the hub cannot show it again:`)
     console.log(key)
   },
+}
+
+/** A key may be made before the first version is published; mostly, the slug is a typing mistake. */
+function noteUnpublished(store: Store, { kind, slug }: ApiKey): void {
+  if (kind === null || slug === null || isListed(store, { kind, slug })) return
+  console.error(`Note: this hub has no ${kind} ${slug} yet. Publish it, or make another key for the correct slug.`)
 }
 
 const list = listCommand({

@@ -1,13 +1,16 @@
+import { hostname } from 'node:os'
 import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../http/loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
-import { readTls, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
+import { readTls, serverName, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
 import { type Command, DATA_OPTION, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 
 const DEFAULT_PORT = 8787
 const MAX_PORT = 65_535
+/** Listened on, but no address to go to. */
+const EVERY_ADDRESS = ['0.0.0.0', '::']
 
 export const serve: Command = {
   summary: 'runs the hub until you interrupt it (the default command)',
@@ -43,7 +46,7 @@ the admin token: enter it as the password of any user.`,
       throw explainListening(error, address)
     })
     const stopRenewing = files === undefined ? () => {} : renewOnSignal(hub, files)
-    announce({ ...hub, adminToken: renewed ?? hub.adminToken }, values.host)
+    announce({ ...hub, adminToken: renewed ?? hub.adminToken }, { host: values.host, ...tls })
     await interrupted()
     stopRenewing()
     await hub.close()
@@ -99,13 +102,30 @@ function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAd
   }
 }
 
-function announce({ url, adminToken }: RunningHub, host: string): void {
+interface Served {
+  /** As given with --host. */
+  readonly host: string
+  readonly tls?: TlsCredentials
+}
+
+function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void {
   console.log(`The reference hub listens on ${url}`)
+  if (EVERY_ADDRESS.includes(host)) console.log(`Other machines reach it at ${urlUnder(url, nameFor(tls))}`)
   if (adminToken !== undefined) console.log(`Admin token (save it now, the hub cannot show it again): ${adminToken}`)
   if (!isLoopbackHost(host) && url.startsWith('http:'))
     console.error(
       'Other machines can reach it over plain HTTP: give it a certificate with --tls-cert, or put a TLS proxy in front of it.',
     )
+}
+
+/** A guess: certificates name what they are for, and most networks know a machine by its name. */
+function nameFor(tls: TlsCredentials | undefined): string {
+  return (tls === undefined ? undefined : serverName(tls)) ?? hostname()
+}
+
+function urlUnder(url: string, name: string): string {
+  const { protocol, port } = new URL(url)
+  return `${protocol}//${name}${port === '' ? '' : `:${port}`}`
 }
 
 function interrupted(): Promise<void> {

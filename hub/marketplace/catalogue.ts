@@ -53,6 +53,11 @@ export function readListing(store: Store, { kind, slug }: ListingId): Listing {
   return withVersions(store, listingRowSchema.parse(row))
 }
 
+/** Whether a version was ever published under this kind and slug. */
+export function isListed(store: Store, { kind, slug }: ListingId): boolean {
+  return store.db.prepare('SELECT 1 FROM listings WHERE kind = ? AND slug = ?').get(kind, slug) !== undefined
+}
+
 export function listCatalogue(store: Store): Listing[] {
   const rows = store.db.prepare('SELECT kind, slug, name FROM listings ORDER BY kind, slug').all()
   return rows.map(row => withVersions(store, listingRowSchema.parse(row)))

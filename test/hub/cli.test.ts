@@ -69,6 +69,20 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match((await hub('keys', 'list', ...data)).stdout, /revoked/)
   })
 
+  it('creates a key for what was never published, with a note', async t => {
+    const data = ['--data', join(newFolder(t), 'data')]
+    const plugin = newFolder(t, { 'plugin.yaml': 'name: a' })
+    await hub('publish', ...HELLO, ...SECRET, ...data, '--from', plugin)
+    for (const [slug, noted] of [
+      ['hello', false],
+      ['helo', true],
+    ] as const) {
+      const ended = await hub('keys', 'create', '--name', 'ci', '--kind', 'plugin', '--slug', slug, ...data)
+      assert.match(ended.stdout, /^hub_\S+\n$/)
+      assert.equal(/^Note: this hub has no plugin helo yet\. .*$/m.test(ended.stderr), noted, ended.stderr)
+    }
+  })
+
   it('serves, shares its data folder with other commands, and stops on a signal', async t => {
     const data = join(newFolder(t), 'data')
     const server = await serve(t, data)

@@ -41,6 +41,14 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, 
     assert.ok(!server.printed.join('\n').includes('PRIVATE'))
   })
 
+  it('names an address that others can use when it listens on every one', async t => {
+    const files = issue(t)
+    const server = await serve(t, files, ['--host', '0.0.0.0'])
+    const url = await server.find(/^Other machines reach it at (\S+)$/)
+    assert.equal(url, server.url.replace('0.0.0.0', 'localhost'))
+    assert.equal((await get(`${url}/healthz`, readFileSync(files.cert))).status, 200)
+  })
+
   for (const [name, wrong, message] of [
     [
       'a key of another certificate',
@@ -151,8 +159,8 @@ function get(url: string, ca: Buffer, headers: Record<string, string> = {}): Pro
   })
 }
 
-async function serve(t: TestContext, files: Issued) {
-  const args = [CLI, '--port', '0', '--data', join(newFolder(t), 'data'), ...optionsOf(files)]
+async function serve(t: TestContext, files: Issued, options: readonly string[] = []) {
+  const args = [CLI, '--port', '0', ...options, '--data', join(newFolder(t), 'data'), ...optionsOf(files)]
   const env = { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE }
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
   t.after(() => child.kill('SIGKILL'))
@@ -166,5 +174,12 @@ async function serve(t: TestContext, files: Issued) {
     child.kill('SIGHUP')
     return String((await next)[0])
   }
-  return { url, printed, renew }
+  const find = async (pattern: RegExp): Promise<string> => {
+    for (;;) {
+      const found = printed.map(line => pattern.exec(line)?.[1]).find(match => match !== undefined)
+      if (found !== undefined) return found
+      await once(stdout, 'line')
+    }
+  }
+  return { url, printed, renew, find }
 }

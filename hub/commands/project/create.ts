@@ -1,5 +1,5 @@
 import { createProject } from '../../project/catalogue.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, withStore } from '../command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withStore } from '../command.ts'
 import { parseCommandLine, requireOption } from '../command-line.ts'
 
 export const create: Command = {
@@ -9,7 +9,8 @@ export const create: Command = {
   --name N         the name for people to read
 ${DATA_USAGE}
 
-Standard output gets the id and nothing else. Use it as project_id in deployment/install.yaml, and as --project-id.`,
+Standard output gets the id and nothing else. Use it as project_id in deployment/install.yaml, and as --project-id.
+${SILENT_USAGE}`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, name: { type: 'string' } })
     const name = requireOption('name', values.name)

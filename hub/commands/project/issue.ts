@@ -1,6 +1,6 @@
 import { requireProject } from '../../project/catalogue.ts'
 import { createProjectKey, KEY_TITLES, type Purpose } from '../../project/project-keys.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from '../command.ts'
+import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore } from '../command.ts'
 import { parseCommandLine, requireOption } from '../command-line.ts'
 
 const PUBLISH_USAGE = `
@@ -34,7 +34,8 @@ function issuing(purpose: 'devkey' | 'credential', { summary, input, canPublish 
   --name N         what it is for${canPublish ? PUBLISH_USAGE : ''}
 ${DATA_USAGE}
 
-Standard output gets the value, for the input ${input}, and nothing else. The hub cannot show it again.`,
+Standard output gets the value, for the input ${input}, and nothing else. The hub cannot show it again.
+${SILENT_USAGE}`,
     run: async args => {
       const options = { 'project-id': { type: 'string' }, name: { type: 'string' } } as const
       const publish = canPublish ? ({ publish: { type: 'boolean', default: false } } as const) : {}

@@ -1,5 +1,5 @@
 import { createSigningKey, signerPublicKey } from '../../project/signing-key.ts'
-import type { Command } from '../command.ts'
+import { type Command, SILENT_USAGE } from '../command.ts'
 import { parseCommandLine, requireOption } from '../command-line.ts'
 
 export const keygen: Command = {
@@ -8,7 +8,8 @@ export const keygen: Command = {
 
   --out FILE       the file for the private key (PEM, mode 0600); must not exist yet
 
-Standard output gets the public key and nothing else. Hosts pin it as signer-public-key.`,
+Standard output gets the public key and nothing else. Hosts pin it as signer-public-key.
+${SILENT_USAGE}`,
   run: async args => {
     const { values } = parseCommandLine(args, { out: { type: 'string' } })
     const out = requireOption('out', values.out)
