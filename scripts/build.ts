@@ -74,7 +74,7 @@ function stubOf(action: string, usage: string | undefined): string {
   return `let ended = false
 const found = process.versions.node
 if (parseInt(found, 10) < ${NODE_MAJOR}) {
-  console.error('Error: ${stubName(action)} needs Node.js ${NODE_MAJOR}, but ' + process.execPath + ' is ' + found + ': run it with externals/node${NODE_MAJOR}/bin/node of the runner.')
+  console.error('Error: ${stubName(action)} needs Node.js ${NODE_MAJOR}, but ' + process.execPath + ' is ' + found + ': run it with externals/node${NODE_MAJOR}/bin/node of the runner, or node_modules/.bin/node of a checkout.')
   process.exitCode = 1
 }${help} else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })

@@ -37,6 +37,10 @@ describe('the entries of dist/', () => {
           stderr.startsWith(`Error: ${entry} needs Node.js 24, but ${process.execPath} is ${version}: `),
           stderr,
         )
+        assert.match(
+          stderr,
+          /externals\/node24\/bin\/node of the runner, or node_modules\/\.bin\/node of a checkout\.\n$/,
+        )
       }
     })
 
