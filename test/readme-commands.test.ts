@@ -19,6 +19,7 @@ const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 const EXECUTED = [
   'README.md: Try it',
   'docs/hub.md: Run it',
+  'docs/hub.md: Deploy from it',
   'docs/projects.md: Try it',
   'docs/operating.md: After a power cut',
   'fleet/README.md: Deploying to those that are behind',
@@ -84,10 +85,11 @@ describe('docs/projects.md', () => {
 })
 
 describe('docs/hub.md', () => {
-  it('shows commands that publish, make a key, back up and restore', async t => {
-    const { folder, page } = await follow(t, 'docs/hub.md: Run it')
-    assert.match(page, /greeter/)
-    for (const path of ['try-backup.tar', 'try-restored/hub.sqlite']) assert.ok(existsSync(join(folder, path)), path)
+  it('shows commands that publish, make a key, back up, restore, and deploy without a runner', async t => {
+    const { folder, page } = await follow(t, 'docs/hub.md: Run it', 'docs/hub.md: Deploy from it')
+    assert.match(page, /greeter[\s\S]*class="version">1\.0\.0</)
+    for (const path of ['try-backup.tar', 'try-restored/hub.sqlite', 'try-host/plugins/greeter/plugin.yaml'])
+      assert.ok(existsSync(join(folder, path)), path)
   })
 })
 
@@ -122,13 +124,13 @@ describe('fleet/README.md', () => {
   })
 })
 
-/** Runs the commands of a section: the first block starts the hub, the others run in sequence. */
-async function follow(t: TestContext, section: string): Promise<{ folder: string; page: string }> {
+/** Runs the commands of sections: the first block starts the hub, the others run in sequence in one shell. */
+async function follow(t: TestContext, ...sections: string[]): Promise<{ folder: string; page: string }> {
   const folder = makeFolder(t)
   const port = await freePort()
-  const [serve = '', ...others] = commandsOf(section).map(text =>
-    text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port),
-  )
+  const [serve = '', ...others] = sections
+    .flatMap(commandsOf)
+    .map(text => text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port))
   await startHub(t, serve)
   run('sh', others.join(''))
   return { folder, page: await (await fetch(`http://127.0.0.1:${port}/`)).text() }
