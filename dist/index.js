@@ -26370,7 +26370,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             if (transitions[state].length === 0)
                 tools.log.end();
             else
-                tools.log.group(state);
+                tools.log.group(state, state === 'installing' ? 'at once' : undefined);
             await record.enter(change);
             tools.observer.onProgress(interrupted());
         },
@@ -28155,7 +28155,7 @@ function isHealthcheck(step) {
  */
 async function buildInstallation(context) {
     const { log } = context.deployment.tools;
-    log.group('committing');
+    log.group('committing', 'at once');
     await noteModifiedSnapshots(context);
     const { parts, removals } = context.order;
     const installed = parts.map(part => buildRow(context, part));
@@ -30112,7 +30112,7 @@ async function recover(host) {
     const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
     for (const directory of directories)
         requireSafeDirectory(host, directory);
-    log.group('Recovering an interrupted deployment');
+    log.group('Recovering an interrupted deployment', 'at once');
     const journal = openJournal(layout.journal, host.redact);
     try {
         const record = recordFromJournal(begin.facts, records);
@@ -30559,7 +30559,7 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, keepPaths } = deployment;
     tools.log.did('failed');
     if (transaction.changed || transaction.services.length > 0)
-        tools.log.group('rolling back');
+        tools.log.group('rolling back', 'at once');
     const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
         layout,
         log: tools.log,
@@ -35793,8 +35793,8 @@ const TITLE_WITHIN_MS = 500;
 const MAX_NOTES = 100;
 /**
  * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
- * took; a group that takes longer than half a second is opened with its bare title, shows its lines as they come, and is
- * followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
+ * took; a group that takes longer than half a second, or whose lines must not be lost when the run is killed, is opened
+ * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
  * that looks.
  */
 function createRunnerLog(redact) {
@@ -35819,9 +35819,11 @@ function createRunnerLog(redact) {
     return {
         notes,
         end,
-        group(title) {
+        group(title, shown) {
             end();
             open = new OpenGroup(safe(title), safe);
+            if (shown === 'at once')
+                open.show();
         },
         did: what => void open?.did.push(what),
         info: line => write(() => info(safe(line))),
@@ -35836,7 +35838,7 @@ class OpenGroup {
     #title;
     #safe;
     #openedAt = external_node_perf_hooks_namespaceObject.performance.now();
-    #timer = setTimeout(() => this.#show(this.#title), TITLE_WITHIN_MS).unref();
+    #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref();
     #waiting = [];
     constructor(title, safe) {
         this.#title = title;
@@ -35849,17 +35851,18 @@ class OpenGroup {
             this.#waiting.push(line);
     }
     end() {
-        clearTimeout(this.#timer);
         const took = durationInWords(external_node_perf_hooks_namespaceObject.performance.now() - this.#openedAt);
         const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`);
         const isShown = this.#waiting === undefined;
         if (!isShown)
-            this.#show(title);
+            this.show(title);
         endGroup();
         if (isShown)
             info(title);
     }
-    #show(title) {
+    /** Opens the group, by default with its bare title. */
+    show(title = this.#title) {
+        clearTimeout(this.#timer);
         startGroup(title);
         for (const line of this.#waiting ?? [])
             line();

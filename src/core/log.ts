@@ -1,7 +1,7 @@
 /** Where a flow reports its progress. The runner's log implements it; tests collect lines. */
 export interface Log {
-  /** Opens a group of lines; the next one closes it. */
-  group(title: string): void
+  /** Opens a group of lines; the next one closes it. Where the host is changed, its lines must show at once. */
+  group(title: string, shown?: 'at once'): void
   /** What the open group has done, so that a folded log says it too. May be called several times. */
   did(what: string): void
   /** Closes the open group, if there is one. */

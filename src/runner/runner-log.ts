@@ -23,8 +23,8 @@ export interface RunnerLog extends Log {
 
 /**
  * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
- * took; a group that takes longer than half a second is opened with its bare title, shows its lines as they come, and is
- * followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
+ * took; a group that takes longer than half a second, or whose lines must not be lost when the run is killed, is opened
+ * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
  * that looks.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
@@ -47,9 +47,10 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   return {
     notes,
     end,
-    group(title) {
+    group(title, shown) {
       end()
       open = new OpenGroup(safe(title), safe)
+      if (shown === 'at once') open.show()
     },
     did: what => void open?.did.push(what),
     info: line => write(() => core.info(safe(line))),
@@ -65,7 +66,7 @@ class OpenGroup {
   readonly #title: string
   readonly #safe: (line: string) => string
   readonly #openedAt = performance.now()
-  readonly #timer = setTimeout(() => this.#show(this.#title), TITLE_WITHIN_MS).unref()
+  readonly #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref()
   #waiting: (() => void)[] | undefined = []
 
   constructor(title: string, safe: (line: string) => string) {
@@ -79,16 +80,17 @@ class OpenGroup {
   }
 
   end(): void {
-    clearTimeout(this.#timer)
     const took = durationInWords(performance.now() - this.#openedAt)
     const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`)
     const isShown = this.#waiting === undefined
-    if (!isShown) this.#show(title)
+    if (!isShown) this.show(title)
     core.endGroup()
     if (isShown) core.info(title)
   }
 
-  #show(title: string): void {
+  /** Opens the group, by default with its bare title. */
+  show(title = this.#title): void {
+    clearTimeout(this.#timer)
     core.startGroup(title)
     for (const line of this.#waiting ?? []) line()
     this.#waiting = undefined

@@ -48,6 +48,27 @@ describe('createRunnerLog', () => {
     assert.deepEqual(shown, ['::group::slow', 'a', '(later)', 'b', '::endgroup::', 'slow: this (n ms)'])
   })
 
+  it('shows the lines of a group that changes the host at once: a kill must not lose them', () => {
+    const lines = written(log => {
+      log.group('fetching')
+      log.info('a')
+      log.group('installing', 'at once')
+      process.stdout.write('(opened)\n')
+      log.info('b')
+      process.stdout.write('(killed)\n')
+    })
+    const shown = lines.map(line => line.replace(/\d+ ms/, 'n ms'))
+    assert.deepEqual(shown, [
+      '::group::fetching (n ms)',
+      'a',
+      '::endgroup::',
+      '::group::installing',
+      '(opened)',
+      'b',
+      '(killed)',
+    ])
+  })
+
   it('keeps what is worth attention for the summary, redacted and once', () => {
     const log = createRunnerLog(text => text.replaceAll('hunter22', '***'))
     capturedOutput(() => {

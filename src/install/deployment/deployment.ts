@@ -115,7 +115,7 @@ export function startDeployment<State extends string>(
       const change = machine.enter(state)
       // The last state does nothing: what ended the run is in its last sentence.
       if (transitions[state].length === 0) tools.log.end()
-      else tools.log.group(state)
+      else tools.log.group(state, state === 'installing' ? 'at once' : undefined)
       await record.enter(change)
       tools.observer.onProgress(interrupted())
     },

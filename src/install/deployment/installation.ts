@@ -35,7 +35,7 @@ import type { Deployment } from '../transaction/context.ts'
  */
 export async function buildInstallation(context: StepContext): Promise<Installation> {
   const { log } = context.deployment.tools
-  log.group('committing')
+  log.group('committing', 'at once')
   await noteModifiedSnapshots(context)
   const { parts, removals } = context.order
   const installed = parts.map(part => buildRow(context, part))

@@ -46,7 +46,7 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   // Where it has installed something, perhaps for the first time.
   const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
   for (const directory of directories) requireSafeDirectory(host, directory)
-  log.group('Recovering an interrupted deployment')
+  log.group('Recovering an interrupted deployment', 'at once')
   const journal = openJournal(layout.journal, host.redact)
   try {
     const record = recordFromJournal(begin.facts, records)

@@ -166,7 +166,7 @@ async function undo(
 ): Promise<SettledEnding> {
   const { layout, tools, keepPaths } = deployment
   tools.log.did('failed')
-  if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back')
+  if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
   const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
     layout,
     log: tools.log,
