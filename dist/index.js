@@ -20661,6 +20661,8 @@ function unreported_endOf({ record, tools }, error) {
     return buildEnd(tools.now(), { outcome: 'failed', error: { code: error.code, message, step } });
 }
 
+;// CONCATENATED MODULE: external "node:perf_hooks"
+const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
 ;// CONCATENATED MODULE: ./build/install/files/file-digester.js
 
 
@@ -21325,6 +21327,9 @@ function reasonOf(error, layout, identity) {
 ;// CONCATENATED MODULE: ./build/install/host/trees/drift-check.js
 
 
+
+/** Milliseconds for which a comparison counts as one of now: no more than the comparison itself may take. */
+const RECENT_MS = 200;
 /** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
     #setting;
@@ -21338,27 +21343,36 @@ class DriftCheck {
         this.#isDisregarded = true;
     }
     /** As `findDrift` has found it last; compares only what was not compared. */
-    async of({ shelf, id }) {
+    async of(part) {
         if (this.#isDisregarded)
             return undefined;
-        const { signal } = this.#setting;
-        const name = placeName({ shelf, id });
-        const found = this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal);
-        this.#found.set(name, found);
-        return await found;
+        return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference;
     }
     /** As it is now; what could not be compared is not compared again. */
-    async again({ shelf, id }) {
-        const { signal } = this.#setting;
-        const name = placeName({ shelf, id });
+    async again(part) {
         if (this.#isDisregarded)
             return undefined;
-        const before = this.#found.has(name) ? await this.of({ shelf, id }) : null;
-        if (before === undefined)
+        const known = this.#found.get(placeName(part));
+        if (known !== undefined && (await known.difference) === undefined)
             return undefined;
-        const now = await findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal);
-        this.#found.set(name, Promise.resolve(now));
-        return now;
+        return await this.#compare(part).difference;
+    }
+    /** As it is now, or was a moment ago. */
+    async recent(part) {
+        const found = this.#found.get(placeName(part));
+        const isRecent = found !== undefined && external_node_perf_hooks_namespaceObject.performance.now() - found.endedAt < RECENT_MS;
+        return isRecent ? await this.of(part) : await this.again(part);
+    }
+    #compare({ shelf, id }) {
+        const { signal } = this.#setting;
+        const difference = findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal);
+        const found = { difference, endedAt: Number.POSITIVE_INFINITY };
+        const end = () => {
+            found.endedAt = external_node_perf_hooks_namespaceObject.performance.now();
+        };
+        difference.then(end, end);
+        this.#found.set(placeName({ shelf, id }), found);
+        return found;
     }
 }
 /** Whether nothing but added files is different. */
@@ -21377,8 +21391,6 @@ function isModified(drift) {
     return instead !== undefined || added.length + removed.length + changed.length > 0;
 }
 
-;// CONCATENATED MODULE: external "node:perf_hooks"
-const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
 ;// CONCATENATED MODULE: ./build/core/document/source-problem.js
 
 
@@ -23293,7 +23305,7 @@ function describeDrift(entries) {
  */
 async function noteReplaced({ deployment, stagingFolder }, place) {
     const { layout, keepPaths, tools } = deployment;
-    const drift = await deployment.drift.again(place);
+    const drift = await deployment.drift.recent(place);
     await recordDrift(deployment, [place]);
     const root = installPath(layout, place);
     if (drift !== undefined)
@@ -23360,7 +23372,10 @@ async function installPart(context, part) {
     const keeper = isThere ? oldPath : part.leftBehind;
     const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
     const change = new TreeChange(layout, isThere ? part.previous.installed : undefined);
-    const [, recorded, modified] = await awaitAll(part.recorded ?? syncTree(part.staged, tools.signal), recordTree(context, part, change), noteReplaced(context, part.previous.place));
+    const [, recorded] = await awaitAll(part.recorded ?? syncTree(part.staged, tools.signal), recordTree(context, part, change), 
+    // Not once more afterwards, unless the sync takes long.
+    context.deployment.drift.again(part.previous.place));
+    const modified = await noteReplaced(context, part.previous.place);
     tools.signal.throwIfAborted();
     await makeDirectory(context, part.directory);
     const { place, version } = part.previous;
@@ -26033,8 +26048,8 @@ async function removePart(context, part) {
     // Refuse what could not be restored before anything is touched.
     findMovablePaths({ root: path, keepPaths });
     requireSwitchable(context.deployment, part);
-    const modified = await noteReplaced(context, part);
     await stopService(context, part);
+    const modified = await noteReplaced(context, part);
     const snapshot = await moveToSnapshot(context, part, installed.version);
     context.results.set(placeName(part), { snapshot: snapshot.name, modified });
     return {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import {
   existsSync,
   lstatSync,
+  mkdirSync,
   readFileSync,
   readlinkSync,
   renameSync,
@@ -11,7 +12,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import type { ActionResult } from '../../local/runner.ts'
@@ -82,6 +83,22 @@ describe('files that were changed on the host since they were installed', () => 
       changed: ['src/main.py'],
     },
   ]
+
+  it('are reported and marked if they change only while the new version is made durable', async () => {
+    await stage.publish('2.0.0', pluginFiles('2.0.0'))
+    const bin = join(stage.folder, 'bin')
+    mkdirSync(bin)
+    // Longer than a comparison counts as one of now.
+    const edit = `sleep 0.6; echo late > ${join(stage.root, 'plugins/greeter/src/main.py')}; sleep 0.6`
+    writeFileSync(join(bin, 'sync'), `#!/bin/sh\n${edit}\n`, { mode: 0o755 })
+    const result = await stage.deploy({}, { env: { PATH: [bin, process.env['PATH']].join(delimiter) } })
+    assert.equal(result.outputs['outcome'], 'success', result.log)
+    assert.deepEqual(
+      readLocalReport(result).drift?.map(({ changed }) => changed),
+      [['src/main.py']],
+    )
+    assert.equal(snapshotsOf(stage)[0]?.modified, true)
+  })
 
   it('are named in one warning, in the summary and in the report of the update that replaces them', async () => {
     driftByHand()

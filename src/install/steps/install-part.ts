@@ -39,11 +39,13 @@ export async function installPart(context: StepContext, part: NewPart | Returnin
   const keeper = isThere ? oldPath : part.leftBehind
   const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper)
   const change = new TreeChange(layout, isThere ? part.previous.installed : undefined)
-  const [, recorded, modified] = await awaitAll(
+  const [, recorded] = await awaitAll(
     part.recorded ?? syncTree(part.staged, tools.signal),
     recordTree(context, part, change),
-    noteReplaced(context, part.previous.place),
+    // Not once more afterwards, unless the sync takes long.
+    context.deployment.drift.again(part.previous.place),
   )
+  const modified = await noteReplaced(context, part.previous.place)
   tools.signal.throwIfAborted()
   await makeDirectory(context, part.directory)
   const { place, version } = part.previous

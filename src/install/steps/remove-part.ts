@@ -33,8 +33,8 @@ export async function removePart(context: StepContext, part: InstalledPart): Pro
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths })
   requireSwitchable(context.deployment, part)
-  const modified = await noteReplaced(context, part)
   await stopService(context, part)
+  const modified = await noteReplaced(context, part)
   const snapshot = await moveToSnapshot(context, part, installed.version)
   context.results.set(placeName(part), { snapshot: snapshot.name, modified })
   return {

@@ -19,7 +19,7 @@ export async function noteReplaced(
   place: Place,
 ): Promise<TreeIdentity | undefined> {
   const { layout, keepPaths, tools } = deployment
-  const drift = await deployment.drift.again(place)
+  const drift = await deployment.drift.recent(place)
   await recordDrift(deployment, [place])
   const root = installPath(layout, place)
   if (drift !== undefined) await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift)

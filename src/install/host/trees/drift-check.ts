@@ -1,6 +1,10 @@
+import { performance } from 'node:perf_hooks'
 import { type PartName, placeName } from '../layout.ts'
 import { findDrift, type RecordFolder } from './drift.ts'
 import type { TreeDifference } from './tree-comparison.ts'
+
+/** Milliseconds for which a comparison counts as one of now: no more than the comparison itself may take. */
+const RECENT_MS = 200
 
 /** What a check works with. */
 export interface DriftCheckSetting extends RecordFolder {
@@ -8,11 +12,17 @@ export interface DriftCheckSetting extends RecordFolder {
   readonly signal: AbortSignal
 }
 
+/** A comparison, and when it ended, in milliseconds of `performance.now`; never while it runs. */
+interface Found {
+  readonly difference: Promise<TreeDifference | undefined>
+  endedAt: number
+}
+
 /** Compares installed trees with their records; see `findDrift`. */
 export class DriftCheck {
   readonly #setting: DriftCheckSetting
   #isDisregarded = false
-  readonly #found = new Map<string, Promise<TreeDifference | undefined>>()
+  readonly #found = new Map<string, Found>()
 
   constructor(setting: DriftCheckSetting) {
     this.#setting = setting
@@ -24,26 +34,36 @@ export class DriftCheck {
   }
 
   /** As `findDrift` has found it last; compares only what was not compared. */
-  async of({ shelf, id }: PartName): Promise<TreeDifference | undefined> {
+  async of(part: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
-    const { signal } = this.#setting
-    const name = placeName({ shelf, id })
-    const found =
-      this.#found.get(name) ?? findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
-    this.#found.set(name, found)
-    return await found
+    return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference
   }
 
   /** As it is now; what could not be compared is not compared again. */
-  async again({ shelf, id }: PartName): Promise<TreeDifference | undefined> {
-    const { signal } = this.#setting
-    const name = placeName({ shelf, id })
+  async again(part: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
-    const before = this.#found.has(name) ? await this.of({ shelf, id }) : null
-    if (before === undefined) return undefined
-    const now = await findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
-    this.#found.set(name, Promise.resolve(now))
-    return now
+    const known = this.#found.get(placeName(part))
+    if (known !== undefined && (await known.difference) === undefined) return undefined
+    return await this.#compare(part).difference
+  }
+
+  /** As it is now, or was a moment ago. */
+  async recent(part: PartName): Promise<TreeDifference | undefined> {
+    const found = this.#found.get(placeName(part))
+    const isRecent = found !== undefined && performance.now() - found.endedAt < RECENT_MS
+    return isRecent ? await this.of(part) : await this.again(part)
+  }
+
+  #compare({ shelf, id }: PartName): Found {
+    const { signal } = this.#setting
+    const difference = findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
+    const found = { difference, endedAt: Number.POSITIVE_INFINITY }
+    const end = (): void => {
+      found.endedAt = performance.now()
+    }
+    difference.then(end, end)
+    this.#found.set(placeName({ shelf, id }), found)
+    return found
   }
 }
 
