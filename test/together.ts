@@ -23,8 +23,9 @@ export function runTogether(files: readonly string[], timeoutMs = TIMEOUT_MS): v
   setTimeout(() => process.exit(1), timeoutMs).unref()
   for (const file of files) {
     describe(file, () => {
-      after(() => void open.delete(file))
       require(resolve(ROOT, file))
+      // The last of its hooks: another one may end the process.
+      after(() => void open.delete(file))
     })
   }
 }

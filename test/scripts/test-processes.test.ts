@@ -18,6 +18,8 @@ describe('the processes of a test run', () => {
 
   const ends: Record<string, string> = {
     'ends the process': 'process.exit(0)',
+    'fails a test and ends the process in a hook':
+      'it("goes wrong", () => assert.fail()); after(() => process.exit(0))',
     'ends the process in a test': 'it("ends", () => process.exit(0))',
     'waits for ever': 'it("waits", () => new Promise(() => {}))',
     'awaits something outside its tests': 'await Promise.resolve()',
