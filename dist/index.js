@@ -18802,6 +18802,8 @@ const stepEntrySchema = object({
     error: nullable(schemas_string()),
     /** What it has done, in a few words: for log and summary, not for the report on the disk. */
     did: exactOptional(schemas_string()),
+    /** Only of a health check: the ids of the parts whose service or check it has examined. Like `did`, not on the disk. */
+    checked: exactOptional(array(schemas_string())),
 });
 
 ;// CONCATENATED MODULE: ./build/install/transaction/redaction.js
@@ -18977,9 +18979,9 @@ async function rewriteLocalReport({ redact }, path, report) {
     await replaceFile(path, textOf(report, redact));
     return path;
 }
-/** What a step did is for people, who read it in summary and log: it is no part of the contract of this file. */
+/** What a step did and checked is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report, redact) {
-    const steps = report.steps.map(({ did: _, ...step }) => step);
+    const steps = report.steps.map(({ did: _, checked: __, ...step }) => step);
     return `${JSON.stringify(redactReport({ ...report, steps }, redact), null, 2)}\n`;
 }
 function readReportOf(path, deploymentId) {
@@ -19072,16 +19074,29 @@ const healthcheckSchema = schemas_lazy(() => object({
 const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
 /** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
 function healthchecksOf(step, config, ids) {
+    const checks = checksOf(step, config, ids);
+    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
+    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
+}
+/** The ids of which a step examines a service or a check; it finds nothing out about others. */
+function examinedBy(step, config, ids) {
+    return checksOf(step, config, ids)
+        .filter(isExamining)
+        .map(({ id }) => id);
+}
+/** Whether there is anything to examine. */
+function isExamining({ service, check }) {
+    return service !== null || check !== null;
+}
+function checksOf(step, config, ids) {
     const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
-    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+    return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
         id,
         service: findService(config, id) ?? null,
         check: config.plugins.get(id)?.healthcheck ?? null,
         timeout_seconds: step.timeoutSeconds,
         retries: step.retries,
     }));
-    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
-    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
 }
 /**
  * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
@@ -25687,13 +25702,15 @@ async function verifyHealth(subject, step) {
     const { log, signal } = tools;
     const ids = parts.map(part => part.id);
     const found = [];
-    for (const healthcheck of healthchecksOf(step, requireConfig(subject), ids)) {
+    const config = requireConfig(subject);
+    for (const healthcheck of healthchecksOf(step, config, ids).filter(isExamining)) {
         const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
         const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal });
         log.info(`${healthcheck.id} is healthy. ${evidence}`);
         found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`);
     }
-    return { status: 'done', did: found.slice(0, MAX_LISTED).join(', ') || 'nothing to check' };
+    const did = found.slice(0, MAX_LISTED).join(', ') || 'nothing to check';
+    return { status: 'done', did, checked: examinedBy(step, config, ids) };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/write-env.js
@@ -26226,11 +26243,14 @@ function startEntry({ id, action }) {
         if (typeof end === 'string')
             return { id, action, status: end, duration_ms, error: null };
         if ('did' in end)
-            return { id, action, status: end.status, duration_ms, error: null, did: end.did };
+            return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
         if ('failed' in end)
             return { id, action, status: 'failed', duration_ms, error: end.failed };
         return { id, action, status: 'warned', duration_ms, error: end.warning };
     };
+}
+function resultOf({ did, checked }) {
+    return checked === undefined ? { did } : { did, checked: [...checked] };
 }
 function notRun({ id, action }) {
     return { id, action, status: 'not_run', duration_ms: 0, error: null };
@@ -36023,6 +36043,22 @@ function provisionSteps({ steps }) {
     return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
 }
 
+;// CONCATENATED MODULE: ./build/runner/summaries/checked-parts.js
+
+
+const INSTALLS = new Set(['install_plugin', 'install_extension']);
+/** Only checks that passed, and that had something to examine. */
+function checkedParts({ steps }) {
+    const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
+    const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
+    const parts = steps.filter(({ action, status }) => INSTALLS.has(action) && status !== 'not_run').length;
+    if (ids.size === 0)
+        return { extent: 'none' };
+    if (ids.size >= parts)
+        return { extent: 'all' };
+    return { extent: 'some', inWords: `${listNames([...ids])} (${ids.size} of ${countInWords(parts, 'part')})` };
+}
+
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
 /** What to do about an error, in a sentence or two; docs/errors.md has the whole story of each code. */
 function nextStep(code, error) {
@@ -36200,6 +36236,7 @@ function withProblems(sentence, report) {
 
 
 
+
 /** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
 function describeEnding(run) {
     const { report } = run;
@@ -36255,7 +36292,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
     const after = report.version ?? report.requested_version ?? 'unknown';
     const there = `${outcome_sentence_nameOf(report)} ${after}`;
     if (isCheck(report))
-        return { mark: '🩺', sentence: `${there} on ${host} is healthy; nothing was changed` };
+        return describeCheck(report, `${there} on ${host}`);
     if (state !== 'succeeded') {
         const move = before === null
             ? `first install of ${there}`
@@ -36282,6 +36319,12 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
         return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
     return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
+}
+/** A check that had nothing to ask about health has compared files alone. */
+function describeCheck(report, there) {
+    if (checkedParts(report).extent === 'none')
+        return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` };
+    return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` };
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
@@ -36376,7 +36419,7 @@ function stepsTable({ steps, error, outcome }) {
     const listed = steps.filter(isListed).slice(0, steps_table_MAX_ROWS + 1);
     const rows = listed.map(step => [
         `${MARKS[step.status]} ${code(step.id, MAX_ID_CHARS)} ${cellOf(step.action, MAX_ID_CHARS)}`,
-        cellOf(resultOf(step, error), steps_table_MAX_CELL_CHARS),
+        cellOf(steps_table_resultOf(step, error), steps_table_MAX_CELL_CHARS),
         step.status === 'not_run' || step.status === 'skipped'
             ? ''
             : durationInWords(step.duration_ms).replaceAll(' ', '&nbsp;'),
@@ -36396,7 +36439,7 @@ const MARKS = {
     not_run: '–',
 };
 /** The cause of a failed step is above; that of a warning is nowhere else. */
-function resultOf(step, error) {
+function steps_table_resultOf(step, error) {
     switch (step.status) {
         case 'done':
             return step.did ?? (MARKERS.has(step.action) ? 'nothing to do' : 'done');
@@ -36487,6 +36530,7 @@ function warnings_listed(names) {
 
 
 
+
 const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
@@ -36511,14 +36555,23 @@ function buildDeploySummary(summary) {
 }
 /** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
 function inOneLine({ report }) {
-    const { steps, changed, duration_ms: ms, reported } = report;
-    const isChecked = steps.some(({ action, status }) => action === 'healthcheck' && status === 'done');
+    const { changed, duration_ms: ms, reported } = report;
+    const checked = checkedParts(report);
     const took = durationInWords(ms);
-    const done = changed
-        ? `Installed${isChecked ? ' and healthy' : ''} after ${took}.${isChecked ? '' : ' No health check ran.'}`
-        : `Took ${took}.${isChecked ? ' The health check passed.' : ''}`;
+    const isHealthy = changed && checked.extent === 'all';
+    const done = `${changed ? 'Installed' : 'Took'}${isHealthy ? ' and healthy' : ''}${changed ? ' after' : ''} ${took}.${isHealthy ? '' : deploy_summary_inWords(checked, changed)}`;
     const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : '';
     return `${done}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
+}
+function deploy_summary_inWords(checked, changed) {
+    switch (checked.extent) {
+        case 'none':
+            return changed ? ' No health check ran.' : '';
+        case 'some':
+            return ` Health checked: ${cell(checked.inWords)}.`;
+        case 'all':
+            return ' The health check passed.';
+    }
 }
 /** The steps for which nothing changes, but for those that had a service to start, or were not reached. */
 function skipped({ report, plannedSteps }) {

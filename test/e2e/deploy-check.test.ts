@@ -75,6 +75,15 @@ describe('a check of what is installed', () => {
     )
   })
 
+  it('does not call healthy what this host cannot check', async () => {
+    stage.writeHostConfig('version: 1\nsupervisor: none\n')
+    stage.writePlan(planWith())
+    const { exitCode, outputs, summary, log } = await check()
+    assert.deepEqual([exitCode, outputs['outcome']], [0, 'success'], log)
+    assert.match(summary, /^### ⚠️ greeter 1\.0\.0 on \S+ is installed and intact; no health check ran\n/)
+    assert.doesNotMatch(summary, /healthy/)
+  })
+
   it('calls a service unhealthy that does not run, and does not start it', async () => {
     stage.standIns.setState('greeter.service', 'inactive')
     const { outputs } = await assertFails('unhealthy')

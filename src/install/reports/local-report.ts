@@ -163,9 +163,9 @@ export async function rewriteLocalReport({ redact }: ReportFolder, path: string,
   return path
 }
 
-/** What a step did is for people, who read it in summary and log: it is no part of the contract of this file. */
+/** What a step did and checked is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report: LocalReport, redact: (text: string) => string): string {
-  const steps = report.steps.map(({ did: _, ...step }) => step)
+  const steps = report.steps.map(({ did: _, checked: __, ...step }) => step)
   return `${JSON.stringify(redactReport({ ...report, steps }, redact), null, 2)}\n`
 }
 

@@ -33,16 +33,32 @@ type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
 /** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
 export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
+  const checks = checksOf(step, config, ids)
+  const keyOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
+  return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at)
+}
+
+/** The ids of which a step examines a service or a check; it finds nothing out about others. */
+export function examinedBy(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): string[] {
+  return checksOf(step, config, ids)
+    .filter(isExamining)
+    .map(({ id }) => id)
+}
+
+/** Whether there is anything to examine. */
+export function isExamining({ service, check }: Pick<Healthcheck, 'service' | 'check'>): boolean {
+  return service !== null || check !== null
+}
+
+function checksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
   const findService = step.plugin === undefined ? projectServiceOf : serviceOf
-  const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+  return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
     id,
     service: findService(config, id) ?? null,
     check: config.plugins.get(id)?.healthcheck ?? null,
     timeout_seconds: step.timeoutSeconds,
     retries: step.retries,
   }))
-  const keyOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
-  return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at)
 }
 
 /**

@@ -22,6 +22,8 @@ export interface StepResult {
   readonly did: string
   /** The same where a reader does not see which part the step is about. */
   readonly story?: string
+  /** Of a health check: the parts that it has examined. */
+  readonly checked?: readonly string[]
 }
 
 /** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
@@ -72,10 +74,14 @@ export function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | 
   return end => {
     const duration_ms = Math.round(performance.now() - started)
     if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
-    if ('did' in end) return { id, action, status: end.status, duration_ms, error: null, did: end.did }
+    if ('did' in end) return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) }
     if ('failed' in end) return { id, action, status: 'failed', duration_ms, error: end.failed }
     return { id, action, status: 'warned', duration_ms, error: end.warning }
   }
+}
+
+function resultOf({ did, checked }: StepResult): Pick<StepEntry, 'did' | 'checked'> {
+  return checked === undefined ? { did } : { did, checked: [...checked] }
 }
 
 function notRun({ id, action }: PlanStep | Removal): StepEntry {

@@ -1,6 +1,6 @@
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { checkHealth } from '../services/check-health.ts'
-import { healthchecksOf } from '../services/healthchecks.ts'
+import { examinedBy, healthchecksOf, isExamining } from '../services/healthchecks.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { StepResult } from './run-steps.ts'
 import { requireConfig } from './services-of.ts'
@@ -24,11 +24,13 @@ export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep
   const { log, signal } = tools
   const ids = parts.map(part => part.id)
   const found: string[] = []
-  for (const healthcheck of healthchecksOf(step, requireConfig(subject), ids)) {
+  const config = requireConfig(subject)
+  for (const healthcheck of healthchecksOf(step, config, ids).filter(isExamining)) {
     const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
     const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal })
     log.info(`${healthcheck.id} is healthy. ${evidence}`)
     found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`)
   }
-  return { status: 'done', did: found.slice(0, MAX_LISTED).join(', ') || 'nothing to check' }
+  const did = found.slice(0, MAX_LISTED).join(', ') || 'nothing to check'
+  return { status: 'done', did, checked: examinedBy(step, config, ids) }
 }

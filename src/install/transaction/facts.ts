@@ -94,5 +94,7 @@ export const stepEntrySchema = z.object({
   error: z.nullable(z.string()),
   /** What it has done, in a few words: for log and summary, not for the report on the disk. */
   did: z.exactOptional(z.string()),
+  /** Only of a health check: the ids of the parts whose service or check it has examined. Like `did`, not on the disk. */
+  checked: z.exactOptional(z.array(z.string())),
 })
 export type StepEntry = z.infer<typeof stepEntrySchema>

@@ -4,6 +4,7 @@ import { bytesInWords, durationInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { Note } from '../runner-log.ts'
 import { actingSteps } from './acting-steps.ts'
+import { type CheckedParts, checkedParts } from './checked-parts.ts'
 import { alarm, failureBlocks } from './failure.ts'
 import { describeEnding, type RunFacts } from './outcome-sentence.ts'
 import { rehearsalBlocks } from './rehearsal-table.ts'
@@ -46,14 +47,24 @@ export function buildDeploySummary(summary: SummaryFacts): string {
 
 /** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
 function inOneLine({ report }: SummaryFacts): string {
-  const { steps, changed, duration_ms: ms, reported } = report
-  const isChecked = steps.some(({ action, status }) => action === 'healthcheck' && status === 'done')
+  const { changed, duration_ms: ms, reported } = report
+  const checked = checkedParts(report)
   const took = durationInWords(ms)
-  const done = changed
-    ? `Installed${isChecked ? ' and healthy' : ''} after ${took}.${isChecked ? '' : ' No health check ran.'}`
-    : `Took ${took}.${isChecked ? ' The health check passed.' : ''}`
+  const isHealthy = changed && checked.extent === 'all'
+  const done = `${changed ? 'Installed' : 'Took'}${isHealthy ? ' and healthy' : ''}${changed ? ' after' : ''} ${took}.${isHealthy ? '' : inWords(checked, changed)}`
   const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : ''
   return `${done}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`
+}
+
+function inWords(checked: CheckedParts, changed: boolean): string {
+  switch (checked.extent) {
+    case 'none':
+      return changed ? ' No health check ran.' : ''
+    case 'some':
+      return ` Health checked: ${cell(checked.inWords)}.`
+    case 'all':
+      return ' The health check passed.'
+  }
 }
 
 /** The steps for which nothing changes, but for those that had a service to start, or were not reached. */

@@ -6,6 +6,7 @@ import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 import { actingSteps } from './acting-steps.ts'
+import { checkedParts } from './checked-parts.ts'
 
 /** What is known of a run that has ended. */
 export interface RunFacts {
@@ -76,7 +77,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
   const { host_id: host, previous_version: before, state } = report
   const after = report.version ?? report.requested_version ?? 'unknown'
   const there = `${nameOf(report)} ${after}`
-  if (isCheck(report)) return { mark: '🩺', sentence: `${there} on ${host} is healthy; nothing was changed` }
+  if (isCheck(report)) return describeCheck(report, `${there} on ${host}`)
   if (state !== 'succeeded') {
     const move =
       before === null
@@ -102,6 +103,13 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
     return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
   const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
   return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
+}
+
+/** A check that had nothing to ask about health has compared files alone. */
+function describeCheck(report: LocalReport, there: string): Ending {
+  if (checkedParts(report).extent === 'none')
+    return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` }
+  return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` }
 }
 
 function describeFailure(report: LocalReport): Ending {

@@ -240,4 +240,43 @@ describe('buildDeploySummary', () => {
     const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
     assert.match(line ?? '', /^<code>down<\/code> \(stop\) was skipped: /)
   })
+
+  describe('of health', () => {
+    const step = { duration_ms: 1, error: null, status: 'done' as const }
+    const installs = ['cart', 'till', 'mailer'].map(id => ({ ...step, id, action: 'install_plugin' }))
+    const summaryOf = (checked: string[], parts = 3): string =>
+      buildDeploySummary({
+        report: reportOf({
+          steps: [...installs.slice(0, parts), { ...step, id: 'ok', action: 'healthcheck', checked }],
+        }),
+        plannedSteps: [],
+      })
+
+    it('calls a version healthy only if its checks have examined every part', () => {
+      assert.match(summaryOf(['cart', 'till', 'mailer']), /^Installed and healthy after 1\.3 s\.$/m)
+      assert.match(summaryOf(['cart']), /^Installed after 1\.3 s\. Health checked: cart \(1 of 3 parts\)\.$/m)
+      assert.match(summaryOf(['cart'], 1), /^Installed and healthy after/m)
+      assert.match(summaryOf([]), /^Installed after 1\.3 s\. No health check ran\.$/m)
+    })
+
+    it('does not call what is installed healthy when a check of it had nothing to examine', () => {
+      const states = ['loading_plan', 'healthchecking', 'succeeded'].map(state => ({
+        state,
+        at: reportOf().started_at,
+      }))
+      const headlineOf = (checked?: string[]): string =>
+        buildDeploySummary({
+          report: reportOf({
+            changed: false,
+            states,
+            steps: checked === undefined ? [] : [{ ...step, id: 'ok', action: 'healthcheck', checked }],
+          }),
+          plannedSteps: [],
+        }).split('\n')[0] as string
+      const unchecked = '### ⚠️ greeter 2.0.0 on host-1 is installed and intact; no health check ran'
+      assert.equal(headlineOf(), unchecked)
+      assert.equal(headlineOf([]), unchecked)
+      assert.equal(headlineOf(['greeter']), '### 🩺 greeter 2.0.0 on host-1 is healthy; nothing was changed')
+    })
+  })
 })

@@ -1,0 +1,21 @@
+import { listNames } from '../../core/foreign-text.ts'
+import { countInWords } from '../../core/quantities.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+
+const INSTALLS: ReadonlySet<string> = new Set(['install_plugin', 'install_extension'])
+
+/** Which parts the health checks of a run have examined. */
+export type CheckedParts =
+  | { readonly extent: 'none' | 'all' }
+  /** In words: `cart (1 of 3 parts)`. */
+  | { readonly extent: 'some'; readonly inWords: string }
+
+/** Only checks that passed, and that had something to examine. */
+export function checkedParts({ steps }: Pick<LocalReport, 'steps'>): CheckedParts {
+  const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done')
+  const ids = new Set(passed.flatMap(({ checked = [] }) => checked))
+  const parts = steps.filter(({ action, status }) => INSTALLS.has(action) && status !== 'not_run').length
+  if (ids.size === 0) return { extent: 'none' }
+  if (ids.size >= parts) return { extent: 'all' }
+  return { extent: 'some', inWords: `${listNames([...ids])} (${ids.size} of ${countInWords(parts, 'part')})` }
+}
