@@ -36038,6 +36038,16 @@ const RAN = new Set(['done', 'warned', 'failed']);
 function actingSteps({ steps }) {
     return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []));
 }
+/**
+ * Whether a run was killed while its plan ran, so that no entry names the step that was running then. A plan that failed
+ * has an entry for each of its steps.
+ */
+function mayHaveRunUnlisted({ outcome, error, states, steps }) {
+    if (outcome === 'success' || error?.code !== 'interrupted')
+        return false;
+    const hasBegun = states.some(({ state }) => state === 'installing');
+    return hasBegun && !steps.some(({ status }) => status === 'failed' || status === 'not_run');
+}
 /** The `provision` steps that have run: no rollback undoes what they did. */
 function provisionSteps({ steps }) {
     return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
@@ -36103,8 +36113,8 @@ const NEXT = {
     step_failed: 'The message has the beginning of its output. Correct the cause, then run again.',
     step_timed_out: 'Find out what the command waits for, or raise its `timeout` in the host config.',
     unhealthy: 'Correct the version, or its check in the host config, then deploy again.',
-    cancelled: 'Nothing to repair. Run again when you want to.',
-    interrupted: 'Nothing to repair. Find out who killed the run (memory, a reboot, a time limit), then run again.',
+    cancelled: 'Run again when you want to.',
+    interrupted: 'Find out who killed the run (memory, a reboot, a time limit), then run again.',
     report_refused: 'Nothing to repair on this host. The next run sends the report again.',
     rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
     inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
@@ -36145,8 +36155,11 @@ function listProblems(error) {
 
 
 
+
+
 const MAX_PROBLEMS = 20;
 const MAX_PROBLEM_CHARS = 500;
+const MAX_ID_CHARS = 130;
 const LINE_BREAK = '\\\n';
 /** Nothing healthy runs: nobody must have to look for that. */
 function alarm(report) {
@@ -36174,8 +36187,22 @@ function nextOf(report, cause, error) {
     const { outcome, rollback, host_id: host } = report;
     if (outcome === 'inconsistent')
         return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined);
-    const next = nextStep(cause, error);
-    return rollback?.healthy === false ? `Repair ${host} first: nothing healthy runs there. ${next}` : next;
+    const left = [
+        ...(rollback?.healthy === false ? [`Repair ${host} first: nothing healthy runs there.`] : []),
+        ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check what is listed below.'] : []),
+        ...toCheck(report),
+    ];
+    const calm = left.length === 0 && ENDED_EARLY.has(cause) ? ['Nothing to repair.'] : left;
+    return [...calm, nextStep(cause, error)].join(' ');
+}
+/** Their advice says nothing about what such a run has left. */
+const ENDED_EARLY = new Set(['cancelled', 'interrupted']);
+/** No rollback undoes what a provision step did, or may have done. */
+function toCheck(report) {
+    const ids = provisionSteps(report).map(({ id }) => `\`${cleanForeignText(id, MAX_ID_CHARS).replaceAll('`', '')}\``);
+    if (ids.length > 0)
+        return [`Check what ${ids.slice(0, MAX_PROBLEMS).join(', ')} did.`];
+    return mayHaveRunUnlisted(report) ? ['If the plan has a `provision` step, check whether it ran.'] : [];
 }
 /** Many problems are listed instead of a sentence that names the first. */
 function causeBlocks({ code: name, why, next: advice, error }, more) {
@@ -36200,11 +36227,29 @@ function now(report) {
         return withProblems('not certain; neither version may be whole.', report);
     if (outcome === 'interrupted')
         return 'not known until the recovery, which the next run does first.';
+    if (report.error?.code === 'locked')
+        return 'not known; another deployment is at work on this host.';
     if (rollback === null)
-        return version === null ? 'as before: nothing was changed.' : `${cell(version)}, as before.`;
+        return version === null ? unexamined(report) : `${cell(version)}, as before.`;
     const what = version === null ? 'nothing is installed, as before' : cell(version);
     return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report);
 }
+/** A run that begins has examined what is installed, and found no version if it names none. */
+function unexamined({ states, error, previous_version: before }) {
+    const hasBegun = states.some(({ state }) => state !== 'pending');
+    if (hasBegun && before === null)
+        return 'nothing is installed, as before.';
+    return error !== null && NOT_EXAMINED.has(error.code)
+        ? 'not examined; nothing was changed.'
+        : 'as before: nothing was changed.';
+}
+/** What is refused before the host is read. */
+const NOT_EXAMINED = new Set([
+    'missing_input',
+    'invalid_input',
+    'unsafe_host',
+    'host_not_writable',
+]);
 function filesNow({ rollback, running_version: version }) {
     if (rollback === null || version === null)
         return '';
@@ -36257,7 +36302,9 @@ function describeEnding(run) {
     }
 }
 /** What runs on the host now, as far as the report says. */
-function installedNow({ running_version: version }) {
+function installedNow({ running_version: version, error }) {
+    if (error?.code === 'locked')
+        return 'this run changed nothing';
     return version === null ? 'nothing was changed' : `${version} is still installed`;
 }
 function outcome_sentence_nameOf({ slug, id }) {
@@ -36410,7 +36457,7 @@ function stepsLine(steps) {
 
 const steps_table_MAX_ROWS = 100;
 const steps_table_MAX_CELL_CHARS = 200;
-const MAX_ID_CHARS = 130;
+const steps_table_MAX_ID_CHARS = 130;
 /** What each step did and how long it took, as one table; those that fail a run are always in it. */
 function stepsTable({ steps, error, outcome }) {
     if (steps.length === 0)
@@ -36418,7 +36465,7 @@ function stepsTable({ steps, error, outcome }) {
     const isListed = (step, index) => index < steps_table_MAX_ROWS || step.status === 'failed';
     const listed = steps.filter(isListed).slice(0, steps_table_MAX_ROWS + 1);
     const rows = listed.map(step => [
-        `${MARKS[step.status]} ${code(step.id, MAX_ID_CHARS)} ${cellOf(step.action, MAX_ID_CHARS)}`,
+        `${MARKS[step.status]} ${code(step.id, steps_table_MAX_ID_CHARS)} ${cellOf(step.action, steps_table_MAX_ID_CHARS)}`,
         cellOf(steps_table_resultOf(step, error), steps_table_MAX_CELL_CHARS),
         step.status === 'not_run' || step.status === 'skipped'
             ? ''
@@ -36511,10 +36558,17 @@ function drift({ drift: entries = [], outcome }) {
 /** What no rollback undoes, whatever it says of the files. */
 function provisioned(report) {
     const ran = provisionSteps(report);
-    if (report.outcome === 'success' || ran.length === 0)
+    if (report.outcome === 'success')
         return [];
+    const unlisted = mayHaveRunUnlisted(report)
+        ? [
+            `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes that.`,
+        ]
+        : [];
+    if (ran.length === 0)
+        return unlisted;
     const names = ran.map(({ id, status }) => `${code(id, warnings_MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`);
-    return [`What these provision steps did was not undone: ${warnings_listed(names)}.`];
+    return [`What these provision steps did was not undone: ${warnings_listed(names)}.`, ...unlisted];
 }
 function warnings_listed(names) {
     const more = names.length - warnings_MAX_LISTED;
@@ -36614,13 +36668,28 @@ function artifact(report) {
         return 'no artifact: the restored files had been changed on this host (a modified snapshot)';
     if (sha256 === null)
         return 'no artifact was fetched';
-    return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${isVerified(report) ? 'valid' : 'not valid'})`}`;
+    return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`;
 }
-/** What comes after the check is entered only by what has passed it. */
-function isVerified({ states }) {
-    const next = states.findIndex(({ state }) => state === 'verifying_signature') + 1;
-    return next > 0 && states[next] !== undefined && states[next].state !== 'failed';
+/** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
+function signatureOf({ states, error }) {
+    const at = states.findIndex(({ state }) => state === 'verifying_signature');
+    const next = at === -1 ? undefined : states[at + 1];
+    if (next !== undefined && next.state !== 'failed')
+        return 'valid';
+    if (at === -1 || error === null)
+        return 'not checked';
+    if (INVALID.has(error.code))
+        return 'not valid';
+    return deploy_summary_SIGNED.has(error.code) ? 'valid' : 'not checked';
 }
+const INVALID = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch']);
+/** What is refused right after the signature was found valid. */
+const deploy_summary_SIGNED = new Set([
+    'digest_mismatch',
+    'version_reused',
+    'version_mismatch',
+    'downgrade_refused',
+]);
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }) {
     const named = plugins?.slice(0, deploy_summary_MAX_LISTED).map(({ id, version }) => cellOf(`${id} ${version}`, deploy_summary_MAX_NAME_CHARS)) ?? [];
@@ -44000,7 +44069,7 @@ function describeGate(subject, { facts, error }) {
     return {
         mark,
         sentence: error === undefined
-            ? `${found} is verified: every host may install it`
+            ? `${found} is verified: signature, contents and plan`
             : `${found} is not verified: install it nowhere`,
     };
 }

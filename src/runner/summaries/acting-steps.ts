@@ -11,6 +11,16 @@ export function actingSteps({ steps }: LocalReport): string[] {
   return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []))
 }
 
+/**
+ * Whether a run was killed while its plan ran, so that no entry names the step that was running then. A plan that failed
+ * has an entry for each of its steps.
+ */
+export function mayHaveRunUnlisted({ outcome, error, states, steps }: LocalReport): boolean {
+  if (outcome === 'success' || error?.code !== 'interrupted') return false
+  const hasBegun = states.some(({ state }) => state === 'installing')
+  return hasBegun && !steps.some(({ status }) => status === 'failed' || status === 'not_run')
+}
+
 /** The `provision` steps that have run: no rollback undoes what they did. */
 export function provisionSteps({ steps }: LocalReport): LocalReport['steps'] {
   return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status))

@@ -1,4 +1,4 @@
-import type { DeployError } from '../../core/errors.ts'
+import type { DeployError, ErrorCode } from '../../core/errors.ts'
 import { alert, cell, cellOf, code, details, link } from '../../core/markdown.ts'
 import { bytesInWords, durationInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
@@ -106,14 +106,28 @@ function artifact(report: LocalReport): string {
   const { artifact_sha256: sha256, artifact_size: size, modified } = report
   if (modified) return 'no artifact: the restored files had been changed on this host (a modified snapshot)'
   if (sha256 === null) return 'no artifact was fetched'
-  return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${isVerified(report) ? 'valid' : 'not valid'})`}`
+  return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`
 }
 
-/** What comes after the check is entered only by what has passed it. */
-function isVerified({ states }: LocalReport): boolean {
-  const next = states.findIndex(({ state }) => state === 'verifying_signature') + 1
-  return next > 0 && states[next] !== undefined && states[next].state !== 'failed'
+/** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
+function signatureOf({ states, error }: LocalReport): string {
+  const at = states.findIndex(({ state }) => state === 'verifying_signature')
+  const next = at === -1 ? undefined : states[at + 1]
+  if (next !== undefined && next.state !== 'failed') return 'valid'
+  if (at === -1 || error === null) return 'not checked'
+  if (INVALID.has(error.code)) return 'not valid'
+  return SIGNED.has(error.code) ? 'valid' : 'not checked'
 }
+
+const INVALID: ReadonlySet<ErrorCode> = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch'])
+
+/** What is refused right after the signature was found valid. */
+const SIGNED: ReadonlySet<ErrorCode> = new Set([
+  'digest_mismatch',
+  'version_reused',
+  'version_mismatch',
+  'downgrade_refused',
+])
 
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {

@@ -1,15 +1,18 @@
 import { SourceError } from '../../core/document/source-problem.ts'
 import type { DeployError, ErrorCode } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
 import { alert, cell, cellOf, code, words } from '../../core/markdown.ts'
 import { countInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { restoredUnhealthy } from '../../install/reports/restored-health.ts'
 import { rollbackProblems, withoutStep } from '../../install/reports/rollback-problems.ts'
+import { mayHaveRunUnlisted, provisionSteps } from './acting-steps.ts'
 import { nextStep } from './next-steps.ts'
 import { listProblems } from './problem-list.ts'
 
 const MAX_PROBLEMS = 20
 const MAX_PROBLEM_CHARS = 500
+const MAX_ID_CHARS = 130
 const LINE_BREAK = '\\\n'
 
 /** Nothing healthy runs: nobody must have to look for that. */
@@ -38,8 +41,23 @@ export function readingFailure(error: DeployError | undefined): string[] {
 function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | undefined): string {
   const { outcome, rollback, host_id: host } = report
   if (outcome === 'inconsistent') return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined)
-  const next = nextStep(cause, error)
-  return rollback?.healthy === false ? `Repair ${host} first: nothing healthy runs there. ${next}` : next
+  const left = [
+    ...(rollback?.healthy === false ? [`Repair ${host} first: nothing healthy runs there.`] : []),
+    ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check what is listed below.'] : []),
+    ...toCheck(report),
+  ]
+  const calm = left.length === 0 && ENDED_EARLY.has(cause) ? ['Nothing to repair.'] : left
+  return [...calm, nextStep(cause, error)].join(' ')
+}
+
+/** Their advice says nothing about what such a run has left. */
+const ENDED_EARLY: ReadonlySet<ErrorCode> = new Set(['cancelled', 'interrupted'])
+
+/** No rollback undoes what a provision step did, or may have done. */
+function toCheck(report: LocalReport): string[] {
+  const ids = provisionSteps(report).map(({ id }) => `\`${cleanForeignText(id, MAX_ID_CHARS).replaceAll('`', '')}\``)
+  if (ids.length > 0) return [`Check what ${ids.slice(0, MAX_PROBLEMS).join(', ')} did.`]
+  return mayHaveRunUnlisted(report) ? ['If the plan has a `provision` step, check whether it ran.'] : []
 }
 
 interface Cause {
@@ -70,10 +88,28 @@ function now(report: LocalReport): string {
   if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
   if (outcome === 'inconsistent') return withProblems('not certain; neither version may be whole.', report)
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
-  if (rollback === null) return version === null ? 'as before: nothing was changed.' : `${cell(version)}, as before.`
+  if (report.error?.code === 'locked') return 'not known; another deployment is at work on this host.'
+  if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`
   const what = version === null ? 'nothing is installed, as before' : cell(version)
   return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report)
 }
+
+/** A run that begins has examined what is installed, and found no version if it names none. */
+function unexamined({ states, error, previous_version: before }: LocalReport): string {
+  const hasBegun = states.some(({ state }) => state !== 'pending')
+  if (hasBegun && before === null) return 'nothing is installed, as before.'
+  return error !== null && NOT_EXAMINED.has(error.code)
+    ? 'not examined; nothing was changed.'
+    : 'as before: nothing was changed.'
+}
+
+/** What is refused before the host is read. */
+const NOT_EXAMINED: ReadonlySet<ErrorCode> = new Set([
+  'missing_input',
+  'invalid_input',
+  'unsafe_host',
+  'host_not_writable',
+])
 
 function filesNow({ rollback, running_version: version }: LocalReport): string {
   if (rollback === null || version === null) return ''

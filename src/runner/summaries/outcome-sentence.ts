@@ -43,7 +43,8 @@ export function describeEnding(run: RunFacts): Ending {
 }
 
 /** What runs on the host now, as far as the report says. */
-export function installedNow({ running_version: version }: LocalReport): string {
+export function installedNow({ running_version: version, error }: LocalReport): string {
+  if (error?.code === 'locked') return 'this run changed nothing'
   return version === null ? 'nothing was changed' : `${version} is still installed`
 }
 

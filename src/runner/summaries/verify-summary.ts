@@ -52,7 +52,7 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
     mark,
     sentence:
       error === undefined
-        ? `${found} is verified: every host may install it`
+        ? `${found} is verified: signature, contents and plan`
         : `${found} is not verified: install it nowhere`,
   }
 }

@@ -3,7 +3,7 @@ import type { LocalReport } from '../../install/reports/local-report.ts'
 import { describeDrift } from '../../install/steps/report-drift.ts'
 import { listDrift, pathOfEntry } from '../../install/transaction/drift-names.ts'
 import type { Note } from '../runner-log.ts'
-import { provisionSteps } from './acting-steps.ts'
+import { mayHaveRunUnlisted, provisionSteps } from './acting-steps.ts'
 
 const MAX_LISTED = 10
 const MAX_NOTE_CHARS = 600
@@ -57,9 +57,15 @@ function drift({ drift: entries = [], outcome }: LocalReport): string[] {
 /** What no rollback undoes, whatever it says of the files. */
 function provisioned(report: LocalReport): string[] {
   const ran = provisionSteps(report)
-  if (report.outcome === 'success' || ran.length === 0) return []
+  if (report.outcome === 'success') return []
+  const unlisted = mayHaveRunUnlisted(report)
+    ? [
+        `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes that.`,
+      ]
+    : []
+  if (ran.length === 0) return unlisted
   const names = ran.map(({ id, status }) => `${code(id, MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`)
-  return [`What these provision steps did was not undone: ${listed(names)}.`]
+  return [`What these provision steps did was not undone: ${listed(names)}.`, ...unlisted]
 }
 
 function listed(names: readonly string[]): string {

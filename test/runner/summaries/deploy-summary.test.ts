@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { SourceError } from '../../../src/core/document/source-problem.ts'
+import type { ErrorCode } from '../../../src/core/errors.ts'
 import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
 import { reportOf } from '../../install/prepared-host.ts'
 
@@ -278,5 +279,89 @@ describe('buildDeploySummary', () => {
       assert.equal(headlineOf([]), unchecked)
       assert.equal(headlineOf(['greeter']), '### 🩺 greeter 2.0.0 on host-1 is healthy; nothing was changed')
     })
+  })
+
+  describe('of what to do next', () => {
+    const entry = { duration_ms: 1, error: null }
+    const restored = { restored: true, problems: [], verified: true, healthy: null }
+    const db = { ...entry, id: 'db', action: 'provision', status: 'done' as const }
+    const installing = [{ state: 'installing', at: reportOf().started_at }]
+    const summaryOf = (code: ErrorCode, facts: Parameters<typeof reportOf>[0]): string => {
+      const error = { code, message: 'it ended', step: null }
+      const summary = buildDeploySummary({
+        report: reportOf({ outcome: 'rolled_back', rollback: restored, error, ...facts }),
+        plannedSteps: [],
+      })
+      return summary
+    }
+    const nextOf = (...run: Parameters<typeof summaryOf>): string =>
+      /\*\*Next:\*\* (.*?)\\?$/m.exec(summaryOf(...run))?.[1] ?? ''
+
+    it('is nothing to repair only where nothing is left', () => {
+      assert.equal(nextOf('cancelled', {}), 'Nothing to repair. Run again when you want to.')
+      assert.equal(
+        nextOf('cancelled', { rollback: { ...restored, healthy: false } }),
+        'Repair host-1 first: nothing healthy runs there. Run again when you want to.',
+      )
+      assert.equal(
+        nextOf('cancelled', { rollback: { ...restored, problems: ['it hangs'] } }),
+        'Check what is listed below. Run again when you want to.',
+      )
+      assert.equal(nextOf('cancelled', { steps: [db] }), 'Check what <code>db</code> did. Run again when you want to.')
+      assert.doesNotMatch(nextOf('interrupted', { steps: [{ ...db, status: 'failed' }] }), /Nothing to repair/)
+    })
+
+    it('is to check a provision step that may have run when the run was killed', () => {
+      const summary = summaryOf('interrupted', { states: installing })
+      assert.match(summary, /^> The run was killed while it installed.*<code>provision<\/code> step.*may have run/m)
+      assert.match(summary, /If the plan has a <code>provision<\/code> step, check whether it ran\. Find out/)
+      for (const known of [
+        { states: [] },
+        { states: installing, steps: [{ ...entry, id: 'tell', action: 'notify', status: 'not_run' as const }] },
+      ])
+        assert.match(nextOf('interrupted', known), /^Nothing to repair\. Find out/)
+    })
+  })
+
+  it('says whether a signature is valid only where that is known', () => {
+    const at = reportOf().started_at
+    const signatureOf = (code: ErrorCode, ...entered: string[]): string | undefined => {
+      const states = entered.map(state => ({ state, at }))
+      const error = { code, message: 'it ended', step: null }
+      const report = reportOf({ outcome: 'failed', changed: false, states, error })
+      return /signature ([a-z ]+)\)/.exec(buildDeploySummary({ report, plannedSteps: [] }))?.[1]
+    }
+    const checked = ['verifying_signature', 'failed']
+    for (const code of ['signature_mismatch', 'missing_signature', 'invalid_signature_format'] as const)
+      assert.equal(signatureOf(code, ...checked), 'not valid', code)
+    for (const code of ['digest_mismatch', 'version_reused', 'version_mismatch', 'downgrade_refused'] as const)
+      assert.equal(signatureOf(code, ...checked), 'valid', code)
+    assert.equal(signatureOf('cancelled', ...checked), 'not checked')
+    assert.equal(signatureOf('digest_mismatch', 'fetching', 'failed'), 'not checked')
+    assert.equal(signatureOf('invalid_archive', 'verifying_signature', 'extracting', 'failed'), 'valid')
+  })
+
+  it('says nothing of the versions of a host that another deployment is changing', () => {
+    const error = { code: 'locked' as const, message: 'Another deployment has locked this host.', step: null }
+    const summary = buildDeploySummary({
+      report: reportOf({ outcome: 'failed', changed: false, running_version: '1.0.0', error }),
+      plannedSteps: [],
+    })
+    assert.match(summary, /^### ❌ greeter 2\.0\.0 had to wait too long on host-1; this run changed nothing$/m)
+    assert.match(summary, /^\*\*Now:\*\* not known; another deployment is at work on this host\.$/m)
+  })
+
+  it('calls a host empty only if the run has examined it', () => {
+    const nowOf = (code: ErrorCode, state: string, previous_version: string | null = null): string | undefined => {
+      const error = { code, message: 'it ended', step: null }
+      const states = [{ state, at: reportOf().started_at }]
+      const facts = { outcome: 'failed', changed: false, running_version: null, previous_version } as const
+      const summary = buildDeploySummary({ report: reportOf({ ...facts, states, error }), plannedSteps: [] })
+      return /\*\*Now:\*\* (.*)/.exec(summary)?.[1]
+    }
+    assert.equal(nowOf('network', 'fetching'), 'nothing is installed, as before.')
+    assert.equal(nowOf('unsafe_host', 'pending'), 'not examined; nothing was changed.')
+    assert.equal(nowOf('invalid_plan', 'pending'), 'as before: nothing was changed.')
+    assert.equal(nowOf('network', 'fetching', '1.0.0'), 'as before: nothing was changed.')
   })
 })

@@ -33,7 +33,7 @@ describe('buildVerifySummary', () => {
   it('begins with the verdict, and says of each fact whether the signature covers it', () => {
     assert.equal(
       buildVerifySummary(SUBJECT, { facts: FACTS, error: undefined }),
-      `### ✅ greeter 1.1.0 is verified: every host may install it
+      `### ✅ greeter 1.1.0 is verified: signature, contents and plan
 
 | Checked | Found |
 | --- | --- |
