@@ -1,5 +1,5 @@
 import { HubError } from '../errors.ts'
-import { MAX_ENTRIES, MAX_EXTRACTED_BYTES } from './entries.ts'
+import { MAX_ENTRIES, MAX_EXTRACTED_BYTES } from './archive-entry.ts'
 
 const BLOCK_BYTES = 512
 const TYPE_AT = 156

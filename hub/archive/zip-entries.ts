@@ -3,7 +3,15 @@ import { buffer } from 'node:stream/consumers'
 import { crc32 } from 'node:zlib'
 import yauzl, { type Entry, type ZipFile } from 'yauzl'
 import { HubError } from '../errors.ts'
-import { type ArchiveEntry, MAX_ENTRIES, MAX_EXTRACTED_BYTES } from './entries.ts'
+import {
+  type ArchiveEntry,
+  EntryList,
+  MAX_ENTRIES,
+  MAX_EXTRACTED_BYTES,
+  MAX_PATH_BYTES,
+  tooMuch,
+  unsafe,
+} from './archive-entry.ts'
 
 const UTF8_NAME = 0x0800
 /** An extra field of Info-ZIP. */
@@ -16,7 +24,6 @@ const TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
   [0o040000, 'directory'],
   [0o120000, 'symlink'],
 ])
-const MAX_TARGET_BYTES = 4096
 
 /** What is in a ZIP, and the bytes of one of its files. */
 export interface OpenZip {
@@ -32,7 +39,7 @@ export interface OpenZip {
 export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)
   const found = new Map<string, Entry>()
-  const entries: ArchiveEntry[] = []
+  const list = new EntryList()
   try {
     if (zip.entryCount > MAX_ENTRIES) throw tooMuch()
     let total = 0
@@ -40,23 +47,28 @@ export async function openZip(bytes: Buffer): Promise<OpenZip> {
       const name = nameOf(entry)
       total += entry.uncompressedSize
       if (total > MAX_EXTRACTED_BYTES) throw tooMuch()
-      entries.push(await readEntry(zip, entry, name))
+      list.add(await readEntry(zip, entry, name))
       found.set(name, entry)
     }
   } catch (error) {
     throw error instanceof HubError ? error : notAZip(error as Error)
   }
-  return { entries, read: async name => await readBytes(zip, found.get(name) as Entry) }
+  return { entries: list.entries, read: async name => await readBytes(zip, found.get(name) as Entry) }
 }
 
 async function readEntry(zip: ZipFile, entry: Entry, name: string): Promise<ArchiveEntry> {
   if (entry.isEncrypted())
     throw new HubError(400, `The archive encrypts ${JSON.stringify(name)}: pack it without a password.`)
   const type = typeOf(entry, name)
-  if (type === 'symlink' && entry.uncompressedSize <= MAX_TARGET_BYTES)
-    return { name, type, target: (await readBytes(zip, entry)).toString('utf8') }
+  if (type === 'symlink' && entry.uncompressedSize <= MAX_PATH_BYTES)
+    return { name, type, target: targetOf(name, await readBytes(zip, entry)) }
   for await (const _ of checked(zip, entry));
   return { name, type }
+}
+
+function targetOf(name: string, bytes: Buffer): string {
+  if (isUtf8(bytes)) return bytes.toString('utf8')
+  throw unsafe(name, 'is a symlink to a name that is not UTF-8')
 }
 
 async function readBytes(zip: ZipFile, entry: Entry): Promise<Buffer> {
@@ -100,12 +112,5 @@ function damaged(name: string): HubError {
   return new HubError(
     400,
     `The archive is damaged at ${JSON.stringify(name)}, whose CRC does not match: pack it again.`,
-  )
-}
-
-function tooMuch(): HubError {
-  return new HubError(
-    400,
-    `The archive has more than ${MAX_ENTRIES} entries or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts take by default: leave something out.`,
   )
 }

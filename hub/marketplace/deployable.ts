@@ -1,6 +1,7 @@
 import { isMap, isScalar, parseDocument } from 'yaml'
 import { z } from 'zod'
-import { findFile, MAX_ARCHIVE_BYTES, requireSafeTree } from '../archive/entries.ts'
+import { MAX_ARCHIVE_BYTES } from '../archive/archive-entry.ts'
+import { requireSafeTree } from '../archive/entries.ts'
 import { openZip } from '../archive/zip-entries.ts'
 import { HubError } from '../errors.ts'
 import type { Kind } from '../names.ts'
@@ -36,7 +37,7 @@ export async function requireDeployable(
   const zip = await openZip(bytes)
   const tree = requireSafeTree(zip.entries, { flattens: true })
   if (kind === 'service') return
-  const found = findFile(tree, PLUGIN_YAML)
+  const found = tree.fileAt(PLUGIN_YAML)
   if (found === undefined)
     throw new HubError(
       400,

@@ -3,7 +3,8 @@ import { pipeline } from 'node:stream/promises'
 import { createZstdDecompress } from 'node:zlib'
 import { extract, type Header } from 'tar-stream'
 import { z } from 'zod'
-import { type ArchiveEntry, findFile, MAX_ENTRIES, requireSafeTree } from '../archive/entries.ts'
+import { type ArchiveEntry, EntryList } from '../archive/archive-entry.ts'
+import { requireSafeTree } from '../archive/entries.ts'
 import { boundedTar } from '../archive/tar-bounds.ts'
 import { HubError } from '../errors.ts'
 import { MAX_PLAN_BYTES, requireYamlSize } from '../yaml-document.ts'
@@ -38,7 +39,7 @@ const manifestSchema = z.object({
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const { entries, sizes, manifest } = await readTar({ bytes, release })
   const tree = requireSafeTree(entries, { flattens: false })
-  const plan = findFile(tree, PLAN_PATH)
+  const plan = tree.fileAt(PLAN_PATH)
   if (plan === undefined) throw refused(`has no ${PLAN_PATH}`)
   requireYamlSize(PLAN_PATH, sizes.get(plan.name) ?? 0, MAX_PLAN_BYTES)
   if (manifest === undefined) throw refused(`has no ${MANIFEST} at its top`)
@@ -57,7 +58,7 @@ async function readTar(sealed: SealedRelease): Promise<Content> {
   const unpacking = pipeline(decrypted(sealed), createZstdDecompress(), boundedTar, tar)
   // It ends the loop below as well.
   unpacking.catch(() => {})
-  const entries: ArchiveEntry[] = []
+  const list = new EntryList()
   const sizes = new Map<string, number>()
   let manifest: string | undefined
   try {
@@ -67,16 +68,14 @@ async function readTar(sealed: SealedRelease): Promise<Content> {
       for await (const chunk of entry as AsyncIterable<Uint8Array>) if (found.name === MANIFEST) chunks.push(chunk)
       if (found.name === MANIFEST) manifest = Buffer.concat(chunks).toString('utf8')
       if (found.name === '') continue
-      entries.push(found)
+      list.add(found)
       sizes.set(found.name, entry.header.size ?? 0)
-      if (entries.length > MAX_ENTRIES)
-        throw refused(`has more than ${MAX_ENTRIES} entries, the most that hosts take by default`)
     }
     await unpacking
   } catch (error) {
     throw error instanceof HubError ? error : refused('is not one zstd stream of a whole tar')
   }
-  return { entries, sizes, manifest }
+  return { entries: list.entries, sizes, manifest }
 }
 
 function* decrypted({ bytes, release }: SealedRelease): Generator<Buffer> {

@@ -55,12 +55,26 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a path of Windows': [withItem(file('src\\a.py')), /has a backslash/],
   'a drive': [withItem(file('C:/a.py')), /has an absolute path/],
   'a file twice': [withItem(file('src/main.py')), /is in the archive twice/],
-  'a file that is a directory too': [withItem(file('src')), /is below src, which is no directory/],
+  'a file that is a directory too': [withItem(file('src')), /is both a file and a directory/],
   'a long name': [withItem(file('n'.repeat(256))), /a name of more than 255 bytes/],
   'a deep path': [withItem(file(`${'d/'.repeat(64)}f`)), /64 levels/],
   'a symlink that leads out': [withItem(symlink('src/l', '../../x')), /leads out of the archive/],
   'an absolute symlink': [withItem(symlink('l', '/etc/hostname')), /is no relative path/],
   'a symlink in a circle': [withItem(symlink('l', 'l')), /in a circle/],
+  'a symlink to a very long path': [withItem(symlink('l', 'x/'.repeat(30_000))), /has more than 4095 bytes/],
+  'a symlink of too many levels': [withItem(symlink('l', `${'a/'.repeat(2040)}a`)), /has more than 64 levels/],
+  'a symlink to what no system keeps': [withItem(symlink('l', 'n'.repeat(4096))), /has more than 4095 bytes/],
+  'a symlink through a file': [withItem(symlink('l', 'src/main.py/../x')), /uses a file as a directory/],
+  'a symlink through nothing': [withItem(symlink('l', 'none/../x')), /goes up from something/],
+  'a symlink that is not UTF-8': [
+    withItem({ ...symlink('l', ''), data: Buffer.from('b\xe9', 'latin1') }),
+    /a name that is not UTF-8/,
+  ],
+  'a symlink with a slash': [withItem(symlink('l/', 'src')), /with a slash at the end/],
+  'more directories than entries': [
+    buildZip([YAML, ...Array.from({ length: 2000 }, (_, n) => file(`${n}/${'d/'.repeat(60)}f`))]),
+    /more than 100000 entries/,
+  ],
   'a symlink out of its only directory': [
     buildZip([file('g/plugin.yaml', 'version: 1.2.0'), file('g/a'), symlink('g/l', '../g/a')]),
     /leads out of the archive/,
@@ -105,7 +119,7 @@ describe('publishing a plugin', () => {
     const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
     for (const bytes of [large, many])
       await assert.rejects(requireDeployable(bytes, { kind: 'service', version: VERSION }), {
-        message: /has more than 100000 entries or unpacks to more than 2147483648 bytes/,
+        message: /has more than 100000 entries, long names in most of them, or unpacks to more than 2147483648 bytes/,
       })
   })
 })

@@ -6,7 +6,7 @@ import { describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import type { SealedRelease } from '../../../hub/project/publish.ts'
 import { signerPublicKey } from '../../../hub/project/signing-key.ts'
-import { buildTar, directory, file, gnuLong, symlink, type TarItem } from '../../archives/tar-builder.ts'
+import { buildTar, directory, file, gnuLong, pax, symlink, type TarItem } from '../../archives/tar-builder.ts'
 import { errorOf, runHub } from '../running-hub.ts'
 import { SIGNING_KEY, sealShop } from './project-source.ts'
 import { sendForm } from './publishing.ts'
@@ -36,6 +36,16 @@ describe('publishing a project that was sealed elsewhere', () => {
     ['a long plan', buildTar([manifest(), file('deployment/install.yaml', '#'.repeat(70_000))]), /shorten it to 65536/],
     ['a path that leads out', whole(file('../x')), /"\.\.\/x" has an empty part/],
     ['a symlink that leads out', whole(symlink('plugins/l', '../../x')), /leads out of the archive/],
+    [
+      'a symlink to a very long path',
+      whole(pax({ linkpath: 'x/'.repeat(30_000) }), symlink('l', 'x')),
+      /has more than 4095 bytes/,
+    ],
+    [
+      'long names in most of its entries',
+      whole(...Array.from({ length: 420 }, (_, n) => [gnuLong('L', `${n}/${'n'.repeat(64_000)}`), file('f')]).flat()),
+      /long names in most of them/,
+    ],
     ['a hard link', whole(file('x', '', { type: '1', target: 'manifest.json' })), /is neither/],
     ['a file twice', whole(PLAN), /is in the archive twice/],
     ['a very long name', whole(gnuLong('L', 'n'.repeat(70_000))), /at most 65536 are allowed/],

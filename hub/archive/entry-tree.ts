@@ -1,0 +1,73 @@
+import { type ArchiveEntry, MAX_ENTRIES, tooMuch, unsafe } from './archive-entry.ts'
+
+/** What a host creates at one place. */
+export interface TreeNode {
+  readonly type: ArchiveEntry['type']
+  /** Undefined for the top itself. */
+  readonly parent: TreeNode | undefined
+  /** By name; two forms of Unicode are one name. */
+  readonly children: ReadonlyMap<string, TreeNode>
+  /** Undefined for a directory that only the paths below it name. */
+  readonly entry: ArchiveEntry | undefined
+}
+
+interface OwnNode extends TreeNode {
+  readonly children: Map<string, OwnNode>
+  entry: ArchiveEntry | undefined
+}
+
+const NO_CHILDREN: Map<string, OwnNode> = new Map()
+
+/**
+ * The tree of a listing. Throws HubError 400 for two entries in one place, anything below a file or symlink, and more
+ * directories than hosts create. Costs one step for each part of each path.
+ */
+export class EntryTree {
+  readonly #top = createNode('directory', undefined)
+  #count = 0
+
+  /** The path is the entry's name without what a host drops. */
+  add(path: string, entry: ArchiveEntry): void {
+    const names = path.split('/')
+    const last = names.pop() ?? ''
+    const folder = names.reduce((at, name) => this.#directory(at, name, entry), this.#top)
+    const there = folder.children.get(keyOf(last))
+    if (there === undefined) this.#create(folder, last, entry.type).entry = entry
+    else if (there.entry === undefined && entry.type === 'directory') there.entry = entry
+    else if (there.entry === undefined) throw unsafe(entry.name, 'is both a file and a directory')
+    else throw unsafe(entry.name, 'is in the archive twice')
+  }
+
+  /** The top, or the only directory in it, if `flattens`: code hosts put everything below one. */
+  top({ flattens }: { readonly flattens: boolean }): TreeNode {
+    const [only, ...others] = this.#top.children.values()
+    return flattens && others.length === 0 && only?.type === 'directory' ? only : this.#top
+  }
+
+  #directory(parent: OwnNode, name: string, entry: ArchiveEntry): OwnNode {
+    const there = parent.children.get(keyOf(name)) ?? this.#create(parent, name, 'directory')
+    if (there.type === 'directory') return there
+    throw unsafe(entry.name, `is below ${there.entry?.name}, which is no directory`)
+  }
+
+  #create(parent: OwnNode, name: string, type: ArchiveEntry['type']): OwnNode {
+    this.#count++
+    if (this.#count > MAX_ENTRIES) throw tooMuch()
+    const node = createNode(type, parent)
+    parent.children.set(keyOf(name), node)
+    return node
+  }
+}
+
+/** What has this name in a directory. */
+export function childOf(node: TreeNode, name: string): TreeNode | undefined {
+  return node.children.get(keyOf(name))
+}
+
+function createNode(type: ArchiveEntry['type'], parent: OwnNode | undefined): OwnNode {
+  return { type, parent, children: type === 'directory' ? new Map() : NO_CHILDREN, entry: undefined }
+}
+
+function keyOf(name: string): string {
+  return name.normalize('NFC')
+}
