@@ -1,9 +1,10 @@
-import { type Alias, type Document, LineCounter, parseDocument, visit, type YAMLError } from 'yaml'
+import { type Alias, type Document, Lexer, LineCounter, Parser, parseDocument, visit, type YAMLError } from 'yaml'
 import { HubError } from './errors.ts'
 
 /** What clients read of each file (docs/contracts.md, "Limits, time-outs, retries"), in bytes. */
 export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
 export const MAX_PLAN_BYTES = 64 * 1024
+const MAX_LEVELS = 32
 
 /** Throws HubError 400 for a file that clients would refuse for its size. */
 export function requireYamlSize(path: string, bytes: number, most: number): void {
@@ -11,11 +12,22 @@ export function requireYamlSize(path: string, bytes: number, most: number): void
   throw new HubError(400, `${path} has ${bytes} bytes: shorten it to ${most} bytes, the most that clients read.`)
 }
 
+/** Throws HubError 400 for a text that is nested more deeply than clients read: it could exhaust the stack. */
+export function requireShallowYaml(text: string, path: string): void {
+  const parser = new Parser()
+  for (const lexeme of new Lexer().lex(text)) {
+    for (const _ of parser.next(lexeme));
+    if (parser.stack.length > MAX_LEVELS && parser.stack.filter(token => 'items' in token).length > MAX_LEVELS)
+      throw new HubError(400, `${path} has more than ${MAX_LEVELS} levels of nesting: make it simpler.`)
+  }
+}
+
 /**
  * The value of a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400, with the place of
  * the error, when the file is not exactly one YAML document or uses aliases.
  */
 export function parseYaml(text: string, path: string, schema: 'core' | 'failsafe' = 'core'): unknown {
+  requireShallowYaml(text, path)
   const lineCounter = new LineCounter()
   const document = parseDocument(text, { schema, prettyErrors: false, logLevel: 'error', lineCounter })
   const problem = firstProblem(document)

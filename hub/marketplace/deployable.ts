@@ -1,23 +1,9 @@
-import { isMap, isScalar, parseDocument } from 'yaml'
-import { z } from 'zod'
 import { MAX_ARCHIVE_BYTES } from '../archive/archive-entry.ts'
 import { requireSafeTree } from '../archive/entries.ts'
 import { openZip } from '../archive/zip-entries.ts'
 import { HubError } from '../errors.ts'
 import type { Kind } from '../names.ts'
-import { MAX_PLUGIN_YAML_BYTES, requireYamlSize } from '../yaml-document.ts'
-
-const PLUGIN_YAML = 'plugin.yaml'
-
-/** What clients read of a plugin's description; other keys are its own. */
-const names = z.array(z.string()).nullish()
-const pluginSchema = z.object({
-  name: z.union([z.string(), z.number()]).nullish(),
-  version: z.union([z.string(), z.number()]).nullish(),
-  execution_mode: z.string().nullish(),
-  entry_point: z.string().min(1).nullish(),
-  environment: z.object({ required: names, optional: names }).nullish(),
-})
+import { PLUGIN_YAML, readPackagedVersion } from './plugin-yaml.ts'
 
 /**
  * Throws HubError 400 for an archive that no deployment of this version would install: empty, too large, no ZIP, damaged,
@@ -43,32 +29,7 @@ export async function requireDeployable(
       400,
       `The archive has no ${PLUGIN_YAML} at its top, which every plugin needs: add one, or publish it with --kind service.`,
     )
-  const text = await zip.read(found.name)
-  requireYamlSize(found.name, text.length, MAX_PLUGIN_YAML_BYTES)
-  requireSameVersion(parsePluginYaml(text.toString('utf8')), version)
-}
-
-/** The version as it is written and as a host prints it: `1.10` is `1.1` to some; undefined if there is none. */
-function parsePluginYaml(text: string): readonly string[] | undefined {
-  const document = parseDocument(text, { logLevel: 'silent' })
-  const [error] = document.errors
-  const line = error?.linePos?.[0].line
-  if (error !== undefined)
-    throw new HubError(
-      400,
-      `${PLUGIN_YAML} is not valid YAML${line === undefined ? '' : ` in line ${line}`}: correct it.`,
-    )
-  if (!isMap(document.contents))
-    throw new HubError(400, `${PLUGIN_YAML} must contain "key: value" lines, as "version: 1.0.0".`)
-  const { success, data, error: problem } = pluginSchema.safeParse(document.toJS())
-  if (!success)
-    throw new HubError(
-      400,
-      `${PLUGIN_YAML} has a value that no host expects at ${problem.issues[0]?.path.join('.')}: correct it.`,
-    )
-  if (data.version === null || data.version === undefined) return undefined
-  const node = document.get('version', true)
-  return [isScalar(node) ? (node.source ?? '') : '', String(data.version)]
+  requireSameVersion(readPackagedVersion(await zip.read(found.name)), version)
 }
 
 function requireSameVersion(packaged: readonly string[] | undefined, version: string): void {

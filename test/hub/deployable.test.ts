@@ -23,7 +23,7 @@ const YAML = file('plugin.yaml', `name: greeter\nversion: ${VERSION}\n`)
 const PLUGIN = [YAML, file('src/main.py', 'print()')]
 const GOOD = buildZip(PLUGIN)
 
-const yaml = (text: string) => buildZip([file('plugin.yaml', text), file('src/main.py')])
+const yaml = (text: string | Buffer) => buildZip([file('plugin.yaml', text), file('src/main.py')])
 const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
 
 /** What publishers do by mistake; for a plugin. Each is refused by both, with a word of what the publisher reads. */
@@ -46,9 +46,24 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a plugin.yaml without keys': [yaml('greeter'), /must contain "key: value" lines/],
   'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
   'a plugin.yaml with a tab': [yaml('version: 1.2.0\nenvironment:\n\trequired: []'), /is not valid YAML in line 3/],
-  'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /is not valid YAML in line 2/],
+  'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /has a key for the second time in line 2/],
   'a version that is a list': [yaml('version: [1, 2, 0]'), /no host expects at version/],
   'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
+  'a plugin.yaml of two documents': [yaml('version: 1.2.0\n---\nname: b\n'), /has a second document in line/],
+  'a plugin.yaml in Latin-1': [yaml(Buffer.from('name: b\xe9\nversion: 1.2.0\n', 'latin1')), /is not UTF-8/],
+  'a plugin.yaml with a NUL': [yaml('version: 1.2.0\nname: a\0b\n'), /has a character in line 2/],
+  'a plugin.yaml with a merge key': [yaml('a: &a {b: 1}\nversion: 1.2.0\n<<: *a\n'), /a merge key \(<<\) in line 3/],
+  'a plugin.yaml with a list as a key': [yaml('version: 1.2.0\n? [a, b]\n: 1\n'), /has a list, a map or an alias/],
+  'a plugin.yaml of 500 lists': [
+    yaml(`version: 1.2.0\nx: ${'['.repeat(500)}${']'.repeat(500)}\n`),
+    /more than 32 levels of nesting/,
+  ],
+  'a plugin.yaml with an alias to nothing': [yaml('version: 1.2.0\nx: *a\n'), /is not valid YAML|has an alias/],
+  'a plugin.yaml with an alias bomb': [
+    yaml(`version: 1.2.0\na: &a [${'x,'.repeat(50)}]\nb: &b [${'*a,'.repeat(50)}]\nc: [${'*b,'.repeat(40)}]\n`),
+    /has an alias \(\*\) without its anchor, or too many/,
+  ],
+  'a setting of two lines': [yaml('version: 1.2.0\nenvironment: {required: ["A\\nB"]}'), /at environment\.required\.0/],
   'a plugin.yaml that is too long': [yaml(`version: 1.2.0\n#${'x'.repeat(40_000)}`), /shorten it to 32768 bytes/],
   'a path that leads out': [withItem(file('../evil')), /"\.\.\/evil" has an empty part/],
   'an absolute path': [withItem(file('/etc/passwd')), /has an absolute path/],
@@ -95,6 +110,12 @@ describe('publishing a plugin', () => {
 
   for (const [name, [bytes]] of sampled(Object.entries(MISTAKES), 6))
     it(`refuses what a deployment refuses: ${name}`, async t => assert.notEqual(await verdictOfHost(t, bytes), ''))
+
+  it('refuses a setting that no variable can be named after, before a deployment that writes it does', async () => {
+    const bytes = yaml('version: 1.2.0\nenvironment: {required: ["A B"]}')
+    const message = /at environment\.required\.0/
+    await assert.rejects(requireDeployable(bytes, { kind: 'plugin', version: VERSION }), { status: 400, message })
+  })
 
   for (const [name, bytes] of Object.entries({
     'files at the top': GOOD,

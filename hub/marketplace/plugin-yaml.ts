@@ -1,0 +1,101 @@
+import { isUtf8 } from 'node:buffer'
+import { type Document, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
+import { z } from 'zod'
+import { HubError } from '../errors.ts'
+import { MAX_PLUGIN_YAML_BYTES, requireShallowYaml, requireYamlSize } from '../yaml-document.ts'
+
+export const PLUGIN_YAML = 'plugin.yaml'
+
+const MAX_ALIASES = 100
+/** What readers of YAML do not accept, or do not all take for the end of a line. */
+const STRANGE =
+  /[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
+
+/** What clients read of a plugin's description; other keys are its own. */
+const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
+const pluginSchema = z.object({
+  name: z.union([z.string(), z.number()]).nullish(),
+  version: z.union([z.string(), z.number()]).nullish(),
+  execution_mode: z.string().nullish(),
+  entry_point: z.string().min(1).nullish(),
+  environment: z.object({ required: names, optional: names }).nullish(),
+})
+
+/**
+ * The version in a plugin.yaml, as it is written and as a host prints it: `1.10` is `1.1` to some; undefined if there is
+ * none. Throws HubError 400 for a file that clients do not read, or could read in two ways.
+ */
+export function readPackagedVersion(bytes: Buffer): readonly string[] | undefined {
+  requireYamlSize(PLUGIN_YAML, bytes.length, MAX_PLUGIN_YAML_BYTES)
+  const document = parse(textOf(bytes))
+  const { success, data, error } = pluginSchema.safeParse(plainValueOf(document))
+  if (!success) throw refused(`has a value that no host expects at ${error.issues[0]?.path.join('.')}`)
+  if (data.version === null || data.version === undefined) return undefined
+  const node = document.get('version', true)
+  return [isScalar(node) ? (node.source ?? '') : '', String(data.version)]
+}
+
+function textOf(bytes: Buffer): string {
+  if (!isUtf8(bytes)) throw refused('is not UTF-8')
+  const text = bytes.toString('utf8').replace(/^\uFEFF/, '')
+  const { index } = STRANGE.exec(text) ?? {}
+  if (index !== undefined)
+    throw refused(
+      `has a character in line ${text.slice(0, index).split('\n').length} that readers of YAML do not agree on`,
+    )
+  return text
+}
+
+function parse(text: string): Document.Parsed {
+  requireShallowYaml(text, PLUGIN_YAML)
+  const lines = new LineCounter()
+  const options = { logLevel: 'error', prettyErrors: false, uniqueKeys: false, lineCounter: lines } as const
+  const document = parseDocument(text, options)
+  const [error] = document.errors
+  if (error !== undefined) {
+    const { line } = lines.linePos(error.pos[0])
+    const problem = error.code === 'MULTIPLE_DOCS' ? 'has a second document' : 'is not valid YAML'
+    throw refused(`${problem} in line ${line}`)
+  }
+  if (!isMap(document.contents))
+    throw new HubError(400, `${PLUGIN_YAML} must contain "key: value" lines, as "version: 1.0.0".`)
+  requirePlainKeys(document, lines)
+  return document
+}
+
+/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
+  let aliases = 0
+  visit(document, {
+    Alias: () => {
+      aliases++
+      if (aliases > MAX_ALIASES) throw refused(`has more than ${MAX_ALIASES} aliases (*)`)
+    },
+    Map: (_, { items, range }) => {
+      const seen = new Set<string>()
+      for (const { key } of items) {
+        const { line } = lines.linePos((isScalar(key) ? key.range : range)?.[0] ?? 0)
+        if (!isScalar(key)) throw refused(`has a list, a map or an alias as a key in line ${line}`)
+        if (isMergeKey(key)) throw refused(`has a merge key (<<) in line ${line}, which not all readers know`)
+        if (seen.has(String(key.value))) throw refused(`has a key for the second time in line ${line}`)
+        seen.add(String(key.value))
+      }
+    },
+  })
+}
+
+function isMergeKey({ value, type, tag }: Scalar): boolean {
+  return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge'
+}
+
+function plainValueOf(document: Document.Parsed): unknown {
+  try {
+    return document.toJS({ maxAliasCount: MAX_ALIASES })
+  } catch {
+    throw refused('has an alias (*) without its anchor, or too many of them')
+  }
+}
+
+function refused(problem: string): HubError {
+  return new HubError(400, `${PLUGIN_YAML} ${problem}: correct it.`)
+}
