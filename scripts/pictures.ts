@@ -5,6 +5,7 @@ import { UsageError } from '../hub/errors.ts'
 import { openBrowser, whyNoBrowser } from '../local/browser.ts'
 import { type PlayedEnding, playEndings } from '../test/e2e/harness/endings.ts'
 import { foldLog, placed } from '../test/e2e/harness/normalise-ending.ts'
+import { hubPictures } from './pictures/hub-page.ts'
 import { logPage, summaryPage } from './pictures/page.ts'
 import { shrinkPng } from './pictures/small-png.ts'
 import { runProgram } from './program.ts'
@@ -31,7 +32,8 @@ const FOLDER = join(import.meta.dirname, '../docs/pictures')
 
 await runProgram({
   name: 'npm run pictures',
-  purpose: 'Plays deployments with the real hub, and takes pictures of their summaries and logs into a folder.',
+  purpose:
+    "Plays deployments with the real hub, and takes pictures of their summaries and logs, and of a hub's page, into a folder.",
   options: { into: { type: 'string', value: 'FOLDER', help: 'where they go (default: docs/pictures)' } },
   async run({ into }) {
     const missing = whyNoBrowser()
@@ -40,7 +42,7 @@ await runProgram({
   },
 })
 
-/** Plays every ending, and takes pictures of what a reader sees of some. */
+/** Plays every ending, and takes pictures of what a reader sees of some, and of the page of a hub. */
 async function makePictures(folder: string): Promise<void> {
   const endings = new Map((await playEndings()).map(ending => [ending.name, ending]))
   mkdirSync(folder, { recursive: true })
@@ -57,6 +59,7 @@ async function makePictures(folder: string): Promise<void> {
       const log = logPage(foldLog(placed(result.log, places)))
       await take(browser, log, { path: join(folder, `log-${name}.png`), width: WIDTHS.wide })
     }
+    for (const { name, png } of await hubPictures(browser)) write(join(folder, `${name}.png`), png)
   } finally {
     await browser.close()
   }
@@ -71,8 +74,13 @@ interface Picture {
 async function take(browser: Browser, html: string, { path, width }: Picture): Promise<void> {
   const page = await browser.newPage({ viewport: { width, height: 100 } })
   await page.setContent(html)
-  const bytes = shrinkPng(await page.screenshot({ fullPage: true }))
+  const png = await page.screenshot({ fullPage: true })
   await page.close()
+  write(path, png)
+}
+
+function write(path: string, png: Buffer): void {
+  const bytes = shrinkPng(png)
   writeFileSync(path, bytes)
   process.stdout.write(`${path}: ${bytes.length} bytes\n`)
 }

@@ -15,20 +15,24 @@ export function visibleText(text: string): string {
   )
 }
 
-/** The first sentence of a message, on one line. */
+/** The first sentence of a message, on one line, with short digests. */
 export function firstSentence(message: string): string {
   const line = message.replace(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
   const sentence = /^.+?[.!?](?=\s+[\p{Lu}\p{N}"'“(`]|$)/u.exec(line)?.[0] ?? line
-  const shown = visibleText(sentence)
+  const shown = withShortDigests(visibleText(sentence))
   return shown.length <= MAX_SENTENCE_CHARS ? shown : `${shown.slice(0, MAX_SENTENCE_CHARS).trimEnd()}…`
 }
 
 /** A version or id; the middle of a digest is left out, and the whole is its title. */
 export function shortened(text: string): Html | string {
-  const short = text.replace(DIGEST, digest => cut(digest, SHOWN_OF_DIGEST))
+  const short = withShortDigests(text)
   const shown = short.length > MAX_VERSION_CHARS ? cut(short, { first: 24, last: 12 }) : short
   if (shown === text) return text
   return html`<abbr title="${text}"${shown.length > MAX_UNBROKEN_CHARS ? '' : raw(' class="digest"')}>${shown}</abbr>`
+}
+
+function withShortDigests(text: string): string {
+  return text.replace(DIGEST, digest => cut(digest, SHOWN_OF_DIGEST))
 }
 
 function cut(text: string, { first, last }: { readonly first: number; readonly last: number }): string {

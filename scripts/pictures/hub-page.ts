@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -5,6 +6,7 @@ import type { Browser } from 'playwright-core'
 import { publishArchive } from '../../hub/marketplace/publish.ts'
 import { startHub } from '../../hub/server.ts'
 import { openStore, type Store } from '../../hub/store.ts'
+import { verifyHmacSignature } from '../../src/core/trust/signature.ts'
 import { NOW, type ReportGiven, report } from '../../test/hub/fleet-of.ts'
 
 /** As a file of `docs/pictures/` is named, without its ending. */
@@ -65,13 +67,25 @@ const REPORTS: readonly ReportGiven[] = [
     version: '1.1.0',
     hoursAgo: 0.09,
     status: 'rolled_back',
-    error_message: 'Step ok: nothing listens on 127.0.0.1:8799. The service was started.',
+    error_message:
+      'ok: greeter 1.1.0 was not healthy within 60 s: nothing listens on 127.0.0.1:8799 (ECONNREFUSED): did the service start?',
   },
   {
     host_id: 'app-9',
     version: '1.1.0',
     hoursAgo: 0.4,
     status: 'failed',
-    error_message: 'The signature does not match: the bytes changed in transit, or the secret is another one.',
+    error_message: mismatch(),
   },
 ]
+
+/** What a host reports of a signature that is not the hub's. */
+function mismatch(): string {
+  const artifact = { fd: -1, size: 919, sha256: hash('sha256', 'greeter 1.1.0') }
+  try {
+    verifyHmacSignature(artifact, Buffer.alloc(32), `hmac_sha256:${'1'.repeat(64)}`)
+  } catch (error) {
+    return (error as Error).message
+  }
+  throw new Error('A wrong signature was accepted.')
+}

@@ -33,6 +33,13 @@ describe('the fleet page', () => {
     assert.ok(!shown.includes('It was started'))
   })
 
+  it('shortens a digest in a cause', async t => {
+    const hub = await runHub(t, { now: () => NOW })
+    const error_message = `The artifact (sha256 ${'0123456789abcdef'.repeat(4)}) is not signed. It must be.`
+    report(hub.store, { version: '1.1.0', status: 'failed', error_message })
+    assert.match(await textOf(hub, '/'), /The artifact \(sha256 01234567…cdef\) is not signed\./)
+  })
+
   it('has the full time next to each relative one', async t => {
     const hub = await runHub(t, { now: () => NOW })
     report(hub.store, { hoursAgo: 30 })
