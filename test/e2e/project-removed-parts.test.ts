@@ -96,7 +96,7 @@ describe('a part that a new version of a project no longer includes', () => {
       report.plugins?.map(({ id }) => id),
       ['cart', 'till'],
     )
-    assert.match(result.summary, /<code>extensions\/mailer<\/code> \| remove \| done/)
+    assert.match(result.summary, /<code>extensions\/mailer<\/code> remove \| 1\.0\.0 removed/)
     assert.match(commandsIn(result.log, 'notice').join(), /extensions\/mailer \(1\.0\.0\) was removed/)
   })
 

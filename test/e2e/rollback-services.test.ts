@@ -93,7 +93,7 @@ describe('a rollback of a service', () => {
     assert.deepEqual(listHost(stage.root), before)
     const { rollback } = readLocalReport(result)
     assert.deepEqual(rollback, { restored: true, problems: [], verified: true, healthy: true })
-    assert.match(result.summary, /Not restored, the version that was to be replaced is installed again/)
+    assert.match(result.summary, /greeter 1\.0\.0 was rolled back on host-1; 2\.0\.0 is running again/)
   })
 
   it('is undone when it is cancelled', { skip: ONLY_IN_CI }, async () => {
