@@ -21412,12 +21412,13 @@ function isModified(drift) {
 
 /** Enough to fix a file with; a hostile file must not make us write millions. */
 const MAX_REPORTED_PROBLEMS = 100;
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after another. */
 class SourceError extends ConfigError {
     name = 'SourceError';
     problems;
     constructor(code, document, problems) {
-        const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
+        const files = [...new Set(problems.map(({ file }) => file))];
+        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line || a.column - b.column);
         super(code, summaryOf(document, ordered));
         this.problems = ordered;
     }
@@ -21447,7 +21448,7 @@ function* collectProblemsSlowly(reading) {
 function problemsOf(error) {
     if (!(error instanceof SourceError))
         throw error;
-    return { value: undefined, problems: error.problems };
+    return { value: undefined, problems: error.problems, error };
 }
 function summaryOf(document, problems) {
     const first = problems[0];
@@ -27738,7 +27739,8 @@ function hasPort(text) {
 class HostConfigError extends SourceError {
     name = 'HostConfigError';
     constructor(problems) {
-        super('invalid_host_config', 'The host config', problems);
+        const code = 'invalid_host_config';
+        super(code, 'The host config', problems.map(problem => ({ ...problem, code })));
     }
 }
 /**
@@ -35578,9 +35580,9 @@ class Annotator {
         this.#annotate(sentence, 'unhealthy');
     }
     #annotateProblems(error) {
-        for (const [index, { message, file, line, column }] of error.problems.entries()) {
+        for (const [index, { message, file, line, column, code = error.code }] of error.problems.entries()) {
             if (index < MAX_ANNOTATIONS)
-                core_error(this.#safe(message), { title: error.code, file, startLine: line, startColumn: column });
+                core_error(this.#safe(message), { title: code, file, startLine: line, startColumn: column });
             else
                 info(`${this.#safe(file)}:${line}:${column}: ${this.#safe(message)}`);
         }

@@ -50,9 +50,9 @@ export class Annotator {
   }
 
   #annotateProblems(error: SourceError): void {
-    for (const [index, { message, file, line, column }] of error.problems.entries()) {
+    for (const [index, { message, file, line, column, code = error.code }] of error.problems.entries()) {
       if (index < MAX_ANNOTATIONS)
-        core.error(this.#safe(message), { title: error.code, file, startLine: line, startColumn: column })
+        core.error(this.#safe(message), { title: code, file, startLine: line, startColumn: column })
       else core.info(`${this.#safe(file)}:${line}:${column}: ${this.#safe(message)}`)
     }
   }

@@ -15,15 +15,20 @@ export interface SourcePosition {
 /** One mistake in an operator's file, as a sentence, and where it is. */
 export interface SourceProblem extends SourcePosition {
   readonly message: string
+  /** Where it is not that of the error: a plan's error also lists what is wrong with the host config. */
+  readonly code?: ErrorCode
 }
 
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file. */
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after another. */
 export class SourceError extends ConfigError {
   override readonly name: string = 'SourceError'
   readonly problems: readonly SourceProblem[]
 
   constructor(code: ErrorCode, document: string, problems: readonly SourceProblem[]) {
-    const ordered = problems.toSorted((a, b) => a.line - b.line || a.column - b.column)
+    const files = [...new Set(problems.map(({ file }) => file))]
+    const ordered = problems.toSorted(
+      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line || a.column - b.column,
+    )
     super(code, summaryOf(document, ordered))
     this.problems = ordered
   }
@@ -37,6 +42,8 @@ export function problemAt({ file, line, column }: SourcePosition, message: strin
 export interface Collected<T> {
   readonly value: T | undefined
   readonly problems: readonly SourceProblem[]
+  /** What has refused the file. */
+  readonly error?: SourceError
 }
 
 /** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
@@ -59,7 +66,7 @@ export function* collectProblemsSlowly<T>(reading: Generator<void, T>): Generato
 
 function problemsOf(error: unknown): Collected<never> {
   if (!(error instanceof SourceError)) throw error
-  return { value: undefined, problems: error.problems }
+  return { value: undefined, problems: error.problems, error }
 }
 
 function summaryOf(document: string, problems: readonly SourceProblem[]): string {

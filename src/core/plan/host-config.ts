@@ -65,7 +65,12 @@ export class HostConfigError extends SourceError {
   override readonly name: string = 'HostConfigError'
 
   constructor(problems: readonly SourceProblem[]) {
-    super('invalid_host_config', 'The host config', problems)
+    const code = 'invalid_host_config'
+    super(
+      code,
+      'The host config',
+      problems.map(problem => ({ ...problem, code })),
+    )
   }
 }
 
