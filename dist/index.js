@@ -27456,7 +27456,55 @@ function propertyOf(value, key) {
         : undefined;
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/readable-plan.js
+
+/** What can be read of the steps of a refused plan; `positionOf` gives the position of each. */
+function readSteps(written, positionOf) {
+    const list = Array.isArray(written) ? written : [];
+    const read = list.map((step, index) => readStep(step, positionOf(index)));
+    const steps = read.flatMap(step => step ?? []);
+    const installs = steps.some(({ action }) => INSTALLS.has(action));
+    const isHidden = (step, index) => {
+        const action = textAt(step, 'action');
+        if (isKnown(action))
+            return read[index] === undefined && INSTALLS.has(action);
+        return !installs;
+    };
+    return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
+}
+const INSTALLS = new Set(['install_plugin', 'install_extension']);
+/** With it, no check of its time fails because the written one cannot be read. */
+const LONGEST = { timeoutSeconds: 600 };
+/** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
+function readStep(written, position) {
+    if (typeof written !== 'object' || written === null)
+        return undefined;
+    // Nothing is known of an unknown action but that its plugin should be the one of the plan, as of this one.
+    const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
+    const step = { ...written, ...action };
+    const { data, error } = stepSchema.safeParse(step);
+    if (data !== undefined)
+        return buildStep(data, position);
+    const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)));
+    const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
+    if (!rest.success)
+        return undefined;
+    // Without its plugin, a step means everything that the plan installs.
+    if (bad.includes('plugin'))
+        return undefined;
+    const built = buildStep(rest.data, position);
+    return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built;
+}
+function isKnown(action) {
+    return ACTIONS.some(known => known === action);
+}
+function textAt(step, key) {
+    const value = typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : '';
+    return typeof value === 'string' ? value : '';
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
+
 
 
 
@@ -27471,8 +27519,11 @@ function propertyOf(value, key) {
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 class PlanError extends SourceError {
     name = 'PlanError';
-    constructor(problems) {
+    /** What can be read of the plan all the same, where something can be. */
+    readable;
+    constructor(problems, readable) {
         super('invalid_plan', 'The install plan', problems);
+        this.readable = readable;
     }
 }
 /**
@@ -27494,7 +27545,7 @@ function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
     yield;
     const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
     if (!parsed.success || problems.length > 0)
-        throw new PlanError(problems);
+        throw new PlanError(problems, readablePlan(source));
     yield;
     return buildPlan(parsed.data, source);
 }
@@ -27505,13 +27556,22 @@ const planSchema = strictObject({
     version: versionSchema,
     steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
 });
+/** Its steps are not whole: some have a mistake, or wait for one that does not exist. */
+function readablePlan(source) {
+    const { steps, hidesInstall } = readSteps(valueAt(source.value, ['steps']), index => source.positionOf(['steps', index]));
+    const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data;
+    return { projectId, steps, hidesInstall, isWhole: false, positions: positionsIn(source) };
+}
+function positionsIn(source) {
+    return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
+}
 function buildPlan(written, source) {
     return {
         formatVersion: '1',
         projectId: written.project_id,
         version: written.version,
         steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-        positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
+        positions: positionsIn(source),
     };
 }
 /** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
@@ -27898,6 +27958,14 @@ function readyPlan(plan, hostConfig, bind) {
     return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
 }
 /**
+ * What a refused plan asks for and the host config lacks, as far as both can be read. A health check without plugin is
+ * of everything that the plan installs, which may not be known.
+ */
+function needsProblems({ steps, hidesInstall }, hostConfig) {
+    const isKnown = (step) => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step));
+    return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems];
+}
+/**
  * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
  * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
  */
@@ -27929,16 +27997,25 @@ function verifyTemplates(steps, keepPaths, hasFile) {
  * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
+    const problems = bindingProblems({ ...plan, hidesInstall: false, isWhole: true }, artifact);
     const installStep = plan.steps.find(isInstallStep);
-    const problems = [...foreignPlanProblems(plan, 'the slug', artifact.slug), ...installProblems(plan, artifact.kind)];
-    if (installStep === undefined)
+    if (installStep === undefined || problems.length > 0)
         throw new PlanError(problems);
     const steps = orderSteps(plan);
-    problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep));
-    problems.push(...prematureProblems(steps, (_, install) => install === installStep));
-    if (problems.length > 0)
-        throw new PlanError(problems);
     return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
+}
+/** Everything in which a plan does not fit its artifact, as far as it can be read. */
+function bindingProblems(plan, { kind, slug }) {
+    const { projectId, positions } = plan;
+    const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug);
+    const installStep = plan.steps.find(isInstallStep);
+    const problems = [...foreign, ...installProblems(plan, kind)];
+    if (installStep === undefined || plan.hidesInstall)
+        return problems;
+    problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep));
+    if (!plan.isWhole)
+        return problems;
+    return [...problems, ...prematureProblems(orderSteps(plan), (_, install) => install === installStep)];
 }
 const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
 function installProblems(plan, kind) {
@@ -27946,6 +28023,8 @@ function installProblems(plan, kind) {
     const installSteps = plan.steps.filter(isInstallStep);
     const [first] = installSteps;
     if (first === undefined) {
+        if (plan.hidesInstall)
+            return [];
         return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)];
     }
     const wrongKind = installSteps
@@ -28009,13 +28088,24 @@ function announceDefaultPlan({ defaultPlan }, log) {
 function bindToFiles({ steps }, hasFile, keepPaths) {
     verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
 }
-function* parseSources({ plan: file, hostConfig: source }) {
+function* parseSources(request) {
+    const { plan: file, hostConfig: source } = request;
     const plan = file && (yield* collectProblemsSlowly(parsePlanSlowly(file.text, file.path)));
     const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)));
-    if (plan && plan.problems.length > 0)
-        throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])]);
-    if (hostConfig && hostConfig.problems.length > 0)
-        throw new HostConfigError(hostConfig.problems);
+    const ofConfig = hostConfig?.problems ?? [];
+    const isConfigKnown = ofConfig.length === 0;
+    const needs = (readable) => (isConfigKnown ? needsProblems(readable, hostConfig?.value) : []);
+    if (plan && plan.problems.length > 0) {
+        yield;
+        const readable = plan.error instanceof PlanError ? plan.error.readable : undefined;
+        const further = readable === undefined ? [] : [...bindingProblems(readable, request), ...needs(readable)];
+        throw new PlanError([...plan.problems, ...further.slice(0, MAX_REPORTED_PROBLEMS), ...ofConfig]);
+    }
+    if (!isConfigKnown) {
+        const { value } = plan ?? {};
+        const unbound = value === undefined ? [] : collectProblems(() => bindPlanToArtifact(value, request)).problems;
+        throw unbound.length > 0 ? new PlanError([...unbound, ...ofConfig]) : new HostConfigError(ofConfig);
+    }
     return { plan: plan?.value, hostConfig: hostConfig?.value };
 }
 function ready(plan, request, hostConfig) {
@@ -36058,12 +36148,12 @@ function provisionSteps({ steps }) {
 ;// CONCATENATED MODULE: ./build/runner/summaries/checked-parts.js
 
 
-const INSTALLS = new Set(['install_plugin', 'install_extension']);
+const checked_parts_INSTALLS = new Set(['install_plugin', 'install_extension']);
 /** Only checks that passed, and that had something to examine. */
 function checkedParts({ steps }) {
     const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
     const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
-    const parts = steps.filter(({ action, status }) => INSTALLS.has(action) && status !== 'not_run').length;
+    const parts = steps.filter(({ action, status }) => checked_parts_INSTALLS.has(action) && status !== 'not_run').length;
     if (ids.size === 0)
         return { extent: 'none' };
     if (ids.size >= parts)

@@ -1,11 +1,12 @@
-import { collectProblemsSlowly } from '../core/document/source-problem.ts'
+import { collectProblems, collectProblemsSlowly, MAX_REPORTED_PROBLEMS } from '../core/document/source-problem.ts'
 import { ConfigError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
 import { buildDefaultPlan, type DefaultPlan } from '../core/plan/default-plan.ts'
 import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
-import { readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
-import { type BoundPlan, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
+import type { ReadablePlan } from '../core/plan/readable-plan.ts'
+import { needsProblems, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
+import { type BoundPlan, bindingProblems, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
 import type { DeployRequest } from './request.ts'
 
 export interface ReadyArtifactPlan extends BoundPlan {
@@ -52,11 +53,24 @@ interface ParsedSources {
   readonly hostConfig: HostConfig | undefined
 }
 
-function* parseSources({ plan: file, hostConfig: source }: PlanSources): Generator<void, ParsedSources> {
+function* parseSources(request: PlanSources): Generator<void, ParsedSources> {
+  const { plan: file, hostConfig: source } = request
   const plan = file && (yield* collectProblemsSlowly(parsePlanSlowly(file.text, file.path)))
   const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)))
-  if (plan && plan.problems.length > 0) throw new PlanError([...plan.problems, ...(hostConfig?.problems ?? [])])
-  if (hostConfig && hostConfig.problems.length > 0) throw new HostConfigError(hostConfig.problems)
+  const ofConfig = hostConfig?.problems ?? []
+  const isConfigKnown = ofConfig.length === 0
+  const needs = (readable: ReadablePlan) => (isConfigKnown ? needsProblems(readable, hostConfig?.value) : [])
+  if (plan && plan.problems.length > 0) {
+    yield
+    const readable = plan.error instanceof PlanError ? plan.error.readable : undefined
+    const further = readable === undefined ? [] : [...bindingProblems(readable, request), ...needs(readable)]
+    throw new PlanError([...plan.problems, ...further.slice(0, MAX_REPORTED_PROBLEMS), ...ofConfig])
+  }
+  if (!isConfigKnown) {
+    const { value } = plan ?? {}
+    const unbound = value === undefined ? [] : collectProblems(() => bindPlanToArtifact(value, request)).problems
+    throw unbound.length > 0 ? new PlanError([...unbound, ...ofConfig]) : new HostConfigError(ofConfig)
+  }
   return { plan: plan?.value, hostConfig: hostConfig?.value }
 }
 

@@ -30,7 +30,11 @@ export function subjectIdOf(step: PlanStep): string | undefined {
 }
 
 /** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
-export function foreignPlanProblems(plan: Plan, name: string, projectId: string): PlanProblem[] {
+export function foreignPlanProblems(
+  plan: Pick<Plan, 'projectId' | 'positions'>,
+  name: string,
+  projectId: string,
+): PlanProblem[] {
   if (plan.projectId === projectId) return []
   const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`
   return [problemAt(plan.positions.projectId, message)]

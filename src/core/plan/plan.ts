@@ -15,6 +15,7 @@ import { OPERATOR_YAML_LIMITS } from '../limits.ts'
 import { runToEnd } from '../pausing-work.ts'
 import { planGraphProblems } from './plan-graph.ts'
 import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
+import { type ReadablePlan, readSteps } from './readable-plan.ts'
 
 export type PlanProblem = SourceProblem
 
@@ -31,9 +32,12 @@ export interface Plan {
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 export class PlanError extends SourceError {
   override readonly name: string = 'PlanError'
+  /** What can be read of the plan all the same, where something can be. */
+  readonly readable: ReadablePlan | undefined
 
-  constructor(problems: readonly PlanProblem[]) {
+  constructor(problems: readonly PlanProblem[], readable?: ReadablePlan) {
     super('invalid_plan', 'The install plan', problems)
+    this.readable = readable
   }
 }
 
@@ -55,7 +59,7 @@ export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_Y
   const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source)
   yield
   const problems = [...source.problems, ...complaints, ...planGraphProblems(source)]
-  if (!parsed.success || problems.length > 0) throw new PlanError(problems)
+  if (!parsed.success || problems.length > 0) throw new PlanError(problems, readablePlan(source))
   yield
   return buildPlan(parsed.data, source)
 }
@@ -68,13 +72,26 @@ export const planSchema = z.strictObject({
   steps: z.array(stepSchema).check(z.minLength(1, { error: 'must contain at least one step' })),
 })
 
+/** Its steps are not whole: some have a mistake, or wait for one that does not exist. */
+function readablePlan(source: YamlSource): ReadablePlan {
+  const { steps, hidesInstall } = readSteps(valueAt(source.value, ['steps']), index =>
+    source.positionOf(['steps', index]),
+  )
+  const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data
+  return { projectId, steps, hidesInstall, isWhole: false, positions: positionsIn(source) }
+}
+
+function positionsIn(source: YamlSource): Plan['positions'] {
+  return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) }
+}
+
 function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Plan {
   return {
     formatVersion: '1',
     projectId: written.project_id,
     version: written.version,
     steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-    positions: { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) },
+    positions: positionsIn(source),
   }
 }
 

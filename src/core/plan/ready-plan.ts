@@ -1,9 +1,10 @@
 import { collectProblems } from '../document/source-problem.ts'
 import type { HostConfig } from './host-config.ts'
-import { type Plan, PlanError } from './plan.ts'
+import { type Plan, PlanError, type PlanProblem } from './plan.ts'
 import { stepProblem } from './plan-binding.ts'
 import { checkPlanNeeds } from './plan-needs.ts'
 import type { PlanStep } from './plan-step.ts'
+import type { ReadablePlan } from './readable-plan.ts'
 
 /** A plan that fits what it installs and what this host can do. */
 export interface ReadyPlan<Bound> {
@@ -22,6 +23,18 @@ export function readyPlan<Bound>(
   const needs = checkPlanNeeds(plan, hostConfig)
   if (bound === undefined || needs.problems.length > 0) throw new PlanError([...problems, ...needs.problems])
   return { bound, skipped: new Set(needs.skipped.map(step => step.id)) }
+}
+
+/**
+ * What a refused plan asks for and the host config lacks, as far as both can be read. A health check without plugin is
+ * of everything that the plan installs, which may not be known.
+ */
+export function needsProblems(
+  { steps, hidesInstall }: ReadablePlan,
+  hostConfig: HostConfig | undefined,
+): PlanProblem[] {
+  const isKnown = (step: PlanStep): boolean => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step))
+  return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems]
 }
 
 /**

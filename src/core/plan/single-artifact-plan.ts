@@ -13,6 +13,7 @@ import {
 } from './plan-binding.ts'
 import { orderSteps } from './plan-order.ts'
 import type { PlanStep } from './plan-step.ts'
+import type { ReadablePlan } from './readable-plan.ts'
 
 /** A plan that fits one marketplace artifact. */
 export interface BoundPlan {
@@ -31,23 +32,33 @@ export interface BoundPlan {
  * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
+  const problems = bindingProblems({ ...plan, hidesInstall: false, isWhole: true }, artifact)
   const installStep = plan.steps.find(isInstallStep)
-  const problems = [...foreignPlanProblems(plan, 'the slug', artifact.slug), ...installProblems(plan, artifact.kind)]
-  if (installStep === undefined) throw new PlanError(problems)
+  if (installStep === undefined || problems.length > 0) throw new PlanError(problems)
   const steps = orderSteps(plan)
-  problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep))
-  problems.push(...prematureProblems(steps, (_, install) => install === installStep))
-  if (problems.length > 0) throw new PlanError(problems)
   return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) }
+}
+
+/** Everything in which a plan does not fit its artifact, as far as it can be read. */
+export function bindingProblems(plan: ReadablePlan, { kind, slug }: { kind: Kind; slug: string }): PlanProblem[] {
+  const { projectId, positions } = plan
+  const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug)
+  const installStep = plan.steps.find(isInstallStep)
+  const problems = [...foreign, ...installProblems(plan, kind)]
+  if (installStep === undefined || plan.hidesInstall) return problems
+  problems.push(...strangerProblems(plan, installStep), ...templateProblems(plan, installStep))
+  if (!plan.isWhole) return problems
+  return [...problems, ...prematureProblems(orderSteps(plan), (_, install) => install === installStep)]
 }
 
 const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' } as const
 
-function installProblems(plan: Plan, kind: Kind): PlanProblem[] {
+function installProblems(plan: ReadablePlan, kind: Kind): PlanProblem[] {
   const action = INSTALL_ACTIONS[kind]
   const installSteps = plan.steps.filter(isInstallStep)
   const [first] = installSteps
   if (first === undefined) {
+    if (plan.hidesInstall) return []
     return [problemAt(plan.positions.steps, `no step installs the ${kind}: add one with action ${action}`)]
   }
   const wrongKind = installSteps
@@ -64,7 +75,7 @@ function installProblems(plan: Plan, kind: Kind): PlanProblem[] {
   return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further]
 }
 
-function strangerProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {
+function strangerProblems(plan: ReadablePlan, installStep: InstallStep): PlanProblem[] {
   const id = installedId(installStep)
   return plan.steps.flatMap(step => {
     const subject = subjectIdOf(step)
@@ -73,7 +84,7 @@ function strangerProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {
   })
 }
 
-function templateProblems(plan: Plan, installStep: InstallStep): PlanProblem[] {
+function templateProblems(plan: ReadablePlan, installStep: InstallStep): PlanProblem[] {
   const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`
   return plan.steps.flatMap(step => {
     if (step.action !== 'write_env' || step.from.startsWith(folder)) return []

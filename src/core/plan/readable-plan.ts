@@ -1,0 +1,63 @@
+import type { SourcePosition } from '../document/source-problem.ts'
+import { ACTIONS, buildStep, type PlanStep, stepSchema } from './plan-step.ts'
+
+/** What can be read of a plan, so that one run reports what is wrong with the rest of it too. */
+export interface ReadablePlan {
+  /** Undefined where it is malformed. */
+  readonly projectId: string | undefined
+  readonly steps: readonly PlanStep[]
+  /** Where the parts that later checks report on are written. */
+  readonly positions: { readonly projectId: SourcePosition; readonly steps: SourcePosition }
+  /** Whether a step that installs something, or may be meant to, cannot be read. */
+  readonly hidesInstall: boolean
+  /** Whether all steps and dependencies are as their author means them. */
+  readonly isWhole: boolean
+}
+
+/** What can be read of the steps of a refused plan; `positionOf` gives the position of each. */
+export function readSteps(
+  written: unknown,
+  positionOf: (index: number) => SourcePosition,
+): Pick<ReadablePlan, 'steps' | 'hidesInstall'> {
+  const list: readonly unknown[] = Array.isArray(written) ? written : []
+  const read = list.map((step, index) => readStep(step, positionOf(index)))
+  const steps = read.flatMap(step => step ?? [])
+  const installs = steps.some(({ action }) => INSTALLS.has(action))
+  const isHidden = (step: unknown, index: number): boolean => {
+    const action = textAt(step, 'action')
+    if (isKnown(action)) return read[index] === undefined && INSTALLS.has(action)
+    return !installs
+  }
+  return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) }
+}
+
+const INSTALLS: ReadonlySet<string> = new Set(['install_plugin', 'install_extension'])
+/** With it, no check of its time fails because the written one cannot be read. */
+const LONGEST = { timeoutSeconds: 600 }
+
+/** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
+function readStep(written: unknown, position: SourcePosition): PlanStep | undefined {
+  if (typeof written !== 'object' || written === null) return undefined
+  // Nothing is known of an unknown action but that its plugin should be the one of the plan, as of this one.
+  const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' }
+  const step = { ...written, ...action }
+  const { data, error } = stepSchema.safeParse(step)
+  if (data !== undefined) return buildStep(data, position)
+  const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)))
+  const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))))
+  if (!rest.success) return undefined
+  // Without its plugin, a step means everything that the plan installs.
+  if (bad.includes('plugin')) return undefined
+  const built = buildStep(rest.data, position)
+  return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built
+}
+
+function isKnown(action: string): boolean {
+  return ACTIONS.some(known => known === action)
+}
+
+function textAt(step: unknown, key: string): string {
+  const value =
+    typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : ''
+  return typeof value === 'string' ? value : ''
+}

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { SourceError } from '../../src/core/document/source-problem.ts'
+import { runToEnd } from '../../src/core/pausing-work.ts'
+import { type PlanSources, readyArtifactPlan } from '../../src/marketplace/plan.ts'
+
+const head = (id = 'tick') => `format_version: "1"\nproject_id: ${id}\nversion: 1.0.0\nsteps:\n`
+const FILES = '  - {id: files, action: install_plugin, plugin: tick}\n'
+const NO_SUPERVISOR = /needs a supervisor .* in the host config, and the host-config input names no file$/
+
+interface Case {
+  readonly plan: string
+  readonly kind?: PlanSources['kind']
+  readonly hostConfig?: string
+  readonly found: readonly [line: number, message: RegExp][]
+}
+
+/** Each has a mistake of form, next to which the others must not be hidden, and nothing that follows from it alone. */
+const CASES: Readonly<Record<string, Case>> = {
+  'a time that is too long, another project, another kind and an unknown plugin': {
+    plan: `${head('tock')}${FILES}  - {id: ok, action: healthcheck, plugin: tikcd, timeout: 11m}\n`,
+    kind: 'service',
+    hostConfig: 'version: 1\nsupervisor: none\n',
+    found: [
+      [2, /^project_id must be the slug "tick", found "tock"/],
+      [5, /^step "files": install_plugin does not install a service/],
+      [6, /^step "ok": plugin must be "tick", which this plan installs, found "tikcd"$/],
+      [6, /^step "ok": timeout must be 1 to 600 seconds/],
+    ],
+  },
+  'an unknown action for an unknown plugin, one id twice, and no supervisor': {
+    plan: `${head()}${FILES}  - {id: up, action: upp, plugin: tikcd}\n  - {id: up, action: restart}\n`,
+    found: [
+      [6, /^step "up": plugin must be "tick", .* found "tikcd"$/],
+      [6, /^step "up": unknown action "upp"/],
+      [7, /^step "up": restart needs a supervisor/],
+      [7, /^step "up": another step already has this id$/],
+    ],
+  },
+  'an unknown key in a step that needs what the host lacks': {
+    plan: `${head()}${FILES}  - {id: up, action: restart, plugn: tick}\n`,
+    found: [
+      [6, NO_SUPERVISOR],
+      [6, /^step "up": unknown key "plugn"/],
+    ],
+  },
+  'a misspelled installation, of which nothing else is said': {
+    plan: `${head()}  - {id: files, action: instal_plugin, plugin: tick}\n  - {id: up, action: configure_plugin, plugin: tick}\n`,
+    found: [[5, /unknown action "instal_plugin"/]],
+  },
+  'an installation without its plugin, of which nothing else is said': {
+    plan: `${head()}  - {id: files, action: install_plugin}\n  - {id: up, action: configure_plugin, plugin: tick}\n  - {id: ok, action: healthcheck}\n`,
+    found: [[5, /^step "files": plugin is missing/]],
+  },
+  'a dependency that does not exist, and no order that follows from it': {
+    plan: `${head()}  - {id: env, action: write_env, plugin: tick, from: plugins/tick/.env, depends_on: [fils]}\n${FILES}`,
+    found: [[5, /depends on "fils", which is not in this plan/]],
+  },
+  'a time that cannot be read, and not that it is too short': {
+    plan: `${head()}${FILES}  - {id: ok, action: healthcheck, plugin: tick, timeout: long}\n`,
+    hostConfig: 'version: 1\nplugins: {tick: {healthcheck: {tcp: "h:1", stable_for: 5m}}}\n',
+    found: [[6, /^step "ok": timeout must be/]],
+  },
+  'a project id that is malformed': {
+    plan: `format_version: "1"\nproject_id: A B\nversion: 1.0.0\nsteps:\n${FILES}  - {id: x, action: stop, plugin: y}\n`,
+    hostConfig: 'version: 1\nsupervisor: none\n',
+    found: [
+      [2, /^project_id /],
+      [6, /^step "x": plugin must be "tick"/],
+    ],
+  },
+  'steps that are no list': {
+    plan: `${head('tock')}  a: b\n`,
+    found: [
+      [2, /project_id must be/],
+      [5, /^steps must be a list/],
+    ],
+  },
+}
+
+describe('a plan with mistakes of form', () => {
+  for (const [name, { plan, kind = 'plugin', hostConfig, found }] of Object.entries(CASES))
+    it(`is refused with all of them at once: ${name}`, () => {
+      const { code, problems } = refusalOf({ kind, plan, hostConfig })
+      assert.equal(code, 'invalid_plan')
+      assert.deepEqual(
+        problems.map(({ line }) => line),
+        found.map(([line]) => line),
+        JSON.stringify(problems),
+      )
+      for (const [, message] of found)
+        assert.ok(
+          problems.some(problem => message.test(problem.message)),
+          String(message),
+        )
+    })
+})
+
+describe('a plan and a host config with mistakes', () => {
+  it('are listed one after the other, each with its own code', () => {
+    const plan = `${head('tock')}${FILES}  - {id: up, action: restart}\n`
+    const { code, problems } = refusalOf({ kind: 'service', plan, hostConfig: 'version: 2\nsupervisr: none\n' })
+    assert.equal(code, 'invalid_plan')
+    assert.deepEqual(
+      problems.map(({ file, line, code: own }) => [file, line, own]),
+      [
+        ['install.yaml', 2, undefined],
+        ['install.yaml', 5, undefined],
+        ['host.yaml', 1, 'invalid_host_config'],
+        ['host.yaml', 2, 'invalid_host_config'],
+      ],
+    )
+  })
+
+  it('say nothing of the plan where only the host config has one', () => {
+    const plan = `${head()}${FILES}  - {id: up, action: restart}\n`
+    const { code, problems } = refusalOf({ kind: 'plugin', plan, hostConfig: 'version: 1\nsupervisr: none\n' })
+    assert.deepEqual([code, problems.length], ['invalid_host_config', 1])
+  })
+})
+
+function refusalOf({
+  kind,
+  plan,
+  hostConfig,
+}: {
+  kind: PlanSources['kind']
+  plan: string
+  hostConfig: string | undefined
+}) {
+  const sources: PlanSources = {
+    slug: 'tick',
+    kind,
+    plan: { path: 'install.yaml', text: plan },
+    hostConfig: hostConfig === undefined ? undefined : { path: 'host.yaml', text: hostConfig },
+  }
+  try {
+    runToEnd(readyArtifactPlan(sources))
+  } catch (error) {
+    assert.ok(error instanceof SourceError, String(error))
+    return error
+  }
+  throw new Error('nothing was refused')
+}
