@@ -43230,6 +43230,11 @@ function rollback_pathOf(subject, projectRoot, { report }) {
 function readSubject(read) {
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
     const projectId = read.optional('project-id', projectIdSchema);
+    const namesSlug = projectId === undefined && !read.isGiven('id') && read.isGiven('slug');
+    if (namesSlug) {
+        read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id');
+        return undefined;
+    }
     const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema);
     if (projectId !== undefined) {
         if (id !== undefined)
@@ -43249,6 +43254,9 @@ function readAccess(read, { subject, slug }) {
         read.refuse('project-id', 'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug');
         return undefined;
     }
+    // Without a hub and a key, no report is meant: it is named by mistake in the place of the id.
+    if (subject === undefined && hub === undefined && apiKey === undefined)
+        return undefined;
     for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
         if (value === undefined)
             read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them');

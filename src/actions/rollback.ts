@@ -100,6 +100,11 @@ function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult):
 function readSubject(read: InputReader): Subject | undefined {
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
   const projectId = read.optional('project-id', projectIdSchema)
+  const namesSlug = projectId === undefined && !read.isGiven('id') && read.isGiven('slug')
+  if (namesSlug) {
+    read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id')
+    return undefined
+  }
   const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema)
   if (projectId !== undefined) {
     if (id !== undefined) read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two')
@@ -124,6 +129,8 @@ function readAccess(
     )
     return undefined
   }
+  // Without a hub and a key, no report is meant: it is named by mistake in the place of the id.
+  if (subject === undefined && hub === undefined && apiKey === undefined) return undefined
   for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
     if (value === undefined) read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them')
   }

@@ -72,6 +72,15 @@ describe('a rollback', () => {
     assert.deepEqual([row?.version, row?.status], ['1.0.0', 'success'])
   })
 
+  it('asks once for the id where it gets a slug in its place', async t => {
+    const stage = await openRetainingHost(t)
+    const { outputs, log } = await rollBack(stage, { id: '', slug: 'greeter' })
+    assert.equal(outputs['error-code'], 'missing_input')
+    const [error = '', ...more] = commandsIn(log, 'error')
+    assert.match(error, /::a rollback takes id, not slug: [^;]*$/)
+    assert.deepEqual(more, [])
+  })
+
   it('restores any retained version by its name, and can itself be rolled back', async t => {
     const stage = await openRetainingHost(t, ['1.0.0', '2.0.0', '3.0.0'])
     assert.equal(summaryOf(await rollBack(stage, { 'to-version': 'v1.0.0' })), 'success true 1.0.0 3.0.0 1.0.0 ')
