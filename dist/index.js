@@ -44162,6 +44162,8 @@ function gate_causeOf({ signal, runner }, thrown) {
 function describeGate(subject, { facts, error }) {
     const { mode, name = 'the artifact', version } = subject;
     const mark = error === undefined ? '✅' : '❌';
+    if (error !== undefined && INPUT_ERRORS.has(error.code))
+        return { mark, sentence: 'The inputs are not valid; nothing was checked' };
     if (mode === 'none')
         return { mark, sentence: describeFiles(subject, error === undefined) };
     const known = facts.version ?? (version === 'latest' ? undefined : version);
@@ -44173,6 +44175,8 @@ function describeGate(subject, { facts, error }) {
             : `${found} is not verified: install it nowhere`,
     };
 }
+/** Then it may not even be known what was to be checked. */
+const INPUT_ERRORS = new Set(['missing_input', 'invalid_input']);
 function describeFiles({ plan, hostConfig }, isValid) {
     const files = [plan, hostConfig].flatMap(path => path ?? []);
     const named = files.join(' and ') || 'The inputs';

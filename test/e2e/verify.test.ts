@@ -204,6 +204,33 @@ describe('the gate of a plan alone', () => {
     assert.equal(summary.match(/^- <code>install/gm)?.length, 2)
   })
 
+  it('lists two files one after the other, and what is wrong beyond the form', async () => {
+    const mistakes = '  - {id: up, action: restart, plugin: other, timeout: 5s}\n'
+    stage.writePlan(`${PLUGIN_PLAN.replace('project_id: greeter', 'project_id: greet')}${mistakes}`)
+    writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: magic\n')
+    const refusal = { code: 'invalid_plan', verified: '', annotations: 4 } as const
+    const { log, summary } = await assertFails(stage, refusal, { ...alone, 'host-config': 'host.yaml' })
+    stage.writePlan(PLUGIN_PLAN)
+    assert.deepEqual(
+      commandsIn(log, 'error').map(line => /title=(\w+),file=([\w.]+),line=(\d+)/.exec(line)?.slice(1)),
+      [
+        ['invalid_plan', 'install.yaml', '2'],
+        ['invalid_plan', 'install.yaml', '7'],
+        ['invalid_plan', 'install.yaml', '7'],
+        ['invalid_host_config', 'host.yaml', '2'],
+      ],
+    )
+    assert.match(summary, /install\.yaml:7:\d+<\/code> .*\n- <code>host\.yaml:2:/)
+  })
+
+  it('says that the inputs are not valid where one is missing, not that the plan is', async () => {
+    const cases = { '': { ...alone, slug: '' }, false: { ...alone, 'install-plan': '', slug: '' } }
+    for (const [verified, inputs] of Object.entries(cases)) {
+      const { summary } = await assertFails(stage, { code: 'missing_input', verified }, inputs)
+      assert.match(summary, /^### ❌ The inputs are not valid; nothing was checked\n/)
+    }
+  })
+
   it('lists every problem of a file with many, and annotates as many as the runner shows', async () => {
     const steps = Array.from({ length: 14 }, (_, at) => `  - {id: s${at}, action: run}\n`)
     stage.writePlan(`${PLUGIN_PLAN}${steps.join('')}`)

@@ -45,6 +45,8 @@ export interface CheckResult {
 export function describeGate(subject: CheckedSubject, { facts, error }: CheckResult): Ending {
   const { mode, name = 'the artifact', version } = subject
   const mark = error === undefined ? '✅' : '❌'
+  if (error !== undefined && INPUT_ERRORS.has(error.code))
+    return { mark, sentence: 'The inputs are not valid; nothing was checked' }
   if (mode === 'none') return { mark, sentence: describeFiles(subject, error === undefined) }
   const known = facts.version ?? (version === 'latest' ? undefined : version)
   const found = known === undefined ? name : `${name} ${known}`
@@ -56,6 +58,9 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
         : `${found} is not verified: install it nowhere`,
   }
 }
+
+/** Then it may not even be known what was to be checked. */
+const INPUT_ERRORS: ReadonlySet<string> = new Set(['missing_input', 'invalid_input'])
 
 function describeFiles({ plan, hostConfig }: CheckedSubject, isValid: boolean): string {
   const files = [plan, hostConfig].flatMap(path => path ?? [])
