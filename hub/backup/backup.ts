@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { link, mkdtemp, readFile, rm, stat } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { type Pack, pack } from 'tar-stream'
-import { type ArtifactFile, artifactPath, syncFolder } from '../artifacts.ts'
+import { artifactPath, syncFolder } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
-import { DEK_KEY_FILE } from '../project/dek-cipher.ts'
+import { DEK_KEY_FILE, KEY_BYTES } from '../project/dek-cipher.ts'
 import { DATABASE_FILE, type Store } from '../store.ts'
-import { listArtifacts } from './artifact-list.ts'
+import { type Contents, readContents } from './contents.ts'
+import { fileProblem } from './file-problem.ts'
+import { placeNew } from './place-new.ts'
 import { formatSums, SUMS_FILE } from './sums.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
@@ -23,7 +25,7 @@ export interface BackedUp {
  * Writes everything in the data folder to a new tar file that only its owner can read, while hubs may go on publishing
  * and taking reports: the database is copied as it is at one moment, and then the artifacts that it names, which never
  * change. The file appears complete or not at all. Throws HubError 409 when it exists, 400 when it cannot be written, and
- * 500 when an artifact is missing or damaged.
+ * 500 when an artifact, or the key of sealed versions, is missing or damaged.
  */
 export async function backUp(store: Store, file: string): Promise<BackedUp> {
   const target = resolve(file)
@@ -36,11 +38,12 @@ export async function backUp(store: Store, file: string): Promise<BackedUp> {
     const database = join(folder, DATABASE_FILE)
     store.db.prepare('VACUUM INTO ?').run(database)
     const result = await writeTar(store, { database, written })
-    await link(written, target).catch(error => {
-      throw error.code === 'EEXIST' ? alreadyThere(file) : cannotWrite(file, error)
-    })
+    await placeNew(written, target)
     await syncFolder(dirname(target))
     return result
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw alreadyThere(file)
+    throw cannotWrite(file, error)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -53,28 +56,28 @@ interface Copy {
 }
 
 async function writeTar(store: Store, { database, written }: Copy): Promise<BackedUp> {
-  const artifacts = listArtifacts(database)
+  const contents = readContents(database)
   const tar = pack()
   const output = createWriteStream(written, { flags: 'wx', mode: 0o600, flush: true })
-  await Promise.all([pipeline(tar, output), addAll(tar, { store, database, artifacts })])
-  return { artifacts: artifacts.length, bytes: (await stat(written)).size }
+  await Promise.all([pipeline(tar, output), addAll(tar, { store, database, contents })])
+  return { artifacts: contents.artifacts.length, bytes: (await stat(written)).size }
 }
 
 interface Content {
   readonly store: Store
   readonly database: string
-  readonly artifacts: readonly ArtifactFile[]
+  readonly contents: Contents
 }
 
-async function addAll(tar: Pack, { store, database, artifacts }: Content): Promise<void> {
+async function addAll(tar: Pack, { store, database, contents }: Content): Promise<void> {
   try {
     const sums = new Map<string, string>()
     const size = (await stat(database)).size
     sums.set(DATABASE_FILE, await addFile(tar, { name: DATABASE_FILE, path: database, size }))
     // Read after the database: a hub makes the key before it stores what the key encrypts.
-    const key = await readFile(join(store.dataDir, DEK_KEY_FILE)).catch(() => undefined)
+    const key = await readKey(store, contents)
     if (key !== undefined) sums.set(DEK_KEY_FILE, addBytes(tar, DEK_KEY_FILE, key))
-    for (const { sha256, size } of artifacts) {
+    for (const { sha256, size } of contents.artifacts) {
       const path = artifactPath(store, sha256)
       if ((await stat(path).catch(() => undefined))?.size !== size) throw damaged(sha256)
       const name = `artifacts/${sha256}`
@@ -87,6 +90,17 @@ async function addAll(tar: Pack, { store, database, artifacts }: Content): Promi
     tar.destroy(error as Error)
     throw error
   }
+}
+
+/** Without sealed versions, there may be none. */
+async function readKey({ dataDir }: Store, { needsKey }: Contents): Promise<Buffer | undefined> {
+  const path = join(dataDir, DEK_KEY_FILE)
+  const key = await readFile(path).catch(error => {
+    if (error.code === 'ENOENT' && !needsKey) return undefined
+    throw noKey(`${path}: ${error.code}`)
+  })
+  if (key !== undefined && key.length !== KEY_BYTES) throw noKey(`${path} has ${key.length} bytes, not ${KEY_BYTES}`)
+  return key
 }
 
 /** Resolves to the SHA-256 of the file. */
@@ -115,9 +129,19 @@ function alreadyThere(file: string): HubError {
   return new HubError(409, `The file ${file} exists, and a backup replaces none: name another one with --to.`)
 }
 
-function cannotWrite(file: string, { code }: NodeJS.ErrnoException): HubError {
+function noKey(problem: string): HubError {
+  return new HubError(
+    500,
+    `The key of all sealed projects cannot be read (${problem}), and no backup was written: put that file back, or correct its permissions.`,
+  )
+}
+
+/** Also for a file of the hub that cannot be read: the problem names it. Other errors stay as they are. */
+function cannotWrite(file: string, error: unknown): unknown {
+  const problem = fileProblem(error, file)
+  if (problem === undefined) return error
   return new HubError(
     400,
-    `The backup ${file} cannot be written (${code}): name a file in a folder that you can write.`,
+    `The backup ${file} cannot be written (${problem}): make room, correct the permissions, or name a file in another folder.`,
   )
 }

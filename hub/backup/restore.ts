@@ -1,82 +1,101 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { mkdir, readFile, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { extract } from 'tar-stream'
 import { syncFolder } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
-import { DEK_KEY_FILE } from '../project/dek-cipher.ts'
+import { DEK_KEY_FILE, KEY_BYTES } from '../project/dek-cipher.ts'
 import { DATABASE_FILE, openStore } from '../store.ts'
-import { listArtifacts } from './artifact-list.ts'
+import { type Contents, readContents } from './contents.ts'
+import { type NewDataFolder, newDataFolder } from './data-folder.ts'
+import { fileProblem } from './file-problem.ts'
 import { formatSums, SUMS_FILE } from './sums.ts'
 
 const ARTIFACT = /^artifacts\/[0-9a-f]{64}$/
 const OTHER_FILES = new Set([DATABASE_FILE, DEK_KEY_FILE, SUMS_FILE])
 
+/** What was restored. */
+export interface Restored {
+  readonly artifacts: number
+  /** When the backup was made. */
+  readonly madeAt: Date | undefined
+}
+
 /**
- * Makes a data folder from a backup. It appears complete or not at all. Throws HubError 409 when the folder has anything
- * in it, 404 when there is no such backup, and 400 for a file that is not a whole backup of a hub.
+ * Makes a data folder from a backup. Throws HubError 409 when the folder has anything in it, 404 when there is no such
+ * backup, and 400 for a file that is not a whole backup of a hub, or when the system refuses a file.
  */
-export async function restore(file: string, dataDir: string): Promise<{ readonly artifacts: number }> {
-  const target = resolve(dataDir)
-  await requireEmpty(target, dataDir)
+export async function restore(file: string, dataDir: string): Promise<Restored> {
   if (!(await stat(file).catch(() => undefined))?.isFile())
     throw new HubError(404, `There is no file ${file}: name a backup with --from.`)
-  await mkdir(dirname(target), { recursive: true })
-  const folder = `${target}.${randomUUID()}.restoring`
+  const folder = await newDataFolder(dataDir).catch(error => {
+    throw refusal(dataDir, error)
+  })
   try {
-    await mkdir(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
-    await readTar(file, folder).catch(error => {
-      throw error instanceof HubError ? error : notABackup(file, 'is not a whole tar file')
-    })
-    const artifacts = await requireWhole(file, folder)
-    for (const path of [join(folder, 'artifacts'), folder]) await syncFolder(path)
-    await rename(folder, target)
-    await syncFolder(dirname(target))
-    return { artifacts }
+    return await restoreInto(folder, file)
+  } catch (error) {
+    throw refusal(dataDir, error)
   } finally {
-    await rm(folder, { recursive: true, force: true })
+    await folder.discard()
   }
 }
 
-async function requireEmpty(target: string, dataDir: string): Promise<void> {
-  const found = await readdir(target).catch(error => {
-    if (error.code === 'ENOENT') return []
-    throw new HubError(400, `${dataDir} is no folder that can be read (${error.code}): name another one with --data.`)
+async function restoreInto({ staging, settle }: NewDataFolder, file: string): Promise<Restored> {
+  await mkdir(join(staging, 'artifacts'), { recursive: true, mode: 0o700 })
+  const madeAt = await readTar(file, staging).catch(error => {
+    throw isOfTar(error) ? notABackup(file, 'is not a whole tar file') : error
   })
-  if (found.length > 0)
-    throw new HubError(
-      409,
-      `The folder ${dataDir} is not empty, and restoring replaces nothing: name a new one with --data, or move this one away.`,
-    )
+  const artifacts = await requireWhole(file, staging)
+  for (const path of [join(staging, 'artifacts'), staging]) await syncFolder(path)
+  await settle()
+  return { artifacts, madeAt }
 }
 
-async function readTar(file: string, folder: string): Promise<void> {
+/** An error of the reader of tar files, and not of the system or of ours. */
+function isOfTar(error: unknown): boolean {
+  return !(error instanceof HubError) && fileProblem(error, '') === undefined
+}
+
+function refusal(dataDir: string, error: unknown): unknown {
+  const problem = fileProblem(error, dataDir)
+  if (problem === undefined) return error
+  return new HubError(
+    400,
+    `Nothing was restored into ${dataDir} (${problem}): make room, correct the permissions, or name another folder with --data.`,
+  )
+}
+
+/** Returns when the backup was made. */
+async function readTar(file: string, folder: string): Promise<Date | undefined> {
   const tar = extract()
   const reading = pipeline(createReadStream(file), tar)
   // Its error ends the loop below as well.
   reading.catch(() => {})
   const sums = new Map<string, string>()
   let last = ''
+  let madeAt: Date | undefined
   for await (const entry of tar) {
-    const { name, type } = entry.header
+    const { name, type, mtime } = entry.header
     if (type !== 'file' || !(ARTIFACT.test(name) || OTHER_FILES.has(name)) || sums.has(name))
       throw notABackup(file, `contains ${JSON.stringify(name.slice(0, 100))}, which no backup has`)
     sums.set(name, await saveFile(entry as AsyncIterable<Uint8Array>, join(folder, name)))
     last = name
+    madeAt ??= mtime
   }
   await reading
   await requireSums(file, { folder, sums, last })
+  return madeAt
 }
 
-interface Restored {
+interface Unpacked {
   readonly folder: string
   readonly sums: Map<string, string>
   readonly last: string
 }
 
-async function requireSums(file: string, { folder, sums, last }: Restored): Promise<void> {
+async function requireSums(file: string, { folder, sums, last }: Unpacked): Promise<void> {
   if (last !== SUMS_FILE) throw notABackup(file, `is cut: it does not end with ${SUMS_FILE}`)
   sums.delete(SUMS_FILE)
   const path = join(folder, SUMS_FILE)
@@ -99,7 +118,12 @@ async function saveFile(bytes: AsyncIterable<Uint8Array>, path: string): Promise
 }
 
 async function requireWhole(file: string, folder: string): Promise<number> {
-  const artifacts = await listOf(file, join(folder, DATABASE_FILE))
+  const { artifacts, needsKey } = await contentsOf(file, join(folder, DATABASE_FILE))
+  const keyBytes = (await stat(join(folder, DEK_KEY_FILE)).catch(() => undefined))?.size
+  if (keyBytes === undefined && needsKey)
+    throw notABackup(file, `lacks ${DEK_KEY_FILE}, the key of its sealed projects`)
+  if (keyBytes !== undefined && keyBytes !== KEY_BYTES)
+    throw notABackup(file, `contains a ${DEK_KEY_FILE} of ${keyBytes} bytes, not ${KEY_BYTES}`)
   for (const { sha256, size } of artifacts)
     if ((await stat(join(folder, 'artifacts', sha256)).catch(() => undefined))?.size !== size)
       throw notABackup(file, `lacks the artifact ${sha256}`)
@@ -108,10 +132,10 @@ async function requireWhole(file: string, folder: string): Promise<number> {
   return artifacts.length
 }
 
-async function listOf(file: string, database: string) {
+async function contentsOf(file: string, database: string): Promise<Contents> {
   if ((await stat(database).catch(() => undefined)) === undefined) throw notABackup(file, `lacks ${DATABASE_FILE}`)
   try {
-    return listArtifacts(database)
+    return readContents(database)
   } catch {
     throw notABackup(file, `contains a ${DATABASE_FILE} that is damaged`)
   }

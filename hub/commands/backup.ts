@@ -27,7 +27,10 @@ export const restore: Command = {
   --data DIR       the data folder, which must be new or empty (default ${DATA_OPTION.data.default})`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, from: { type: 'string' } })
-    const { artifacts } = await restoreBackup(requireOption('from', values.from), values.data)
+    const { artifacts, madeAt } = await restoreBackup(requireOption('from', values.from), values.data)
     console.log(`Restored ${values.data}: ${artifacts} artifacts.`)
+    console.log(
+      `This is the hub of ${madeAt?.toISOString().slice(0, 19) ?? 'an unknown time'}Z: revoke, yank and renew again what was revoked, yanked or renewed since.`,
+    )
   },
 }

@@ -5,7 +5,8 @@ import { HubError } from '../errors.ts'
 import type { Store } from '../store.ts'
 
 export const DEK_KEY_FILE = 'dek.key'
-const KEY_BYTES = 32
+/** Of the file. */
+export const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { describe, it, type TestContext } from 'node:test'
-import { pack } from 'tar-stream'
+import { extract, pack } from 'tar-stream'
+import { placeNew } from '../../hub/backup/place-new.ts'
 import { readListing } from '../../hub/marketplace/catalogue.ts'
 import { signArchive } from '../../hub/marketplace/publish.ts'
 import { startHub } from '../../hub/server.ts'
@@ -11,7 +14,7 @@ import { openStore } from '../../hub/store.ts'
 import { byExtent } from '../extent.ts'
 import { NOW, report } from './fleet-of.ts'
 import { publishShop } from './project/project-source.ts'
-import { hub as command, hubProcess } from './run-cli.ts'
+import { CLI, hub as command, hubProcess } from './run-cli.ts'
 import { type HubUnderTest, newFolder, runHub, SIGNING_SECRET } from './running-hub.ts'
 
 const VERSIONS = byExtent({ sample: 12, ci: 60 })
@@ -104,9 +107,46 @@ describe('a backup', { timeout: 120_000 }, () => {
     }
   })
 
+  for (const [name, harm] of [
+    ['missing', path => rmSync(path)],
+    ['unreadable, a folder', replaceByFolder],
+    ['cut', path => writeFileSync(path, 'x')],
+  ] as readonly [string, (path: string) => void][])
+    it(`is refused if the key of sealed projects is ${name}`, async t => {
+      const hub = await runHub(t)
+      await publishShop(t, hub.store, '1.0.0')
+      harm(join(hub.dataDir, 'dek.key'))
+      const folder = newFolder(t)
+      const { code, stderr } = await command('backup', '--to', join(folder, 'a.tar'), '--data', hub.dataDir)
+      assert.deepEqual([code, readdirSync(folder)], [1, []])
+      assert.match(stderr, /^The key of all sealed projects cannot be read \(.*dek\.key/)
+    })
+
+  it('says what the system refuses, when writing and when restoring, and leaves nothing', async t => {
+    const hub = await runHub(t)
+    await hub.publish({}, { 'plugin.yaml': 'version: 1.0.0\n', data: randomBytes(3_000_000).toString('base64') })
+    const [folder, file] = [newFolder(t), await backupOf(t, hub)]
+    const backup = ['backup', '--to', join(folder, 'a.tar'), '--data', hub.dataDir]
+    for (const args of [backup, ['restore', '--from', file, '--data', join(folder, 'data')]]) {
+      const { status, stderr } = withSmallFiles(args)
+      assert.deepEqual([status, readdirSync(folder)], [1, []], stderr)
+      assert.match(stderr, /EFBIG\): make room/)
+    }
+  })
+
+  it('is copied where the file system has no hard links, and still replaces no file', async t => {
+    const folder = newFolder(t, { 'backup.tar': 'bytes' })
+    const noLinks = () => Promise.reject(Object.assign(new Error('no links'), { code: 'EPERM' }))
+    const [written, target] = [join(folder, 'backup.tar'), join(folder, 'new.tar')]
+    chmodSync(written, 0o600)
+    await placeNew(written, target, noLinks)
+    assert.deepEqual([readFileSync(target, 'utf8'), statSync(target).mode & 0o777], ['bytes', 0o600])
+    await assert.rejects(placeNew(written, target, noLinks), { code: 'EEXIST' })
+  })
+
   for (const [name, args, message] of [
     ['no hub', ['--data', '/missing'], /^The data folder \/missing has no hub/],
-    ['no folder for it', ['--to', '/missing/a.tar'], /^The backup \/missing\/a\.tar cannot be written \(ENOENT\)/],
+    ['no folder for it', ['--to', '/missing/a.tar'], /^The backup \/missing\/a\.tar cannot be written \(.*ENOENT\)/],
   ] as const)
     it(`is refused with ${name}`, async t => {
       const hub = await runHub(t)
@@ -134,10 +174,31 @@ describe('restoring', () => {
       assert.deepEqual(filesIn(target), before)
     })
 
-  it('takes an empty folder', async t => {
-    const file = await backupOf(t, await runHub(t))
-    const { code, stderr } = await command('restore', '--from', file, '--data', newFolder(t))
+  it('fills an empty folder, which stays, also behind a symlink', async t => {
+    const hub = await runHub(t)
+    await publishShop(t, hub.store, '1.0.0')
+    const [file, folder] = [await backupOf(t, hub), newFolder(t)]
+    const before = statSync(folder).ino
+    const link = join(newFolder(t), 'data')
+    symlinkSync(folder, link)
+    const { code, stdout, stderr } = await command('restore', '--from', file, '--data', link)
     assert.equal(code, 0, stderr)
+    assert.match(stdout, /This is the hub of \d{4}-\d\d-\d\dT[\d:]{8}Z: revoke, yank and renew again/)
+    assert.deepEqual([filesIn(folder), statSync(folder).ino], [filesIn(hub.dataDir), before])
+    assert.ok(!readdirSync(folder).some(name => name.includes('restoring')))
+  })
+
+  it('leaves an empty folder empty when the backup is damaged', async t => {
+    const [folder, file] = [newFolder(t), join(newFolder(t), 'a.tar')]
+    writeFileSync(file, 'any text '.repeat(1000))
+    const { code } = await command('restore', '--from', file, '--data', folder)
+    assert.deepEqual([code, readdirSync(folder)], [1, []])
+  })
+
+  it('refuses a backup of sealed projects without their key', async t => {
+    const hub = await runHub(t)
+    await publishShop(t, hub.store, '1.0.0')
+    await refuses(t, await without('dek.key', await backupOf(t, hub)), /lacks dek\.key, the key of its sealed projects/)
   })
 
   for (const [name, change, message] of [
@@ -186,6 +247,32 @@ async function backupOf(t: TestContext, { dataDir }: HubUnderTest, run = command
   const file = join(newFolder(t), 'backup.tar')
   const { code, stderr } = await run('backup', '--to', file, '--data', dataDir)
   assert.equal(code, 0, stderr)
+  return file
+}
+
+function replaceByFolder(path: string): void {
+  rmSync(path)
+  mkdirSync(path)
+}
+
+/** No process may write more than 1 MiB to a file, as if the disk were full. */
+function withSmallFiles(args: readonly string[]) {
+  const limited = ['-c', 'ulimit -f 2048; exec "$@"', 'sh', process.execPath, CLI, ...args]
+  return spawnSync('sh', limited, { encoding: 'utf8' })
+}
+
+/** The backup as it would be if its hub had not had this file. */
+async function without(name: string, file: string): Promise<string> {
+  const [tar, less] = [extract(), pack()]
+  tar.end(readFileSync(file))
+  for await (const entry of tar) {
+    const bytes = await buffer(entry)
+    const lines = bytes.toString('latin1').replace(new RegExp(`.*${name}\n`), '')
+    if (entry.header.name === 'SHA256SUMS') less.entry({ name: 'SHA256SUMS' }, Buffer.from(lines, 'latin1'))
+    else if (entry.header.name !== name) less.entry({ name: entry.header.name }, bytes)
+  }
+  less.finalize()
+  writeFileSync(file, await buffer(less))
   return file
 }
 

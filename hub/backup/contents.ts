@@ -4,8 +4,16 @@ import type { ArtifactFile } from '../artifacts.ts'
 
 const artifactsSchema = z.array(z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size: z.number() }))
 
-/** The artifacts that a copied database names, each once. Throws when it is damaged or not a hub's. */
-export function listArtifacts(database: string): ArtifactFile[] {
+/** What a database needs next to it. */
+export interface Contents {
+  /** Each once. */
+  readonly artifacts: readonly ArtifactFile[]
+  /** Whether sealed versions need the hub's own key. */
+  readonly needsKey: boolean
+}
+
+/** What a copied database needs. Throws when it is damaged or not a hub's. */
+export function readContents(database: string): Contents {
   const db = new DatabaseSync(database, { readOnly: true })
   try {
     const { integrity_check } = db.prepare('PRAGMA integrity_check').get() ?? {}
@@ -13,7 +21,8 @@ export function listArtifacts(database: string): ArtifactFile[] {
     const rows = db
       .prepare('SELECT sha256, size FROM versions UNION SELECT sha256, size FROM project_versions ORDER BY sha256')
       .all()
-    return artifactsSchema.parse(rows)
+    const needsKey = db.prepare('SELECT 1 FROM project_versions LIMIT 1').get() !== undefined
+    return { artifacts: artifactsSchema.parse(rows), needsKey }
   } finally {
     db.close()
   }

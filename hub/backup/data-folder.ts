@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto'
+import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { syncFolder } from '../artifacts.ts'
+import { HubError } from '../errors.ts'
+import { DATABASE_FILE } from '../store.ts'
+
+/** A folder to restore into, which is no hub's before it is settled. */
+export interface NewDataFolder {
+  /** Where the files go first. */
+  readonly staging: string
+  /** Puts all of them into place, durably. */
+  readonly settle: () => Promise<void>
+  /** Removes what was not settled. */
+  readonly discard: () => Promise<void>
+}
+
+/**
+ * A folder that does not exist appears complete or not at all. One that exists is filled, the database last, as it may be
+ * a mount point that nothing can replace, or behind a symlink. Throws HubError 409 when it has anything in it.
+ */
+export async function newDataFolder(dataDir: string): Promise<NewDataFolder> {
+  return (await isThere(dataDir)) ? inside(await realpath(dataDir)) : await nextTo(resolve(dataDir))
+}
+
+async function isThere(dataDir: string): Promise<boolean> {
+  const found = await readdir(dataDir).catch(error => {
+    if (error.code === 'ENOENT') return undefined
+    throw new HubError(400, `${dataDir} is no folder that can be read (${error.code}): name another one with --data.`)
+  })
+  // The root of a file system of its own.
+  if (found === undefined || found.every(name => name === 'lost+found')) return found !== undefined
+  throw new HubError(
+    409,
+    `The folder ${dataDir} is not empty, and restoring replaces nothing: name a new one with --data, or move this one away.`,
+  )
+}
+
+function inside(folder: string): NewDataFolder {
+  const staging = join(folder, `.${randomUUID()}.restoring`)
+  const placed: string[] = []
+  const settle = async () => {
+    const names = await readdir(staging)
+    for (const name of [...names.filter(name => name !== DATABASE_FILE), DATABASE_FILE]) {
+      await rename(join(staging, name), join(folder, name))
+      placed.push(join(folder, name))
+    }
+    await syncFolder(folder)
+    placed.length = 0
+  }
+  return { staging, settle, discard: () => removeAll([...placed, staging]) }
+}
+
+async function nextTo(target: string): Promise<NewDataFolder> {
+  await mkdir(dirname(target), { recursive: true })
+  const staging = `${target}.${randomUUID()}.restoring`
+  const settle = async () => {
+    await rename(staging, target)
+    await syncFolder(dirname(target))
+  }
+  return { staging, settle, discard: () => removeAll([staging]) }
+}
+
+async function removeAll(paths: readonly string[]): Promise<void> {
+  for (const path of paths) await rm(path, { recursive: true, force: true })
+}
