@@ -22,7 +22,7 @@ export function showPublished({ kind, slug, version, folder }: Part, { size, sha
 
 /** What the messages of the step mean by the paths of the operator's files. */
 export function showFiles(files: readonly OperatorFile[], { break: isBroken }: FileOptions): void {
-  for (const { path, copyOf } of files) if (copyOf !== undefined) print(`Messages call your file ${copyOf} ${path}.`)
+  for (const { path, copyOf } of files) if (copyOf !== undefined) print(`In messages, ${path} is your file ${copyOf}.`)
   if (isBroken) print('--break adds the provision step `broken`, which runs `false`, after the files are in place.')
 }
 

@@ -104,7 +104,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(without.output(), /^\| outcome +rolled_back$/m)
     assert.match(
       without.output(),
-      /^Messages call your file \S+\/examples\/install-with-settings\.yaml deploy\/install\.yaml\.$/m,
+      /^In messages, deploy\/install\.yaml is your file \S+\/examples\/install-with-settings\.yaml\.$/m,
     )
     assert.match(without.output(), /^\| failed-step +settings$/m)
     assert.match(without.output(), /^\| \(nothing is installed\)$/m)
