@@ -40,12 +40,13 @@ function stepsOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostC
   const install = kind === 'plugin' ? `install_plugin, plugin: "${slug}"` : `install_extension, extension: "${slug}"`
   const known = knownOf(slug, hostConfig)
   const before = known.isSupervised ? 'up' : 'files'
+  const of = known.isProjectWide ? '' : `, plugin: "${slug}"`
   return [
     '- {id: prepare, action: prepare}',
     `- {id: files, action: ${install}, snapshot: true, depends_on: [prepare]}`,
-    ...(known.isSupervised ? [`- {id: up, action: restart, plugin: "${slug}", depends_on: [files]}`] : []),
+    ...(known.isSupervised ? [`- {id: up, action: restart${of}, depends_on: [files]}`] : []),
     ...(known.isSupervised || known.hasCheck
-      ? [`- {id: healthy, action: healthcheck, plugin: "${slug}", timeout: ${known.seconds}s, depends_on: [${before}]}`]
+      ? [`- {id: healthy, action: healthcheck${of}, timeout: ${known.seconds}s, depends_on: [${before}]}`]
       : []),
   ]
 }
@@ -57,18 +58,25 @@ function knownOf(id: string, hostConfig: HostConfig | undefined) {
   return {
     isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
     hasCheck: check !== undefined,
+    // Then that unit runs what has none of its own.
+    isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
     seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
   }
+}
+
+function hasProjectUnit(hostConfig: HostConfig | undefined): boolean {
+  return hostConfig?.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined
 }
 
 function reasonOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostConfig | undefined): string {
   const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`
   if (hostConfig === undefined) return `${start}, and does nothing else, because host-config names no file.`
   const { file, supervisor } = hostConfig
-  const { isSupervised, hasCheck } = knownOf(slug, hostConfig)
+  const { isSupervised, hasCheck, isProjectWide } = knownOf(slug, hostConfig)
+  const service = isProjectWide ? hostConfig.systemd.projectUnit : 'its service'
   const check = `plugins.${slug}.healthcheck`
   if (isSupervised)
-    return `${start}, then restarts its service and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`
+    return `${start}, then restarts ${service} and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`
   if (hasCheck) return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`
   return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`
 }

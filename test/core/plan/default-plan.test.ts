@@ -53,6 +53,16 @@ describe('buildDefaultPlan', () => {
     })
   }
 
+  it('restarts the unit of the project for what has no unit of its own', () => {
+    const supervisor = 'supervisor: systemd\nsystemd: {project_unit: app.service}'
+    const { text, reason } = defaultFor(supervisor)
+    assert.match(text, /action: restart, depends_on: .*\n.*action: healthcheck, timeout: 60s/)
+    assert.match(reason, /then restarts app\.service and checks/)
+    const own = defaultFor(`${supervisor}\nplugins: {greeter: {unit: own.service}}`)
+    assert.match(own.text, /action: restart, plugin: "greeter"/)
+    assert.match(own.reason, /then restarts its service/)
+  })
+
   it('installs a service as an extension', () => {
     const artifact = { kind: 'service', slug: 'clock' } as const
     const { plan } = defaultFor(undefined, artifact)
