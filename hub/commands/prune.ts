@@ -20,7 +20,7 @@ The newest report of each host and project stays, and each host's newest success
     const before = new Date(Date.now() - days * DAY_MS)
     const removed = await withExistingStore(
       values.data,
-      store => pruneReports(store, before) + pruneProjectReports(store, before),
+      async store => (await pruneReports(store, before)) + pruneProjectReports(store, before),
     )
     console.log(`Removed ${removed} reports that are older than ${days} days.`)
   },

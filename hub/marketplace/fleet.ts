@@ -2,7 +2,8 @@ import { z } from 'zod'
 import { inTransaction, type Store } from '../store.ts'
 import { HOST, newest } from './newest-report.ts'
 
-const APPLIED = 'fleet_seq'
+/** Hubs that wrote `fleet_seq` ordered reports in another way, so that all of them are applied once more. */
+const APPLIED = 'fleet_seq_by_completion'
 const BATCH = 10_000
 
 /** Brings the table up to date with reports that a hub without it has written. Mostly reads two numbers. */
@@ -23,9 +24,16 @@ export function applyReports({ db }: Pick<Store, 'db'>): void {
   db.prepare('INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)').run(APPLIED, String(last))
 }
 
-/** Removes the hosts whose newest report was removed. Must run in a transaction. */
-export function forgetPrunedHosts({ db }: Pick<Store, 'db'>): void {
-  db.exec('DELETE FROM fleet WHERE newest_seq NOT IN (SELECT seq FROM reports)')
+/** Forgets what was removed: hosts without any other report, too. Must run in a transaction. */
+export function applyPruning({ db }: Pick<Store, 'db'>): void {
+  const pruned = db.prepare(`SELECT ${HOST.join(', ')} FROM fleet WHERE newest_seq NOT IN (SELECT seq FROM reports)`)
+  const [read, save] = [db.prepare(STATE_OF_HOST), db.prepare(SAVE)]
+  const forget = db.prepare(`DELETE FROM fleet WHERE ${HOST.map(name => `${name} = :${name}`).join(' AND ')}`)
+  for (const host of pruned.all().map(row => hostSchema.parse(row))) {
+    const state = read.get(host)
+    if (state === undefined) forget.run(host)
+    else save.run(fleetRow(host, stateSchema.parse(state)))
+  }
 }
 
 /** The form in which a filter's words are compared. */

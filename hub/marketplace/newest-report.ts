@@ -2,13 +2,18 @@
 export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**
- * SQL: a column of the newest report, or success, of the host in a row of that table. Newest means completed last by the
- * host's own clock, so that a report delivered late does not hide a newer one.
+ * SQL: when a reported deployment was completed, by the host's own clock, so that a report delivered late does not hide
+ * a newer one. Nothing is completed after this hub got its report: a clock that is years ahead must not hide what follows.
  */
+export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
+
+/** SQL: a column of the newest report, or success, of the host in a row of that table: the one completed last. */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {
   const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
   // Left to itself, the planner walks through all failures since the last success.
-  const [index, condition] = isSuccess ? ['INDEXED BY reports_of_success', "newest.status = 'success'"] : ['', 'TRUE']
+  const [index, condition] = isSuccess
+    ? ['INDEXED BY successes_by_completion', "newest.status = 'success'"]
+    : ['', 'TRUE']
   return `SELECT ${column} FROM reports AS newest ${index} WHERE ${isSameHost} AND ${condition}
-            ORDER BY julianday(newest.completed_at) DESC, newest.seq DESC LIMIT 1`
+            ORDER BY ${COMPLETED} DESC, newest.seq DESC LIMIT 1`
 }

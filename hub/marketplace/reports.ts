@@ -1,14 +1,18 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { kindSchema, labelSchema, slugSchema, versionSchema } from '../names.ts'
 import { statusSchema, utcTimeSchema } from '../report-fields.ts'
 import { inTransaction, type Store } from '../store.ts'
 import type { ListingId } from './catalogue.ts'
-import { applyReports, forgetPrunedHosts } from './fleet.ts'
+import { applyPruning, applyReports } from './fleet.ts'
 import { HOST, newest } from './newest-report.ts'
 import { REPORTS_NEVER_GO } from './schema.ts'
 
 const MAX_ERROR_CHARS = 20_000
+/** Takes some tens of milliseconds, and a hub that waits to write asks again within the pause. */
+const PRUNED_AT_ONCE = 5_000
+const PAUSE_MS = 100
 
 export const reportSchema = z.object({
   kind: kindSchema,
@@ -64,8 +68,7 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * The newest report of each host, of one owner or of all (contract 4.1, fleet view), and what runs there. Newest means
- * completed last by the host's own clock, so that a report delivered late does not hide a newer one. Reads of most
+ * The newest report of each host, of one owner or of all (contract 4.1, fleet view), and what runs there. Reads of most
  * reports no more than their hosts, in the index: 20 ms for 100,000 reports of 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
@@ -84,28 +87,37 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
 /**
  * Removes the reports that this hub got before a time, but not the newest one of each host, nor its newest success: what
  * a host runs stays known. A name that this hub never published, and that no host ever ran, is a mistake and goes
- * entirely. Returns how many.
+ * entirely. Works in batches, between which a running hub may write. Resolves to how many.
  */
-export function pruneReports(store: Store, before: Date): number {
-  return inTransaction(store, () => {
-    store.db.exec('DROP TRIGGER reports_never_go')
-    const { changes } = store.db
-      .prepare(
-        `DELETE FROM reports WHERE created_at < :before
-           AND (seq <> (${newest('seq', 'reports')}) OR ${IS_MISTAKE})
-           AND seq IS NOT (${newest('seq', 'reports', { isSuccess: true })})`,
-      )
-      .run({ before: before.toISOString() })
-    forgetPrunedHosts(store)
-    store.db.exec(REPORTS_NEVER_GO)
-    return Number(changes)
-  })
+export async function pruneReports(store: Store, before: Date): Promise<number> {
+  const last = Number(store.db.prepare('SELECT max(seq) AS seq FROM reports').get()?.['seq'] ?? 0)
+  let removed = 0
+  for (let from = 0; from < last; from += PRUNED_AT_ONCE) {
+    if (from > 0) await setTimeout(PAUSE_MS)
+    removed += inTransaction(store, () => pruneBatch(store, before, from))
+  }
+  return removed
+}
+
+function pruneBatch(store: Store, before: Date, from: number): number {
+  store.db.exec('DROP TRIGGER reports_never_go')
+  const { changes } = store.db
+    .prepare(
+      `DELETE FROM reports WHERE seq > :from AND seq <= :to AND created_at < :before
+         AND (seq <> (${newest('seq', 'reports')}) OR ${IS_MISTAKE})
+         AND seq IS NOT (${newest('seq', 'reports', { isSuccess: true })})`,
+    )
+    .run({ from, to: from + PRUNED_AT_ONCE, before: before.toISOString() })
+  applyPruning(store)
+  store.db.exec(REPORTS_NEVER_GO)
+  return Number(changes)
 }
 
 /** SQL: of the host of a report. */
 const RUNNING_VERSION = `CASE reports.status WHEN 'success' THEN reports.version
   ELSE (${newest('version', 'reports', { isSuccess: true })}) END AS running_version`
 
-/** SQL: a report of a name that was never published here and never ran on that host. */
+/** SQL: a report of a name that was never published here and never ran on any host. */
 const IS_MISTAKE = `(NOT EXISTS (SELECT 1 FROM listings WHERE listings.kind = reports.kind AND listings.slug = reports.slug)
-  AND (${newest('seq', 'reports', { isSuccess: true })}) IS NULL)`
+  AND NOT EXISTS (SELECT 1 FROM reports AS good
+                  WHERE good.kind = reports.kind AND good.slug = reports.slug AND good.status = 'success'))`

@@ -1,4 +1,5 @@
 import { FLEET_SCHEMA } from './fleet-schema.ts'
+import { COMPLETED } from './newest-report.ts'
 
 /** Only `pruneReports` goes round it. */
 export const REPORTS_NEVER_GO = `
@@ -44,10 +45,12 @@ export const MARKETPLACE_SCHEMA = `
     created_at TEXT NOT NULL
   ) STRICT;
   DROP INDEX IF EXISTS reports_by_host;
-  CREATE INDEX IF NOT EXISTS reports_by_host_and_time
-    ON reports (kind, slug, deployer_id, host_id, julianday(completed_at), seq);
-  CREATE INDEX IF NOT EXISTS reports_of_success
-    ON reports (kind, slug, deployer_id, host_id, julianday(completed_at), seq) WHERE status = 'success';
+  DROP INDEX IF EXISTS reports_by_host_and_time;
+  DROP INDEX IF EXISTS reports_of_success;
+  CREATE INDEX IF NOT EXISTS reports_by_completion
+    ON reports (kind, slug, deployer_id, host_id, ${COMPLETED}, seq);
+  CREATE INDEX IF NOT EXISTS successes_by_completion
+    ON reports (kind, slug, deployer_id, host_id, ${COMPLETED}, seq) WHERE status = 'success';
   CREATE TRIGGER IF NOT EXISTS reports_never_change BEFORE UPDATE ON reports
     BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;
   ${REPORTS_NEVER_GO}

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type FleetFilter, type FleetView, ROWS_ON_A_PAGE, readFleet } from '../../hub/marketplace/fleet-view.ts'
 import { publishArchive } from '../../hub/marketplace/publish.ts'
-import { pruneReports } from '../../hub/marketplace/reports.ts'
+import { listHosts, pruneReports } from '../../hub/marketplace/reports.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 import { byExtent } from '../extent.ts'
 import { report } from './fleet-of.ts'
@@ -49,6 +49,41 @@ describe('what runs on a host', () => {
     assert.deepEqual([view.rows[0]?.attempted_version, view.counts.hostsThatNeedAttention], ['1.1.0', 0])
   })
 })
+
+describe('a host whose clock is years ahead', () => {
+  const inFuture = '2099-01-01T00:00:00Z'
+
+  it('does not hide what it reports once its clock is right', t => {
+    const store = newStore(t)
+    report(store, { version: '1.0.0', status: 'failed', completed_at: inFuture })
+    report(store, { version: '1.1.0', completed_at: inFuture })
+    report(store, { version: '1.2.0', completed_at: new Date().toISOString() })
+    const [row] = read(store).rows
+    assert.deepEqual([row?.running_version, row?.attempted_version], ['1.2.0', '1.2.0'])
+    assert.equal(listHosts(store, { kind: 'plugin', slug: 'hello' })[0]?.version, '1.2.0')
+  })
+
+  it('is shown as it is by a hub with the data folder of an older one', t => {
+    const store = newStore(t)
+    report(store, { version: '1.0.0', completed_at: inFuture })
+    report(store, { version: '1.1.0', completed_at: new Date().toISOString() })
+    store.db.exec(AS_OLDER_HUBS_WROTE)
+    const reopened = openStore(store.dataDir)
+    t.after(() => reopened.close())
+    const [row] = read(reopened).rows
+    assert.deepEqual([row?.running_version, row?.attempted_version], ['1.1.0', '1.1.0'])
+  })
+})
+
+/** Newest by the host's clock alone. */
+const AS_OLDER_HUBS_WROTE = `
+  DROP INDEX reports_by_completion;
+  DROP INDEX successes_by_completion;
+  CREATE INDEX reports_by_host_and_time ON reports (kind, slug, deployer_id, host_id, julianday(completed_at), seq);
+  UPDATE fleet SET newest_seq = 1, success_seq = 1, running_version = '1.0.0';
+  DELETE FROM settings WHERE name LIKE 'fleet_seq%';
+  INSERT INTO settings (name, value) VALUES ('fleet_seq', '2');
+`
 
 describe('the order of the fleet', () => {
   it('has failures first, then hosts in natural order', t => {
@@ -121,7 +156,7 @@ describe('a name that the hub never published', () => {
     report(store, { slug: 'elsewhere', status: 'failed' })
     await publish(store, 'hello')
     report(store, { slug: 'hello', status: 'failed' })
-    assert.equal(pruneReports(store, new Date(Date.now() + 86_400_000)), 1)
+    assert.equal(await pruneReports(store, new Date(Date.now() + 86_400_000)), 1)
     assert.deepEqual(
       read(store)
         .rows.map(({ slug }) => slug)
@@ -212,7 +247,7 @@ describe('the fleet of a folder that an earlier hub has written', () => {
     const before = openStore(folder)
     for (const host_id of ['a', 'b']) report(before, { host_id })
     const expected = read(before)
-    before.db.exec("DROP TABLE fleet; DELETE FROM settings WHERE name = 'fleet_seq'")
+    before.db.exec("DROP TABLE fleet; DELETE FROM settings WHERE name LIKE 'fleet_seq%'")
     before.close()
     const store = openStore(folder)
     t.after(() => store.close())

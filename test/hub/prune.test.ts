@@ -2,10 +2,11 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { catchUpWithReports } from '../../hub/marketplace/fleet.ts'
 import { readFleet } from '../../hub/marketplace/fleet-view.ts'
 import { listHosts, pruneReports, recordReport } from '../../hub/marketplace/reports.ts'
 import { listDeployments, pruneProjectReports, recordProjectReport } from '../../hub/project/reports.ts'
-import { openStore, type Store } from '../../hub/store.ts'
+import { inTransaction, openStore, type Store } from '../../hub/store.ts'
 import { hub } from './run-cli.ts'
 import { newFolder } from './running-hub.ts'
 
@@ -21,11 +22,20 @@ function openTemporaryStore(t: TestContext): Store {
 }
 
 /** The deployments of one host, a minute apart. */
-function report(store: Store, minute: number, more: { host_id?: string; status?: 'success' | 'failed' } = {}): void {
+function report(
+  store: Store,
+  minute: number,
+  more: { slug?: string; host_id?: string; status?: 'success' | 'failed' } = {},
+): void {
   const at = new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString()
   const known = { ...LISTING, version: `1.0.${minute}`, repo: null, error_message: null }
   recordReport(store, 'alice', { ...known, status: 'success', started_at: at, completed_at: at, host_id: 'a', ...more })
 }
+
+/** Without its row in the fleet. */
+const PLAIN_REPORT = `
+  INSERT INTO reports (id, deployer_id, kind, slug, version, host_id, status, started_at, completed_at, created_at)
+  VALUES (:id, 'alice', 'plugin', 'hello', '1.0.0', 'a', :status, :completed_at, :completed_at, :created_at)`
 
 const versionsIn = ({ db }: Store) =>
   db
@@ -34,27 +44,81 @@ const versionsIn = ({ db }: Store) =>
     .map(row => `${row['host_id']} ${row['version']}`)
 
 describe('pruning reports', () => {
-  it('keeps the newest report of each host, and its newest success', t => {
+  it('keeps the newest report of each host, and its newest success', async t => {
     const store = openTemporaryStore(t)
     for (const minute of [1, 2, 3]) report(store, minute)
     for (const minute of [4, 5]) report(store, minute, { status: 'failed' })
     report(store, 1, { host_id: 'b' })
     const before = fleetOf(store)
-    assert.equal(pruneReports(store, AFTERWARDS), 3)
+    assert.equal(await pruneReports(store, AFTERWARDS), 3)
     assert.deepEqual(versionsIn(store), ['a 1.0.3', 'a 1.0.5', 'b 1.0.1'])
     assert.deepEqual(fleetOf(store), before)
   })
 
-  it('keeps what the hub got since, however long ago it was completed', t => {
+  it('keeps what the hub got since, however long ago it was completed', async t => {
     const store = openTemporaryStore(t)
     for (const minute of [1, 2]) report(store, minute)
-    assert.equal(pruneReports(store, new Date(Date.now() - DAY_MS)), 0)
+    assert.equal(await pruneReports(store, new Date(Date.now() - DAY_MS)), 0)
   })
 
-  it('leaves the journal append-only for everyone else', t => {
+  it('forgets a name that ran nowhere, and keeps the failures of one that ran on any host', async t => {
+    const store = openTemporaryStore(t)
+    const [real, mistake] = ['real', 'mistake'].map(slug => ({ slug, status: 'failed' }) as const)
+    report(store, 1, { slug: 'real' })
+    report(store, 2, { ...real, host_id: 'b' })
+    report(store, 3, { ...mistake, host_id: 'b' })
+    assert.equal(await pruneReports(store, AFTERWARDS), 1)
+    assert.deepEqual(versionsIn(store), ['a 1.0.1', 'b 1.0.2'])
+    assert.deepEqual(
+      fleetOf(store)
+        .rows.map(({ slug, host_id }) => `${slug} ${host_id}`)
+        .sort(),
+      ['real a', 'real b'],
+    )
+  })
+
+  it('shows the newest report that is left of a name that ran nowhere', async t => {
+    const store = openTemporaryStore(t)
+    const old = {
+      id: 'old',
+      status: 'failed',
+      completed_at: '2026-01-01T00:05:00Z',
+      created_at: '2026-01-01T00:06:00Z',
+    }
+    store.db.prepare(PLAIN_REPORT).run(old)
+    report(store, 4, { status: 'failed' })
+    assert.deepEqual(
+      fleetOf(store).rows.map(({ attempted_version }) => attempted_version),
+      ['1.0.0'],
+    )
+    assert.equal(await pruneReports(store, new Date('2026-01-02T00:00:00Z')), 1)
+    assert.deepEqual(
+      fleetOf(store).rows.map(({ attempted_version }) => attempted_version),
+      ['1.0.4'],
+    )
+  })
+
+  it('lets others write between its batches', async t => {
+    const store = openTemporaryStore(t)
+    const other = openStore(store.dataDir)
+    t.after(() => other.close())
+    inTransaction(store, () => {
+      const insert = store.db.prepare(PLAIN_REPORT)
+      const at = { completed_at: '2026-01-01T00:00:00Z', created_at: '2026-01-01T00:00:00Z' }
+      for (let n = 0; n < 12_000; n++) insert.run({ id: String(n), status: 'success', ...at })
+    })
+    catchUpWithReports(store)
+    const pruning = pruneReports(store, AFTERWARDS)
+    other.db.exec('PRAGMA busy_timeout = 0')
+    report(other, 9, { host_id: 'b' })
+    assert.equal(await pruning, 11_999)
+    assert.deepEqual(versionsIn(store), ['a 1.0.0', 'b 1.0.9'])
+  })
+
+  it('leaves the journal append-only for everyone else', async t => {
     const store = openTemporaryStore(t)
     report(store, 1)
-    pruneReports(store, AFTERWARDS)
+    await pruneReports(store, AFTERWARDS)
     assert.throws(() => store.db.exec('DELETE FROM reports'), /append-only/)
   })
 
@@ -79,7 +143,7 @@ describe('pruning reports', () => {
 
 const fleetOf = (store: Store) => readFleet(store, { text: '', onlyAttention: false, page: 1 })
 
-const isOfSuccess = (detail: string): boolean => detail.includes('INDEX reports_of_success')
+const isOfSuccess = (detail: string): boolean => detail.includes('INDEX successes_by_completion')
 
 describe('the hosts of a plugin with many reports', () => {
   it('are found by an index that contains all that decides which report is the newest', t => {
@@ -103,7 +167,7 @@ describe('the hosts of a plugin with many reports', () => {
     assert.equal(reads.length, 6, plans.join('\n'))
     const [running, newest] = [reads.filter(isOfSuccess), reads.filter(detail => !isOfSuccess(detail))]
     assert.equal(running.length, 2, plans.join('\n'))
-    for (const detail of newest) assert.match(detail, /USING COVERING INDEX reports_by_host_and_time/)
+    for (const detail of newest) assert.match(detail, /USING COVERING INDEX reports_by_completion/)
     assert.ok(!plans.some(detail => detail.includes('LAST')), plans.join('\n'))
   })
 })
