@@ -19495,8 +19495,9 @@ function firstChanges(changes) {
     }
     return [...touched.values()].reverse();
 }
+const DONE = { stop: 'stopped', start: 'started', restart: 'restarted' };
 function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `Did not ${action} ${describeService(service)}, because a rollback could not restore its state, which is unknown. ${evidence}. Check that the supervisor answers on this host.`);
+    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${DONE[action]}. Check that the supervisor answers on this host.`);
 }
 function keyOf(service) {
     return JSON.stringify(service);
@@ -23630,7 +23631,7 @@ function explainFailure(error, { origin, sent }) {
     }
     if (CERTIFICATE_CODE.test(code)) {
         const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`;
-        return new ArtifactError('network', message, { cause: error });
+        return new ArtifactError('network', message, { cause: error, next: 'Set `ca-file`' });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
         const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
@@ -23646,11 +23647,14 @@ function explainFailure(error, { origin, sent }) {
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
+/** Node's advice for who starts it, which an operator of this action does not. */
+const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
 function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
         return failures_reasonOf(error.errors[0]);
     const message = error instanceof Error ? error.message : String(error);
-    return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200);
+    const known = message.replace(NODE_HINT, '');
+    return cleanForeignText(known === '' ? (errnoOf(error) ?? 'no reason given') : known, 200);
 }
 
 ;// CONCATENATED MODULE: ./build/net/limits.js
@@ -25473,10 +25477,11 @@ async function probeHttp(probe, { timeoutMs, signal }) {
             followRedirects: false,
         });
         const matches = probe.body === undefined || decoded.includes(probe.body);
-        const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`;
+        const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``;
         // The body that was wanted is what matters; the log quotes each attempt.
         const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS);
-        const brief = `HTTP ${status}${wanted}`;
+        const expected = status === probe.status ? '' : ` (expected ${probe.status})`;
+        const brief = `HTTP ${status}${expected}${wanted}`;
         return { healthy: status === probe.status && matches, evidence: `${brief}: ${quoted}`, brief };
     }
     catch (error) {
@@ -29016,7 +29021,7 @@ async function closeUntouched({ sender, log, redact, grace }, { record, end }, o
     const { attempts } = delivery;
     if (delivery.accepted)
         return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(`The hub did not accept the report of this run: ${delivery.error}`);
+    log.warning(`The hub did not accept the report of this run: ${close_reasonOf(delivery.error, unsent)}`);
     return {
         ...known,
         report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
@@ -29042,8 +29047,12 @@ async function send({ sender, log, redact, grace }, address, report) {
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(`The hub did not accept the report of this deployment, and nothing on the host changes: ${delivery.error}`);
+    log.warning(`The hub did not accept the report of this deployment, and nothing on the host changes: ${close_reasonOf(delivery.error, report)}`);
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
+}
+/** The cause of the run is in front of the reader already. */
+function close_reasonOf(found, { error }) {
+    return error?.message.includes(found) ? 'for the same reason.' : found;
 }
 async function sendNow(sender, report, signal) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal });

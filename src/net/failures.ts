@@ -35,7 +35,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
   }
   if (CERTIFICATE_CODE.test(code)) {
     const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`
-    return new ArtifactError('network', message, { cause: error })
+    return new ArtifactError('network', message, { cause: error, next: 'Set `ca-file`' })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
     const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`
@@ -54,8 +54,12 @@ export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/
 
+/** Node's advice for who starts it, which an operator of this action does not. */
+const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
+
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
   const message = error instanceof Error ? error.message : String(error)
-  return cleanForeignText(message === '' ? (errnoOf(error) ?? 'no reason given') : message, 200)
+  const known = message.replace(NODE_HINT, '')
+  return cleanForeignText(known === '' ? (errnoOf(error) ?? 'no reason given') : known, 200)
 }

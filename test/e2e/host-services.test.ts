@@ -82,7 +82,7 @@ notify: {deployed: {command: [${notify}]}}
       'healthcheck done',
       'notify done',
     ])
-    assert.match(result.log, /HTTP 200, with ""version":"1\.0\.0""/)
+    assert.match(result.log, /HTTP 200, with `"version":"1\.0\.0"`/)
     assert.deepEqual(
       readLocalReport(result)
         .states.map(({ state }) => state)

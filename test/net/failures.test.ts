@@ -103,4 +103,13 @@ describe('explainFailure', () => {
     const error = explainFailure(new Error('bad\n::error::name'), { origin: 'https://hub.test', sent: false })
     assert.doesNotMatch(error.message, /\n|::/)
   })
+
+  it("says what this action needs to trust a certificate, not what Node's command line has for it", () => {
+    const hint =
+      'self-signed certificate; if the root CA is installed locally, try running Node.js with --use-system-ca'
+    const refused = Object.assign(new Error(hint), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
+    const error = explainFailure(refused, { origin: 'https://hub.test', sent: false })
+    assert.match(error.message, /was refused \(self-signed certificate\), and nothing was sent/)
+    assert.equal(error.next, 'Set `ca-file`')
+  })
 })

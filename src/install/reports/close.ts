@@ -103,7 +103,7 @@ export async function closeUntouched(
   const { attempts } = delivery
   if (delivery.accepted)
     return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
-  log.warning(`The hub did not accept the report of this run: ${delivery.error}`)
+  log.warning(`The hub did not accept the report of this run: ${reasonOf(delivery.error, unsent)}`)
   return {
     ...known,
     report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
@@ -133,9 +133,14 @@ async function send({ sender, log, redact, grace }: Host, address: string, repor
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
   log.warning(
-    `The hub did not accept the report of this deployment, and nothing on the host changes: ${delivery.error}`,
+    `The hub did not accept the report of this deployment, and nothing on the host changes: ${reasonOf(delivery.error, report)}`,
   )
   return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
+}
+
+/** The cause of the run is in front of the reader already. */
+function reasonOf(found: string, { error }: LocalReport): string {
+  return error?.message.includes(found) ? 'for the same reason.' : found
 }
 
 async function sendNow(sender: ReportSender, report: LocalReport, signal: AbortSignal): Promise<Delivery> {

@@ -57,10 +57,11 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
     })
     const matches = probe.body === undefined || decoded.includes(probe.body)
     const wanted =
-      probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} "${cleanForeignText(probe.body, 100)}"`
+      probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``
     // The body that was wanted is what matters; the log quotes each attempt.
     const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS)
-    const brief = `HTTP ${status}${wanted}`
+    const expected = status === probe.status ? '' : ` (expected ${probe.status})`
+    const brief = `HTTP ${status}${expected}${wanted}`
     return { healthy: status === probe.status && matches, evidence: `${brief}: ${quoted}`, brief }
   } catch (error) {
     signal.throwIfAborted()

@@ -142,10 +142,12 @@ function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
   return [...touched.values()].reverse()
 }
 
+const DONE = { stop: 'stopped', start: 'started', restart: 'restarted' } as const
+
 function unknownState({ service, action }: ServiceTask, evidence: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `Did not ${action} ${describeService(service)}, because a rollback could not restore its state, which is unknown. ${evidence}. Check that the supervisor answers on this host.`,
+    `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${DONE[action]}. Check that the supervisor answers on this host.`,
   )
 }
 

@@ -109,7 +109,7 @@ describe('checkHealth by http', () => {
     const url = await serve(t, (_, response) => response.end(`<html>${'x'.repeat(9000)}`))
     const probe = { type: 'http', url, status: 200, body: 'version 2' } as const
     await assert.rejects(check(checkOf(probe, FOUR_PROBES)), error => {
-      unhealthy(/HTTP 200, without "version 2": <html>x{194}… \(cut\)$/)(error)
+      unhealthy(/HTTP 200, without `version 2`: <html>x{194}… \(cut\)$/)(error)
       return true
     })
   })
@@ -119,7 +119,7 @@ describe('checkHealth by http', () => {
       response.writeHead(500).end(`::error::db\u001b[31m ${'x'.repeat(9000)}END`),
     )
     await assert.rejects(check(checkOf({ type: 'http', url, status: 200 }, FOUR_PROBES)), error => {
-      unhealthy(/HTTP 500: .*db xxx/)(error)
+      unhealthy(/HTTP 500 \(expected 200\): .*db xxx/)(error)
       assert.doesNotMatch((error as Error).message, /END|::|\p{Cc}/u)
       assert.ok((error as Error).message.length < 2300)
       return true
@@ -158,9 +158,9 @@ describe('checkHealth by http', () => {
     let version = '1.0.0'
     const url = await serve(t, (_, response) => response.end(`{"version":"${version}"}`))
     const probe = { type: 'http', url, status: 200, body: '"version":"{version}"' } as const
-    await assert.rejects(check(checkOf(probe, FOUR_PROBES)), unhealthy(/without ""version":"2\.0\.0""/))
+    await assert.rejects(check(checkOf(probe, FOUR_PROBES)), unhealthy(/without `"version":"2\.0\.0"`/))
     version = '2.0.0'
-    assert.match(await check(checkOf(probe)), /with ""version":"2\.0\.0""/)
+    assert.match(await check(checkOf(probe)), /with `"version":"2\.0\.0"`/)
   })
 
   it('finds the expected body as it was sent, however far down', async t => {
