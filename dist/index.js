@@ -18786,6 +18786,10 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     signer_public_key: exactOptional(schemas_string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
     drift: exactOptional(array(driftEntrySchema)),
+    /** The digest of what is installed in the place, if our record has one; like `unrecorded`, not on the disk. */
+    previous_sha256: exactOptional(sha256Schema),
+    /** Something is in the place that this action has not installed; absent otherwise. For people, not on the disk. */
+    unrecorded: exactOptional(literal(true)),
     host_id: schemas_string(),
     started_at: timeSchema,
     run: workflowRunSchema,
@@ -18979,10 +18983,11 @@ async function rewriteLocalReport({ redact }, path, report) {
     await replaceFile(path, textOf(report, redact));
     return path;
 }
-/** What a step did and checked is for people, who read it in summary and log: it is no part of the contract of this file. */
+/** What a step did and checked, and what was in the place before, is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report, redact) {
+    const { previous_sha256: _, unrecorded: __, ...contract } = report;
     const steps = report.steps.map(({ did: _, checked: __, ...step }) => step);
-    return `${JSON.stringify(redactReport({ ...report, steps }, redact), null, 2)}\n`;
+    return `${JSON.stringify(redactReport({ ...contract, steps }, redact), null, 2)}\n`;
 }
 function readReportOf(path, deploymentId) {
     try {
@@ -22759,6 +22764,15 @@ function stateFor({ installed, version }, origin) {
     const isOurs = installed !== undefined && isFrom(installed, origin);
     return { version: installed === undefined || isOurs ? version : null, isOurs };
 }
+/** What a report says of what a deployment replaces. Announces what this action has not installed. */
+function factsOfReplaced(layout, { installed, place }, log) {
+    if (installed !== undefined)
+        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
+    if (!pathExistsSync(installPath(layout, place)))
+        return {};
+    log.notice(`${placePath(place)} was not installed by this action: a deployment replaces it and keeps it as a snapshot.`);
+    return { unrecorded: true };
+}
 /**
  * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
  * `allowTakeover`, warns instead. Names the kept paths that others have left there.
@@ -22862,6 +22876,8 @@ function withPoint(size) {
 
 
 
+/** Each is looked up in two records; of a tree with more edits, only the number of its new files is known. */
+const MAX_CORRECTED = 200;
 /**
  * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
  * new one is written, so that the files are not read again.
@@ -22869,6 +22885,9 @@ function withPoint(size) {
 class TreeChange {
     #before;
     #counts = { changed: 0, added: 0, removed: 0, all: 0 };
+    #isUncounted = false;
+    /** How many of them only undo what was edited on the host. */
+    #restored = 0;
     /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
     constructor(layout, before) {
         this.#before = before && orUndefined(() => readRecordLines(layout, before));
@@ -22897,14 +22916,59 @@ class TreeChange {
         for (; old !== undefined; old = next())
             this.#counts.removed++;
     }
+    /**
+     * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. The lookups are
+     * those of the old and the new record.
+     */
+    correct(drift, before, after) {
+        const counts = this.#counts;
+        if (drift.changed.length + drift.removed.length + drift.added.length > MAX_CORRECTED) {
+            this.#isUncounted = true;
+            return;
+        }
+        const isSame = (path) => {
+            const [old, now] = [before(path), after(path)];
+            return old !== undefined && now !== undefined && asLine(old).what === asLine(now).what;
+        };
+        if (drift.instead !== undefined) {
+            this.#counts = { ...counts, changed: 0, removed: 0, added: counts.all };
+            return;
+        }
+        for (const _ of drift.changed.filter(isSame))
+            this.#restore('changed');
+        for (const path of drift.removed) {
+            if (isSame(path))
+                this.#restore('added');
+            else if (after(path) === undefined)
+                counts.removed--;
+            else {
+                counts.changed--;
+                counts.added++;
+            }
+        }
+        for (const path of drift.added) {
+            if (after(path) === undefined)
+                this.#restore('removed');
+            else {
+                counts.added--;
+                counts.changed++;
+            }
+        }
+    }
+    #restore(how) {
+        this.#counts[how]++;
+        this.#restored++;
+    }
     /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
-        if (this.#before === undefined)
+        if (this.#before === undefined || this.#isUncounted)
             return countInWords(all, 'file');
         const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
         if (parts.length === 0)
             return 'no file changed';
+        if (this.#restored === changed + added + removed)
+            return `${countInWords(this.#restored, 'edited file')} restored`;
         return parts
             .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
             .join(', ');
@@ -23407,8 +23471,24 @@ async function installPart(context, part) {
     if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
         tools.log.notice(`${path} was repaired.`);
     tools.log.info(`${path} has the tree digest ${recorded.tree_digest}.`);
+    await countEdited(context, part, { change, recorded, isThere });
     const did = change.inWords();
     return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` };
+}
+/** What was edited on this host was replaced too. */
+async function countEdited({ deployment }, { previous }, { change, recorded, isThere }) {
+    const drift = await deployment.drift.of(previous.place);
+    if (!isThere || previous.installed === undefined || !isModified(drift))
+        return;
+    try {
+        const before = openTreeRecord(deployment.layout, previous.installed);
+        const after = openTreeRecord(deployment.layout, recorded);
+        if (before !== undefined && after !== undefined)
+            change.correct(drift, before, after);
+    }
+    catch {
+        // A count is not worth a deployment.
+    }
 }
 /** With all above it, each of which is removed again if it stays empty. */
 async function makeDirectory({ deployment, transaction }, directory) {
@@ -28503,6 +28583,7 @@ function sizesInWords({ before, after }) {
 
 
 
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
@@ -28536,6 +28617,7 @@ async function rehearse(deployment, prepare) {
             noteMove(rehearsal, part);
             await noteDifferences(rehearsal, deployment, part);
         }
+        noteSettings(rehearsal, deployment, order);
         logRehearsal(tools.log, rehearsal);
         return rehearsal;
     }
@@ -28556,6 +28638,15 @@ function noteMove({ moves }, part) {
     if (installed === undefined || isSamePlace(place, part))
         return;
     moves.push(`${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`);
+}
+/** The settings files that `write_env` steps would create, where the host has none that a move brings along. */
+function noteSettings(rehearsal, { layout }, { steps, parts, origin }) {
+    for (const part of parts) {
+        const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
+        const places = [part, formerPlace(part.previous, origin)];
+        if (isWritten && !places.some(place => pathExistsSync(settingsPath(layout, place))))
+            rehearsal.add('added', (0,external_node_path_namespaceObject.relative)(layout.root, settingsPath(layout, part)), () => ({ after: 'from its template' }));
+    }
 }
 async function noteDifferences(rehearsal, deployment, part) {
     const { tools, layout, keepPaths } = deployment;
@@ -33152,7 +33243,11 @@ async function findTarget(deployment, plan) {
     refuseSecondCopy(deployment, plan);
     const { place, chosenBy } = choosePlace(deployment, plan);
     const previous = readPreviousInstall(layout, place);
-    await record.update({ previous_version: previous.version, ...directoryIn(place) });
+    await record.update({
+        previous_version: previous.version,
+        ...directoryIn(place),
+        ...factsOfReplaced(layout, previous, tools.log),
+    });
     const { allowTakeover } = request;
     const origin = originOf(deployment);
     verifyPlace(previous, { origin, allowTakeover }, tools.log);
@@ -36186,7 +36281,7 @@ function nextStep(code, error) {
 const NEXT = {
     missing_input: 'Set the inputs named above. An empty secret may be one that this environment or workflow cannot read.',
     invalid_input: 'Correct the inputs named above and run again.',
-    invalid_plan: 'Fix every line that is named here; if the plan came with the project, its publisher has to.',
+    invalid_plan: 'Fix every line that is named here.',
     invalid_host_config: 'Fix every line that is named here.',
     network: 'Check the URL, DNS, proxy and firewall of this runner; then run again.',
     timeout: 'Check the hub and the network. For a large artifact, raise `timeout-minutes`.',
@@ -36301,7 +36396,10 @@ function nextOf(report, cause, error) {
         ...toCheck(report),
     ];
     const calm = left.length === 0 && ENDED_EARLY.has(cause) ? ['Nothing to repair.'] : left;
-    return [...calm, nextStep(cause, error)].join(' ');
+    const publisher = cause === 'invalid_plan' && report.contract === 'project'
+        ? ['If the plan came with the project, its publisher has to.']
+        : [];
+    return [...calm, nextStep(cause, error), ...publisher].join(' ');
 }
 /** Their advice says nothing about what such a run has left. */
 const ENDED_EARLY = new Set(['cancelled', 'interrupted']);
@@ -36339,13 +36437,14 @@ function now(report) {
         return 'not known; another deployment is at work on this host.';
     if (rollback === null)
         return version === null ? unexamined(report) : `${cell(version)}, as before.`;
-    const what = version === null ? 'nothing is installed, as before' : cell(version);
+    const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before';
+    const what = version === null ? none : cell(version);
     return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report);
 }
 /** A run that begins has examined what is installed, and found no version if it names none. */
-function unexamined({ states, error, previous_version: before }) {
+function unexamined({ states, error, previous_version: before, unrecorded }) {
     const hasBegun = states.some(({ state }) => state !== 'pending');
-    if (hasBegun && before === null)
+    if (hasBegun && before === null && unrecorded !== true)
         return 'nothing is installed, as before.';
     return error !== null && NOT_EXAMINED.has(error.code)
         ? 'not examined; nothing was changed.'
@@ -36431,6 +36530,11 @@ function outcome_sentence_describeChange(report) {
     const on = `on ${host}`;
     if (replaced !== undefined && before !== null && before !== after)
         return { mark: '⏪', sentence: `${outcome_sentence_nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` };
+    if (report.unrecorded)
+        return {
+            mark: '✅',
+            sentence: `First install of ${outcome_sentence_nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
+        };
     if (before === null)
         return { mark: '✅', sentence: `First install of ${outcome_sentence_nameOf(report)} ${after} ${on}` };
     if (before !== after)
@@ -36440,7 +36544,16 @@ function outcome_sentence_describeChange(report) {
         return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${describeParts(after, report)} ${on}` };
     if (drift.length > 0)
         return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was repaired ${on}` };
-    return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was already ${on}, and was changed` };
+    return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was already ${on}${describeSame(report)}` };
+}
+/** What a run has changed of the version that was installed. */
+function describeSame({ steps, artifact_sha256: now, previous_sha256: before }) {
+    const isDone = (prefix) => steps.some(({ action, status }) => action.startsWith(prefix) && status === 'done');
+    if (!isDone('install_'))
+        return isDone('write_env') ? '; its settings were written' : ', and was changed';
+    if (now === null || before === undefined || now === before)
+        return ', and was installed again';
+    return `, and was installed again with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})`;
 }
 function describeUnchanged({ report, plannedSteps, rehearsal }) {
     const { host_id: host, previous_version: before, state } = report;
@@ -36454,11 +36567,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
             : before === after
                 ? there
                 : `${outcome_sentence_nameOf(report)} ${before} → ${after}`;
-        const count = rehearsal === undefined ? 'nothing' : countInWords(rehearsal.count, 'file');
-        return {
-            mark: '🔎',
-            sentence: `Rehearsal: ${move} on ${host} would change ${rehearsal?.count === 0 ? 'no file' : count}`,
-        };
+        return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsedChange(rehearsal)}` };
     }
     const { drift = [] } = report;
     const acted = actingSteps(report);
@@ -36474,6 +36583,13 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
         return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
     return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
+}
+function rehearsedChange(rehearsal) {
+    if (rehearsal === undefined)
+        return 'change nothing';
+    const { count, moves } = rehearsal;
+    const files = count === 0 ? 'no file' : countInWords(count, 'file');
+    return `change ${files}${moves.length === 0 ? '' : ` and move ${countInWords(moves.length, 'part')}`}`;
 }
 /** A check that had nothing to ask about health has compared files alone. */
 function describeCheck(report, there) {
@@ -36506,7 +36622,9 @@ const VERBS = {
     step_failed: 'failed',
     step_timed_out: 'failed',
 };
-function whatIsBack({ previous_version: before, rollback }) {
+function whatIsBack({ previous_version: before, rollback, unrecorded }) {
+    if (unrecorded)
+        return 'what was there before is back';
     if (before === null)
         return 'nothing is installed, as before';
     if (rollback?.healthy === false)
@@ -36649,7 +36767,7 @@ function withoutDrift({ drift: entries = [] }, notes) {
     return notes.filter(({ text }) => text !== logged);
 }
 /** What was not as it was installed before the deployment. */
-function drift({ drift: entries = [], outcome }) {
+function drift({ drift: entries = [], outcome, state }) {
     const { names, more } = listDrift(entries);
     const unknown = entries
         .filter(({ compared }) => compared === false)
@@ -36658,10 +36776,17 @@ function drift({ drift: entries = [], outcome }) {
     if (names.length === 0)
         return missing;
     const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
-    const found = `Edited on this host: ${names.map(name => cellOf(name, warnings_MAX_NAME_CHARS)).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
+    const found = `Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
     if (snapshots.length > 0)
         return [`${found} This deployment replaced them; they are kept in ${warnings_listed(snapshots)}.`, ...missing];
+    if (outcome === 'success' && state === 'resolving_sequence')
+        return [`${found} A real run keeps what it replaces of them in a snapshot.`, ...missing];
     return [outcome === 'success' ? found : `${found} They are as they were before this run.`, ...missing];
+}
+/** A path, and in brackets how it differs. */
+function shownName(name) {
+    const at = name.lastIndexOf(' (');
+    return `${code(name.slice(0, at), warnings_MAX_NAME_CHARS)}${cellOf(name.slice(at), warnings_MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`;
 }
 /** What no rollback undoes, whatever it says of the files. */
 function provisioned(report) {

@@ -5,6 +5,7 @@ import { isSameVersion } from '../core/trust/versions.ts'
 import { directoryIn } from '../install/host/installed/row-place.ts'
 import { installPath, isSamePlace, type Place, placePath } from '../install/host/layout.ts'
 import {
+  factsOfReplaced,
   type PreviousInstall,
   readPreviousInstall,
   stateFor,
@@ -57,7 +58,11 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   refuseSecondCopy(deployment, plan)
   const { place, chosenBy } = choosePlace(deployment, plan)
   const previous = readPreviousInstall(layout, place)
-  await record.update({ previous_version: previous.version, ...directoryIn(place) })
+  await record.update({
+    previous_version: previous.version,
+    ...directoryIn(place),
+    ...factsOfReplaced(layout, previous, tools.log),
+  })
   const { allowTakeover } = request
   const origin = originOf(deployment)
   verifyPlace(previous, { origin, allowTakeover }, tools.log)

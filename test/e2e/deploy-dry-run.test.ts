@@ -54,7 +54,7 @@ describe('a dry run', () => {
     assert.match(log, /prepare[\s\S]*files \(install_plugin\)/)
     for (const path of ['plugin.yaml', 'src/main.py', 'src/old.py'])
       assert.match(log, new RegExp(`added +plugins/greeter/${path}`))
-    assert.match(summary, /^### 🔎 Rehearsal: first install of greeter 1\.0\.0 on host-1 would change 4 files\n/)
+    assert.match(summary, /^### 🔎 Dry run: first install of greeter 1\.0\.0 on host-1 would change 4 files\n/)
     assert.match(summary, /^\| added \| <code>plugins\/greeter\/src\/old\.py<\/code> \| 3 bytes \|$/m)
   })
 
@@ -73,8 +73,39 @@ describe('a dry run', () => {
   it('sees what has changed on the host since the last deployment', async () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'src/old.py': 'by hand' })
-    const { log } = await rehearse()
+    const { log, summary } = await rehearse()
     assert.match(log, /changed +plugins\/greeter\/src\/old\.py/)
+    assert.match(summary, /would change 1 file\n/)
+    assert.match(
+      summary,
+      /<code>plugins\/greeter\/src\/old\.py<\/code> \(changed\)\. A real run keeps what it replaces/,
+    )
+    const repair = await stage.deploy()
+    assert.match(repair.summary, /install&#95;plugin \| 1 edited file restored \|/)
+  })
+
+  it('counts the settings that a real run would write', async () => {
+    await stage.publish('1.1.0', pluginFiles('1.1.0', { '.env.template': 'A=1\n' }))
+    assert.equal((await stage.deploy()).exitCode, 0)
+    stage.writePlan(
+      `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template}\n`,
+    )
+    const { summary } = await rehearse()
+    assert.match(summary, /^### 🔎 Dry run: greeter 1\.1\.0 on host-1 would change 1 file\n/)
+    assert.match(summary, /^\| added \| <code>plugins\/greeter\.env<\/code> \| from its template \|$/m)
+    const written = await stage.deploy()
+    assert.match(written.summary, /^### ✅ greeter 1\.1\.0 was already on host-1; its settings were written\n/)
+    assert.match((await rehearse()).summary, /would change no file\n/)
+  })
+
+  it('announces that it replaces what this action has not installed', async () => {
+    writeFiles(join(stage.root, 'plugins/greeter'), { 'by-hand.py': 'mine' })
+    const notice =
+      /plugins\/greeter was not installed by this action: a deployment replaces it and keeps it as a snapshot/
+    assert.match((await rehearse()).log, notice)
+    const { log, summary } = await stage.deploy()
+    assert.match(log, notice)
+    assert.match(summary, /^### ✅ First install of .* on host-1; it replaced one that this action had not installed\n/)
   })
 
   it('does not need an existing project root', async () => {

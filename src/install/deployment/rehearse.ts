@@ -1,13 +1,14 @@
 import { mkdtemp } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import type { Log } from '../../core/log.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, isSamePlace, type Layout, placeName, placePath } from '../host/layout.ts'
+import { installPath, isSamePlace, type Layout, placeName, placePath, settingsPath } from '../host/layout.ts'
+import { formerPlace } from '../host/previous-install.ts'
 import { compareTree } from '../host/trees/tree-comparison.ts'
 import { itemsOf, type RecordedItem, readTreeRecord } from '../host/trees/tree-record.ts'
-import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
+import { announceIdleSteps, findIdleSteps, placeOfSettings } from '../steps/idle-steps.ts'
 import type { NewPart, Part, RetainedPart } from '../steps/part.ts'
 import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
@@ -58,6 +59,7 @@ async function rehearse(
       noteMove(rehearsal, part)
       await noteDifferences(rehearsal, deployment, part)
     }
+    noteSettings(rehearsal, deployment, order)
     logRehearsal(tools.log, rehearsal)
     return rehearsal
   } finally {
@@ -77,6 +79,20 @@ function noteMove({ moves }: Rehearsal, part: Part): void {
   const { installed, place } = part.previous
   if (installed === undefined || isSamePlace(place, part)) return
   moves.push(`${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`)
+}
+
+/** The settings files that `write_env` steps would create, where the host has none that a move brings along. */
+function noteSettings(
+  rehearsal: Rehearsal,
+  { layout }: RunningDeployment,
+  { steps, parts, origin }: InstallOrder,
+): void {
+  for (const part of parts) {
+    const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
+    const places = [part, formerPlace(part.previous, origin)]
+    if (isWritten && !places.some(place => pathExistsSync(settingsPath(layout, place))))
+      rehearsal.add('added', relative(layout.root, settingsPath(layout, part)), () => ({ after: 'from its template' }))
+  }
 }
 
 async function noteDifferences(rehearsal: Rehearsal, deployment: RunningDeployment, part: Part): Promise<void> {

@@ -67,6 +67,21 @@ export function stateFor({ installed, version }: PreviousInstall, origin: Origin
   return { version: installed === undefined || isOurs ? version : null, isOurs }
 }
 
+/** What a report says of what a deployment replaces. Announces what this action has not installed. */
+export function factsOfReplaced(
+  layout: Layout,
+  { installed, place }: PreviousInstall,
+  log: Log,
+): { previous_sha256?: string; unrecorded?: true } {
+  if (installed !== undefined)
+    return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 }
+  if (!pathExistsSync(installPath(layout, place))) return {}
+  log.notice(
+    `${placePath(place)} was not installed by this action: a deployment replaces it and keeps it as a snapshot.`,
+  )
+  return { unrecorded: true }
+}
+
 /** Who wants a place. */
 export interface Claim {
   readonly origin: Origin

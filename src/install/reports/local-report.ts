@@ -163,10 +163,11 @@ export async function rewriteLocalReport({ redact }: ReportFolder, path: string,
   return path
 }
 
-/** What a step did and checked is for people, who read it in summary and log: it is no part of the contract of this file. */
+/** What a step did and checked, and what was in the place before, is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report: LocalReport, redact: (text: string) => string): string {
+  const { previous_sha256: _, unrecorded: __, ...contract } = report
   const steps = report.steps.map(({ did: _, checked: __, ...step }) => step)
-  return `${JSON.stringify(redactReport({ ...report, steps }, redact), null, 2)}\n`
+  return `${JSON.stringify(redactReport({ ...contract, steps }, redact), null, 2)}\n`
 }
 
 function readReportOf(path: string, deploymentId: string): LocalReport | undefined {

@@ -5,9 +5,15 @@ import { hearSignals, TimeSlice } from '../files/time-slice.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, isSamePlace, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { formerPlace } from '../host/previous-install.ts'
-import { addedInWords } from '../host/trees/drift-check.ts'
+import { addedInWords, isModified } from '../host/trees/drift-check.ts'
 import { TreeChange } from '../host/trees/tree-change.ts'
-import { readTreeRecord, stagedItems, type TreeIdentity, writeTreeRecord } from '../host/trees/tree-record.ts'
+import {
+  openTreeRecord,
+  readTreeRecord,
+  stagedItems,
+  type TreeIdentity,
+  writeTreeRecord,
+} from '../host/trees/tree-record.ts'
 import { carryOver, prepareKeptPaths } from './kept-paths.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { IntactPart, NewPart, ReturningPart } from './part.ts'
@@ -60,8 +66,26 @@ export async function installPart(context: StepContext, part: NewPart | Returnin
   if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
     tools.log.notice(`${path} was repaired.`)
   tools.log.info(`${path} has the tree digest ${recorded.tree_digest}.`)
+  await countEdited(context, part, { change, recorded, isThere })
   const did = change.inWords()
   return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` }
+}
+
+/** What was edited on this host was replaced too. */
+async function countEdited(
+  { deployment }: StepContext,
+  { previous }: NewPart | ReturningPart,
+  { change, recorded, isThere }: { change: TreeChange; recorded: TreeIdentity; isThere: boolean },
+): Promise<void> {
+  const drift = await deployment.drift.of(previous.place)
+  if (!isThere || previous.installed === undefined || !isModified(drift)) return
+  try {
+    const before = openTreeRecord(deployment.layout, previous.installed)
+    const after = openTreeRecord(deployment.layout, recorded)
+    if (before !== undefined && after !== undefined) change.correct(drift, before, after)
+  } catch {
+    // A count is not worth a deployment.
+  }
 }
 
 /** With all above it, each of which is removed again if it stays empty. */

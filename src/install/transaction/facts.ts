@@ -70,6 +70,10 @@ export const deploymentFactsSchema = z.lazy(() =>
     signer_public_key: z.exactOptional(z.string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
     drift: z.exactOptional(z.array(driftEntrySchema)),
+    /** The digest of what is installed in the place, if our record has one; like `unrecorded`, not on the disk. */
+    previous_sha256: z.exactOptional(sha256Schema),
+    /** Something is in the place that this action has not installed; absent otherwise. For people, not on the disk. */
+    unrecorded: z.exactOptional(z.literal(true)),
     host_id: z.string(),
     started_at: timeSchema,
     run: workflowRunSchema,

@@ -47,7 +47,11 @@ function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | unde
     ...toCheck(report),
   ]
   const calm = left.length === 0 && ENDED_EARLY.has(cause) ? ['Nothing to repair.'] : left
-  return [...calm, nextStep(cause, error)].join(' ')
+  const publisher =
+    cause === 'invalid_plan' && report.contract === 'project'
+      ? ['If the plan came with the project, its publisher has to.']
+      : []
+  return [...calm, nextStep(cause, error), ...publisher].join(' ')
 }
 
 /** Their advice says nothing about what such a run has left. */
@@ -90,14 +94,15 @@ function now(report: LocalReport): string {
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
   if (report.error?.code === 'locked') return 'not known; another deployment is at work on this host.'
   if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`
-  const what = version === null ? 'nothing is installed, as before' : cell(version)
+  const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before'
+  const what = version === null ? none : cell(version)
   return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report)
 }
 
 /** A run that begins has examined what is installed, and found no version if it names none. */
-function unexamined({ states, error, previous_version: before }: LocalReport): string {
+function unexamined({ states, error, previous_version: before, unrecorded }: LocalReport): string {
   const hasBegun = states.some(({ state }) => state !== 'pending')
-  if (hasBegun && before === null) return 'nothing is installed, as before.'
+  if (hasBegun && before === null && unrecorded !== true) return 'nothing is installed, as before.'
   return error !== null && NOT_EXAMINED.has(error.code)
     ? 'not examined; nothing was changed.'
     : 'as before: nothing was changed.'

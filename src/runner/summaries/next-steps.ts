@@ -10,7 +10,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   missing_input:
     'Set the inputs named above. An empty secret may be one that this environment or workflow cannot read.',
   invalid_input: 'Correct the inputs named above and run again.',
-  invalid_plan: 'Fix every line that is named here; if the plan came with the project, its publisher has to.',
+  invalid_plan: 'Fix every line that is named here.',
   invalid_host_config: 'Fix every line that is named here.',
   network: 'Check the URL, DNS, proxy and firewall of this runner; then run again.',
   timeout: 'Check the hub and the network. For a large artifact, raise `timeout-minutes`.',

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../core/errors.ts'
 import { listNames } from '../../core/foreign-text.ts'
-import { countInWords } from '../../core/quantities.ts'
+import { countInWords, shortDigest } from '../../core/quantities.ts'
 import type { Rehearsal } from '../../install/deployment/rehearsal.ts'
 import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
@@ -65,13 +65,27 @@ function describeChange(report: LocalReport): Ending {
   const on = `on ${host}`
   if (replaced !== undefined && before !== null && before !== after)
     return { mark: '⏪', sentence: `${nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` }
+  if (report.unrecorded)
+    return {
+      mark: '✅',
+      sentence: `First install of ${nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
+    }
   if (before === null) return { mark: '✅', sentence: `First install of ${nameOf(report)} ${after} ${on}` }
   if (before !== after) return { mark: '✅', sentence: `${nameOf(report)} ${before} → ${after} ${on}` }
   const { drift = [] } = report
   if (drift.length === 0 && hasOtherParts(report))
     return { mark: '✅', sentence: `${nameOf(report)} ${describeParts(after, report)} ${on}` }
   if (drift.length > 0) return { mark: '✅', sentence: `${nameOf(report)} ${after} was repaired ${on}` }
-  return { mark: '✅', sentence: `${nameOf(report)} ${after} was already ${on}, and was changed` }
+  return { mark: '✅', sentence: `${nameOf(report)} ${after} was already ${on}${describeSame(report)}` }
+}
+
+/** What a run has changed of the version that was installed. */
+function describeSame({ steps, artifact_sha256: now, previous_sha256: before }: LocalReport): string {
+  const isDone = (prefix: string): boolean =>
+    steps.some(({ action, status }) => action.startsWith(prefix) && status === 'done')
+  if (!isDone('install_')) return isDone('write_env') ? '; its settings were written' : ', and was changed'
+  if (now === null || before === undefined || now === before) return ', and was installed again'
+  return `, and was installed again with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})`
 }
 
 function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Ending {
@@ -86,11 +100,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
         : before === after
           ? there
           : `${nameOf(report)} ${before} → ${after}`
-    const count = rehearsal === undefined ? 'nothing' : countInWords(rehearsal.count, 'file')
-    return {
-      mark: '🔎',
-      sentence: `Rehearsal: ${move} on ${host} would change ${rehearsal?.count === 0 ? 'no file' : count}`,
-    }
+    return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsedChange(rehearsal)}` }
   }
   const { drift = [] } = report
   const acted = actingSteps(report)
@@ -104,6 +114,13 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
     return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
   const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
   return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
+}
+
+function rehearsedChange(rehearsal: Rehearsal | undefined): string {
+  if (rehearsal === undefined) return 'change nothing'
+  const { count, moves } = rehearsal
+  const files = count === 0 ? 'no file' : countInWords(count, 'file')
+  return `change ${files}${moves.length === 0 ? '' : ` and move ${countInWords(moves.length, 'part')}`}`
 }
 
 /** A check that had nothing to ask about health has compared files alone. */
@@ -140,7 +157,8 @@ const VERBS: Partial<Record<ErrorCode, string>> = {
   step_timed_out: 'failed',
 }
 
-function whatIsBack({ previous_version: before, rollback }: LocalReport): string {
+function whatIsBack({ previous_version: before, rollback, unrecorded }: LocalReport): string {
+  if (unrecorded) return 'what was there before is back'
   if (before === null) return 'nothing is installed, as before'
   if (rollback?.healthy === false) return `${before} is installed again, but not healthy`
   return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`

@@ -40,7 +40,7 @@ function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note
 }
 
 /** What was not as it was installed before the deployment. */
-function drift({ drift: entries = [], outcome }: LocalReport): string[] {
+function drift({ drift: entries = [], outcome, state }: LocalReport): string[] {
   const { names, more } = listDrift(entries)
   const unknown = entries
     .filter(({ compared }) => compared === false)
@@ -48,10 +48,18 @@ function drift({ drift: entries = [], outcome }: LocalReport): string[] {
   const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${listed(unknown)}.`]
   if (names.length === 0) return missing
   const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, MAX_NAME_CHARS)]))
-  const found = `Edited on this host: ${names.map(name => cellOf(name, MAX_NAME_CHARS)).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`
+  const found = `Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`
   if (snapshots.length > 0)
     return [`${found} This deployment replaced them; they are kept in ${listed(snapshots)}.`, ...missing]
+  if (outcome === 'success' && state === 'resolving_sequence')
+    return [`${found} A real run keeps what it replaces of them in a snapshot.`, ...missing]
   return [outcome === 'success' ? found : `${found} They are as they were before this run.`, ...missing]
+}
+
+/** A path, and in brackets how it differs. */
+function shownName(name: string): string {
+  const at = name.lastIndexOf(' (')
+  return `${code(name.slice(0, at), MAX_NAME_CHARS)}${cellOf(name.slice(at), MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`
 }
 
 /** What no rollback undoes, whatever it says of the files. */

@@ -79,7 +79,7 @@ describe('buildDeploySummary', () => {
       const summary = buildDeploySummary({ report, plannedSteps: [] })
       assert.ok(summary.split('\n')[0]?.includes(`greeter 2.0.0 ${words}`), summary)
       assert.equal(
-        summary.includes('plugins/greeter/main.py (changed) and 7 more.'),
+        summary.includes('<code>plugins/greeter/main.py</code> (changed) and 7 more.'),
         'drift' in facts && facts.drift === drift,
       )
     })
@@ -165,7 +165,7 @@ describe('buildDeploySummary', () => {
     const summaryOf = (state: string): string =>
       buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })
     assert.match(summaryOf('succeeded'), /already on host-1/)
-    assert.match(summaryOf('resolving_sequence'), /### 🔎 Rehearsal: greeter 1\.0\.0 → 2\.0\.0 on host-1/)
+    assert.match(summaryOf('resolving_sequence'), /### 🔎 Dry run: greeter 1\.0\.0 → 2\.0\.0 on host-1/)
   })
 
   it('names the steps for which nothing changes, but not those that started a service', () => {
@@ -363,5 +363,44 @@ describe('buildDeploySummary', () => {
     assert.equal(nowOf('unsafe_host', 'pending'), 'not examined; nothing was changed.')
     assert.equal(nowOf('invalid_plan', 'pending'), 'as before: nothing was changed.')
     assert.equal(nowOf('network', 'fetching', '1.0.0'), 'as before: nothing was changed.')
+  })
+
+  describe('of a place that this action had not filled', () => {
+    const headlineOf = (facts: Parameters<typeof reportOf>[0]): string =>
+      buildDeploySummary({ report: reportOf({ unrecorded: true, previous_version: null, ...facts }), plannedSteps: [] })
+
+    it('says that something was there', () => {
+      assert.match(
+        headlineOf({}),
+        /^### ✅ First install of greeter 2\.0\.0 on host-1; it replaced one that this action had not installed$/m,
+      )
+    })
+
+    it('says that it is back after a rollback', () => {
+      const rollback = { restored: true, problems: [], verified: null, healthy: null }
+      const error = { code: 'unhealthy' as const, message: 'it ended', step: null }
+      const summary = headlineOf({ outcome: 'rolled_back', rollback, error, running_version: null })
+      assert.match(summary, /^### .* was rolled back on host-1; what was there before is back$/m)
+      assert.match(summary, /^\*\*Now:\*\* what was there before is back\.$/m)
+    })
+  })
+
+  it('says what was changed of the version that was installed', () => {
+    const step = { duration_ms: 1, error: null, id: 'files', action: 'install_plugin' }
+    const env = { ...step, id: 'env', action: 'write_env', status: 'done' as const }
+    const sentenceOf = (facts: Parameters<typeof reportOf>[0]): string =>
+      buildDeploySummary({ report: reportOf({ previous_version: '2.0.0', ...facts }), plannedSteps: [] })
+    assert.match(
+      sentenceOf({ steps: [{ ...step, status: 'unchanged' }, env] }),
+      /greeter 2\.0\.0 was already on host-1; its settings were written\n/,
+    )
+    assert.match(
+      sentenceOf({ steps: [{ ...step, status: 'done' }, env], previous_sha256: 'ab'.repeat(32) }),
+      /was already on host-1, and was installed again\n/,
+    )
+    assert.match(
+      sentenceOf({ steps: [{ ...step, status: 'done' }], previous_sha256: 'cd'.repeat(32) }),
+      /was already on host-1, and was installed again with other bytes \(sha256 cdcd\S+ → abab\S+\)\n/,
+    )
   })
 })

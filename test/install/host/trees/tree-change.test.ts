@@ -3,7 +3,9 @@ import { truncateSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { type Layout, treeRecordPath } from '../../../../src/install/host/layout.ts'
 import { TreeChange } from '../../../../src/install/host/trees/tree-change.ts'
+import type { TreeDifference } from '../../../../src/install/host/trees/tree-comparison.ts'
 import {
+  openTreeRecord,
   type RecordedItem,
   type RecordedTree,
   writeTreeRecord,
@@ -40,6 +42,31 @@ describe('TreeChange', () => {
       const { layout, tree } = await recorded(t, OLD)
       const change = new TreeChange(layout, tree)
       assert.deepEqual([...change.count(itemsOf(files))], itemsOf(files))
+      assert.equal(change.inWords(), words)
+    })
+
+  const edits = {
+    '1 edited file restored': [OLD, { changed: ['b'] }],
+    '3 edited files restored': [OLD, { changed: ['b'], removed: ['a'], added: ['z'] }],
+    '2 files changed': [{ ...OLD, b: '2' }, { changed: ['a', 'b'] }],
+    '1 file changed, 1 added': [
+      { ...OLD, b: '2', z: '1' },
+      { removed: ['b'], added: ['z'] },
+    ],
+    '3 files removed': [{ a: '1', b: '1' }, { added: ['z'] }],
+    '1 file removed': [{ a: '1', b: '1', f: '1' }, { changed: ['d/e'] }],
+    '4 files added': [OLD, { removed: Object.keys(OLD), instead: 'file' }],
+    '4 files': [OLD, { added: Array.from({ length: 201 }, (_, index) => `x${index}`) }],
+  } as const
+  for (const [words, [files, drift]] of Object.entries(edits))
+    it(`counts what was edited on the host: ${words}`, async t => {
+      const { layout, tree } = await recorded(t, OLD)
+      const change = new TreeChange(layout, tree)
+      const next = await writeTreeRecord(layout, change.count(itemsOf(files)))
+      const [before, after] = [openTreeRecord(layout, tree), openTreeRecord(layout, next)]
+      assert.ok(before !== undefined && after !== undefined)
+      const none: TreeDifference = { added: [], removed: [], changed: [] }
+      change.correct({ ...none, ...(structuredClone(drift) as Partial<TreeDifference>) }, before, after)
       assert.equal(change.inWords(), words)
     })
 
