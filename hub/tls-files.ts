@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { closeSync, fstatSync, openSync, readFileSync, type Stats } from 'node:fs'
+import { createSecureContext } from 'node:tls'
 import { HubError } from './errors.ts'
 
 /** Paths of PEM files: the certificate with its chain, and its private key. */
@@ -25,8 +26,8 @@ const OTHERS_OF_OWN_KEY = 0o077
 const OTHERS_OF_ROOTS_KEY = 0o037
 
 /**
- * Reads certificate and key. Throws HubError 400 when a file cannot be read or is not what it should be, when the key is
- * not the certificate's, needs a passphrase, or could be read by users who have no business with it. `now` is in
+ * Reads certificate and key. Throws HubError 400 when a file cannot be read or is not what it should be, when TLS cannot
+ * use them together, when the key is not the certificate's, needs a passphrase, or could be read by users who have no business with it. `now` is in
  * milliseconds since 1970.
  */
 export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
@@ -39,12 +40,26 @@ export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
       400,
       `The private key ${keyFile} does not belong to the certificate ${certFile}: give the two files that were issued together, the certificate before its chain.`,
     )
+  requireUsable({ certFile, keyFile }, { cert, key })
   return { credentials: { cert, key }, warnings: validityWarnings(certFile, certificate, now) }
 }
 
 /** The first name that the certificate is for, but for wildcards and addresses. */
 export function serverName({ cert }: TlsCredentials): string | undefined {
   return /(?:^|, )DNS:([\w.-]+)/.exec(new X509Certificate(cert).subjectAltName ?? '')?.[1]
+}
+
+/** What only shows when both are put to use: a chain that is broken, or a key that is too weak. */
+function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredentials): void {
+  try {
+    createSecureContext(credentials)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new HubError(
+      400,
+      `TLS cannot use the certificate ${certFile} with the key ${keyFile} (${code ?? 'no reason given'}): check every certificate of the chain, and that the key has at least 2048 bits of RSA or 256 of EC.`,
+    )
+  }
 }
 
 /** The state is of the file that was read, whatever is put in its place meanwhile. */

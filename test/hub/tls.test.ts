@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -64,6 +64,12 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, 
     ],
     ['no certificate in the file', ({ key, cert }) => copyFileSync(key, cert), /cert\.pem contains no certificate/],
     ['an empty certificate', ({ cert }) => writeFileSync(cert, ''), /cert\.pem contains no certificate/],
+    [
+      'a broken chain',
+      ({ cert }) => appendFileSync(cert, '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'),
+      /TLS cannot use the certificate .*cert\.pem with the key .*key\.pem \(ERR_/,
+    ],
+    ['a weak key', weaken, /TLS cannot use .*cert\.pem.*key\.pem \(ERR_SSL_.*TOO_SMALL\)/],
     ['a key with a passphrase', ({ key }) => encrypt(key), /key\.pem needs a passphrase/],
   ] as readonly [string, (files: Issued, other: Issued) => void, RegExp][]) {
     it(`is refused with ${name}, in a sentence that does not quote the key`, async t => {
@@ -130,12 +136,20 @@ let others = 0
 /** A certificate of its own for this machine, valid for 30 days. */
 function issue(t: TestContext): Issued {
   const folder = newFolder(t)
-  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  const files = { cert: join(folder, 'cert.pem'), key: join(folder, 'key.pem') }
+  sign(files, ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'])
+  return files
+}
+
+function weaken(files: Issued): void {
+  sign(files, ['rsa:512'])
+}
+
+function sign({ cert, key }: Issued, kind: readonly string[]): void {
   const subject = ['-subj', `/CN=hub-${others++}`, '-addext', NAMES, '-days', '30']
-  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', key]
+  const newKey = ['-newkey', ...kind, '-nodes', '-keyout', key]
   execFileSync('openssl', ['req', '-x509', ...newKey, '-out', cert, ...subject], { stdio: 'ignore' })
   chmodSync(key, 0o600)
-  return { cert, key }
 }
 
 function encrypt(key: string): void {
