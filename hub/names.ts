@@ -17,8 +17,8 @@ export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/
 })
 
 /** One line for people to read: the name of a key, an owner, a plugin or a host. */
-export const labelSchema = z.string().regex(/^[^\p{Cc}\p{Zl}\p{Zp}]{1,255}$/u, {
-  error: 'must be 1 to 255 characters without control characters',
+export const labelSchema = z.string().regex(/^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,255}$/u, {
+  error: 'must be 1 to 255 characters without control characters or halves of a character',
 })
 
 /** Parses the value. Throws one HubError 400 that names every wrong field. */

@@ -10,7 +10,7 @@ const SHOWN_OF_DIGEST = { first: 8, last: 4 }
 /** What could hide or reorder text, made visible: two names that differ never look the same for it. */
 export function visibleText(text: string): string {
   return text.replace(
-    /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu,
+    /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}|^ | $| (?= )/gu,
     found => `‹U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}›`,
   )
 }
