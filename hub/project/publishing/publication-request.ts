@@ -9,6 +9,7 @@ import { HubError } from '../../errors.ts'
 import { boundaryOf, readParts } from '../../http/multipart.ts'
 import { labelSchema, parseInput } from '../../names.ts'
 import type { SealedRelease } from '../publish.ts'
+import { OneAtATime } from './one-at-a-time.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
 /** What a form may have beyond its file. */
@@ -29,20 +30,26 @@ interface Upload {
   readonly maxBytes: number
 }
 
+type Publish<T> = (sealed: SealedRelease) => Promise<T>
+
+/** Each has its whole file in memory. */
+const publications = new OneAtATime()
+
 /**
- * Receives a sealed file with its release: as a form (multipart/form-data) with the file in `artifact`, or as the bare
+ * Receives a sealed file with its release, and publishes it when no other one is being published: as a form (multipart/form-data) with the file in `artifact`, or as the bare
  * file (application/octet-stream) with the fields in headers. The file goes to a private temporary file, so that a slow
  * upload keeps nothing in memory. Throws HubError 415 for another content type, 413 as soon as there are more than
  * `maxBytes`, and 400 for a malformed form.
  */
-export async function receivePublication(c: Context, upload: Upload): Promise<SealedRelease> {
+export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   const folder = await mkdtemp(join(tmpdir(), 'hub-upload-'))
   try {
     refuseAnnounced(c, upload)
     const file = join(folder, 'sealed')
     const fields = await receive(c, { ...upload, file })
     parseInput(nameSchema, fields)
-    return { bytes: await readFile(file), release: releaseOf(fields, upload) }
+    const release = releaseOf(fields, upload)
+    return await publications.run(async () => await publish({ bytes: await readFile(file), release }))
   } finally {
     await rm(folder, { recursive: true, force: true })
   }

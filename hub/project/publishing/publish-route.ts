@@ -36,11 +36,9 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes }: PublishCon
   if (value === undefined && c.req.header('authorization') === undefined) throw new HubError(401, NO_KEY)
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
-  const sealed = await receivePublication(c, { projectId, maxBytes: maxArtifactBytes })
-  const { project_id, version, sha256, size, published_at } = await publishProject(
-    store,
-    sealed,
-    requireDeployableProject,
+  const upload = { projectId, maxBytes: maxArtifactBytes }
+  const { project_id, version, sha256, size, published_at } = await receivePublication(c, upload, sealed =>
+    publishProject(store, sealed, requireDeployableProject),
   )
   return c.json(
     { artifact_id: sha256, project_id, version, content_sha256: sha256, size_bytes: size, created_at: published_at },
