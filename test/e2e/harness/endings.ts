@@ -42,7 +42,7 @@ const NEW = releaseFiles('1.1.0', { 'src/templates.py': '# new\n'.repeat(120) })
 
 const PLAN = planWith(
   'action: restart, plugin: greeter',
-  'action: healthcheck, plugin: greeter, timeout: 2s',
+  'action: healthcheck, plugin: greeter, timeout: 6s',
   'action: notify, event: deployed, message: "greeter is new"',
 )
   .replaceAll('s1', 'up')

@@ -31,13 +31,13 @@ export function foldLog(log: string): string[] {
 }
 
 function withTitles(log: string): string {
-  const soon = log.replace(
+  const unmasked = log.replace(/^::add-mask::.*\n/gm, '')
+  const soon = unmasked.replace(
     /^::group::(.*)\n([\s\S]*?)^::endgroup::\n/gm,
     (_, title, lines) => `▸ ${title}\n${indent(lines)}`,
   )
   // A group that took longer is followed by its title with what it did.
-  const alike = soon.replace(/^▸ ([^:\n]+)\n((?: {4}.*\n)*)(\1(?:: .*)? \([\d.]+ .*\))\n/gm, '▸ $3\n$2')
-  return alike.replace(/^::add-mask::.*\n/gm, '')
+  return soon.replace(/^▸ ([^:\n]+)\n((?: {4}.*\n)*)(\1(?:: .*)? \([\d.]+ .*\))\n/gm, '▸ $3\n$2')
 }
 
 function indent(lines: string): string {
