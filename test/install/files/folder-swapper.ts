@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { chownSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -38,8 +39,10 @@ while (my $directory = <STDIN>) {
 export interface FolderSwapper {
   /** Goes into the directory and begins to swap; resolves when it has begun. */
   enter(directory: string): Promise<void>
-  /** Resolves when it has stopped. */
+  /** Resolves when it has stopped to swap. */
   done(): Promise<void>
+  /** Ends it; resolves when it has ended, so that its folders can be removed. */
+  end(): Promise<void>
 }
 
 /** Why there can be no such process here, or false: what a test's `skip` takes. */
@@ -54,7 +57,12 @@ export function startSwapper(t: TestContext, ...targets: readonly string[]): Fol
   const id = String(UID)
   const user = ['--reuid', id, '--regid', id, '--clear-groups']
   const child = spawn('setpriv', [...user, 'perl', '-e', SWAP, ...targets], { stdio: ['pipe', 'pipe', 'inherit'] })
-  t.after(() => child.kill('SIGKILL'))
+  const ended = once(child, 'exit')
+  const end = async (): Promise<void> => {
+    child.kill('SIGKILL')
+    await ended
+  }
+  t.after(end)
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   const hear = async (): Promise<void> => {
     const { done } = await lines.next()
@@ -66,6 +74,7 @@ export function startSwapper(t: TestContext, ...targets: readonly string[]): Fol
       await hear()
     },
     done: hear,
+    end,
   }
 }
 

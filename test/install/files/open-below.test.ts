@@ -69,6 +69,7 @@ describe('openBelowSync', () => {
         found.add('refused')
       }
     }
+    await swapper.end()
     assert.ok(!found.has('secret of the host'), [...found].join(', '))
     t.diagnostic(`found: ${[...found].sort().join(', ')}`)
   })
