@@ -11,13 +11,15 @@ import { readListing } from '../../hub/marketplace/catalogue.ts'
 import { signArchive } from '../../hub/marketplace/publish.ts'
 import { startHub } from '../../hub/server.ts'
 import { openStore } from '../../hub/store.ts'
-import { byExtent } from '../extent.ts'
+import { byExtent, whyLeftToCi } from '../extent.ts'
 import { NOW, report } from './fleet-of.ts'
 import { publishShop } from './project/project-source.ts'
 import { CLI, hub as command, hubProcess } from './run-cli.ts'
 import { type HubUnderTest, newFolder, runHub, SIGNING_SECRET } from './running-hub.ts'
 
 const VERSIONS = byExtent({ sample: 12, ci: 60 })
+
+const ONLY_IN_CI = whyLeftToCi()
 
 describe('a backup', { timeout: 120_000 }, () => {
   it('gives every answer that its hub gave, once restored', async t => {
@@ -34,7 +36,7 @@ describe('a backup', { timeout: 120_000 }, () => {
     assert.deepEqual(filesIn(restored.dataDir), filesIn(hub.dataDir))
   })
 
-  it('is whole while versions are published and hosts report', async t => {
+  it('is whole while versions are published and hosts report', { skip: ONLY_IN_CI }, async t => {
     const hub = await runHub(t)
     const key = hub.newKey({ owner: 'alice' })
     const accepted: number[] = []
@@ -122,7 +124,9 @@ describe('a backup', { timeout: 120_000 }, () => {
       assert.match(stderr, /^The key of all sealed projects cannot be read \(.*dek\.key/)
     })
 
-  it('says what the system refuses, when writing and when restoring, and leaves nothing', async t => {
+  it('says what the system refuses, when writing and when restoring, and leaves nothing', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const hub = await runHub(t)
     await hub.publish({}, { 'plugin.yaml': 'version: 1.0.0\n', data: randomBytes(3_000_000).toString('base64') })
     const [folder, file] = [newFolder(t), await backupOf(t, hub)]

@@ -5,6 +5,7 @@ import { openBrowser, whyNoBrowser } from '../../local/browser.ts'
 import { logPage, summaryPage } from '../../scripts/pictures/page.ts'
 import { shrinkPng } from '../../scripts/pictures/small-png.ts'
 import { alert, details } from '../../src/core/markdown.ts'
+import { whyLeftToCi } from '../extent.ts'
 
 describe('a page of a summary', () => {
   it('shows highlighted blocks with their titles, one line or several', () => {
@@ -15,7 +16,7 @@ describe('a page of a summary', () => {
   })
 
   it('is laid out by a browser: details are closed, and nothing is wider than a phone', {
-    skip: whyNoBrowser(),
+    skip: whyLeftToCi() || whyNoBrowser(),
   }, async () => {
     const browser = await openBrowser()
     try {
