@@ -1,9 +1,8 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { findProgram } from '../local/find-program.ts'
 
 export function isInstalled(program: string): boolean {
-  return (process.env['PATH'] ?? '').split(delimiter).some(folder => isExecutable(join(folder, program)))
+  return findProgram(program) !== undefined
 }
 
 /** The interpreter itself, because a version manager's shim on PATH would slow each start by a tenth of a second. */
@@ -20,13 +19,4 @@ export function hasPythonModule(name: string): boolean {
 export function firstLine(program: string, args: readonly string[]): string | undefined {
   const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' })
   return status === 0 ? (stdout || stderr).split('\n')[0]?.trim() : undefined
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }

@@ -1,6 +1,5 @@
-import { accessSync, constants } from 'node:fs'
-import { delimiter, join } from 'node:path'
 import type { Browser } from 'playwright-core'
+import { findProgram } from './find-program.ts'
 
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome']
 
@@ -23,15 +22,5 @@ export async function openBrowser(): Promise<Browser> {
 }
 
 function chromiumPath(): string | undefined {
-  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(folder => folder !== '')
-  return PROGRAMS.flatMap(program => folders.map(folder => join(folder, program))).find(isExecutable)
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
+  return PROGRAMS.map(findProgram).find(path => path !== undefined)
 }
