@@ -7,6 +7,7 @@ import { listHosts, pruneReports } from '../../hub/marketplace/reports.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 import { byExtent } from '../extent.ts'
 import { report } from './fleet-of.ts'
+import { plansOf } from './query-plans.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
 describe('what runs on a host', () => {
@@ -300,21 +301,4 @@ function insertReports({ db }: Store, { hosts, each }: { readonly hosts: number;
     SELECT n || '-' || m, 'alice', 'plugin', 'hello', '1.' || m || '.0', 'host-' || n, 'success',
            '2026-01-0' || m || 'T00:00:00Z', '2026-01-0' || m || 'T00:00:00Z', '2026-01-0' || m || 'T00:00:00Z'
     FROM deployment, host`)
-}
-
-function plansOf(store: Store, work: () => unknown): string[] {
-  const plans: string[] = []
-  const prepare = store.db.prepare.bind(store.db)
-  const noting = (sql: string) => {
-    plans.push(
-      ...prepare(`EXPLAIN QUERY PLAN ${sql}`)
-        .all()
-        .map(row => String(row['detail'])),
-    )
-    return prepare(sql)
-  }
-  Object.assign(store.db, { prepare: noting })
-  work()
-  Object.assign(store.db, { prepare })
-  return plans
 }

@@ -7,6 +7,7 @@ import { readFleet } from '../../hub/marketplace/fleet-view.ts'
 import { listHosts, pruneReports, recordReport } from '../../hub/marketplace/reports.ts'
 import { listDeployments, pruneProjectReports, recordProjectReport } from '../../hub/project/reports.ts'
 import { inTransaction, openStore, type Store } from '../../hub/store.ts'
+import { plansOf } from './query-plans.ts'
 import { hub } from './run-cli.ts'
 import { newFolder } from './running-hub.ts'
 
@@ -148,19 +149,10 @@ const isOfSuccess = (detail: string): boolean => detail.includes('INDEX successe
 describe('the hosts of a plugin with many reports', () => {
   it('are found by an index that contains all that decides which report is the newest', t => {
     const store = openTemporaryStore(t)
-    const plans: string[] = []
-    const prepare = store.db.prepare.bind(store.db)
-    const noting = (sql: string) => {
-      plans.push(
-        ...prepare(`EXPLAIN QUERY PLAN ${sql}`)
-          .all()
-          .map(row => String(row['detail'])),
-      )
-      return prepare(sql)
-    }
-    Object.assign(store.db, { prepare: noting })
-    listHosts(store, LISTING)
-    listHosts(store, LISTING, 'alice')
+    const plans = plansOf(store, () => {
+      listHosts(store, LISTING)
+      listHosts(store, LISTING, 'alice')
+    })
     const reads = plans.filter(
       detail => /^(?:SCAN|SEARCH) (?:reports|newest)/.test(detail) && !detail.includes('rowid=?'),
     )
