@@ -17237,7 +17237,7 @@ const SLASH = 0x2f;
  * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
-function tree_digest_treeDigest(files) {
+function treeDigest(files) {
     const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
 }
@@ -20684,16 +20684,272 @@ function unreported_endOf({ record, tools }, error) {
 
 ;// CONCATENATED MODULE: external "node:perf_hooks"
 const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
+;// CONCATENATED MODULE: external "node:string_decoder"
+const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
+;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-record-damage.js
+/** A tree record that is not what this action has written; the message says what is wrong with it. */
+class TreeRecordDamage extends Error {
+    name = 'TreeRecordDamage';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/earlier-tree-record.js
+
+
+
+
+
+
+const treeSchema = schemas_lazy(() => object({
+    files: array(object({
+        path: innerPathSchema,
+        sha256: digestSchema,
+        size: schemas_int().check(_nonnegative()),
+        mode: literal([0o644, 0o755]),
+    })),
+    symlinks: array(object({
+        path: innerPathSchema,
+        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
+        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
+        sha256: exactOptional(digestSchema),
+    })),
+}));
+/**
+ * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
+ * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
+ * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
+ */
+function readEarlierRecord(path, digest) {
+    const text = readStateFileSync(path);
+    if (text === undefined)
+        return undefined;
+    const { files, symlinks } = parseTree(text, digest);
+    return inTreeOrder([
+        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
+        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
+    ]);
+}
+function parseTree(text, digest) {
+    try {
+        const tree = earlier_tree_record_completed(treeSchema.parse(JSON.parse(text)));
+        if (digestOf(tree) === digest)
+            return tree;
+    }
+    catch (error) {
+        throw new TreeRecordDamage(describeDamage(error), { cause: error });
+    }
+    throw new TreeRecordDamage('its files do not have the digest of its name');
+}
+function digestOf({ files, symlinks }) {
+    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
+    return treeDigest([...files, ...throughLinks]);
+}
+/** In the oldest records, only its target says which file a symlink leads to. */
+function earlier_tree_record_completed({ files, symlinks }) {
+    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
+    const known = symlinks.map(symlink => {
+        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
+        return sha256 === undefined ? symlink : { ...symlink, sha256 };
+    });
+    return { files, symlinks: known };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/record-line.js
+
+/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
+/** The line of an item, with its line break. */
+function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
+    return `${sha256}\t${kind}\t${record_line_quote(content)}\t${stamp}\t${record_line_quote(path)}\n`;
+}
+/**
+ * The item of a line, in a record that was written at `recordedAt`, in nanoseconds. What was changed no earlier than that
+ * might have been changed again in the same tick of the file system's clock, so it has no stamp. Throws TreeRecordDamage.
+ */
+function record_line_parseLine(line, recordedAt) {
+    const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];
+    if (path === '')
+        throw new TreeRecordDamage('it has a line that this action does not write');
+    const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt;
+    const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined };
+    if (LEAVES_TREE.test(item.path))
+        throw new TreeRecordDamage('it has a path that leaves the tree');
+    return { ...item, sha256: sha256 === '-' ? undefined : sha256 };
+}
+/** The line that an item would have. */
+function asLine({ sha256 = '-', kind, content, path }) {
+    return { path, what: `${sha256}\t${kind}\t${record_line_quote(content)}` };
+}
+/** The lines of a record, unparsed, in their order. Throws TreeRecordDamage for a path that it cannot read. */
+function* linesIn(text) {
+    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+        const path = text.lastIndexOf('\t', end) + 1;
+        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
+        yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) };
+    }
+}
+/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+function record_line_quote(text) {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
+}
+function unquote(text) {
+    if (!text.startsWith('"'))
+        return text;
+    const value = JSON.parse(text);
+    if (typeof value !== 'string')
+        throw new TreeRecordDamage('it quotes something else than a text');
+    return value;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/read-tree-record.js
+
+
+
+
+
+
+
+
+
+const WINDOW_BYTES = 256 * 1024;
+/**
+ * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
+ * once all items are read without an error, they are certainly those that were recorded.
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ */
+function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
+    if (record !== undefined) {
+        const fd = openIfPresentSync(treeRecordPath(layout, record));
+        return fd === undefined ? undefined : readItems(fd, record);
+    }
+    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
+}
+/**
+ * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
+ * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
+ */
+function readRecordLines(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        return items && [...items].map(asLine);
+    }
+    const fd = openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
+}
+/**
+ * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
+ * record. Throws as `readTreeRecord` does, before anything is looked up.
+ */
+function openTreeRecord(layout, identity) {
+    const { tree_record: record } = identity;
+    if (record === undefined) {
+        const items = readTreeRecord(layout, identity);
+        const found = items && new Map([...items].map(item => [item.path, item]));
+        return found && (path => found.get(path));
+    }
+    const fd = openIfPresentSync(treeRecordPath(layout, record));
+    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
+}
+function findIn({ text, recordedAt }) {
+    return path => {
+        const end = text.indexOf(`\t${record_line_quote(path)}\n`);
+        if (end === -1)
+            return undefined;
+        const start = text.lastIndexOf('\n', end) + 1;
+        return record_line_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
+    };
+}
+/** Closes the descriptor. */
+function readWholeRecord(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is no regular file');
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
+        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
+            throw new TreeRecordDamage('its content does not have the digest of its name');
+        return { text, recordedAt: stat.mtimeNs };
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Closes the descriptor. */
+function* readItems(fd, name) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+        if (!stat.isFile())
+            throw new TreeRecordDamage('it is no regular file');
+        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        let before = '';
+        for (const line of linesOf(fd, found)) {
+            const item = record_line_parseLine(line, stat.mtimeNs);
+            if (before !== '' && comparePaths(before, item.path) >= 0)
+                throw new TreeRecordDamage(`${item.path} is not in its place`);
+            before = item.path;
+            yield item;
+        }
+        if (found.digest('hex') !== name)
+            throw new TreeRecordDamage('its content does not have the digest of its name');
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function* linesOf(fd, digest) {
+    const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
+    let rest = '';
+    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
+        const bytes = window.subarray(0, count);
+        digest.update(bytes);
+        const lines = (rest + decoder.write(bytes)).split('\n');
+        rest = lines.pop() ?? '';
+        yield* lines;
+    }
+    if (rest !== '')
+        throw new TreeRecordDamage('its last line is cut');
+}
+/** Follows no symlink and waits for no pipe. */
+function openIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-identity.js
+
+/** The identity in a row, without the rest of it. */
+function tree_identity_identityOf({ tree_digest, tree_record }) {
+    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
+}
+/** Where the record of a version is. */
+function recordPath(layout, { tree_digest, tree_record }) {
+    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
+}
+
+;// CONCATENATED MODULE: ./build/core/is-below.js
+/** Whether a path is one of these, or below one. */
+function isBelow(paths) {
+    return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/file-digester.js
 
 
 
-const WINDOW_BYTES = 1024 * 1024;
+const file_digester_WINDOW_BYTES = 1024 * 1024;
 /** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
 /** Hashes many files one after another through one window, in slices between which signals are handled. */
 class FileDigester {
-    #window = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    #window = Buffer.allocUnsafeSlow(file_digester_WINDOW_BYTES);
     #slice;
     constructor(signal) {
         this.#slice = new TimeSlice(signal);
@@ -20792,7 +21048,7 @@ function describeItemSync(root, path) {
 }
 /** Undefined where no directory is, or none that can be listed. */
 function* tree_scan_listDirectory(at, path) {
-    const directory = openIfPresentSync(at);
+    const directory = tree_scan_openIfPresentSync(at);
     if (directory === undefined)
         return undefined;
     const [names, directories] = [[], new Set()];
@@ -20815,7 +21071,7 @@ function* tree_scan_listDirectory(at, path) {
     names.sort(hasSurrogates ? comparePaths : undefined);
     return { path, names, directories, next: 0 };
 }
-function openIfPresentSync(path) {
+function tree_scan_openIfPresentSync(path) {
     try {
         return (0,external_node_fs_namespaceObject.opendirSync)(path);
     }
@@ -20824,352 +21080,6 @@ function openIfPresentSync(path) {
             return undefined;
         throw error;
     }
-}
-
-;// CONCATENATED MODULE: external "node:string_decoder"
-const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
-;// CONCATENATED MODULE: ./build/install/host/trees/tree-record-damage.js
-/** A tree record that is not what this action has written; the message says what is wrong with it. */
-class TreeRecordDamage extends Error {
-    name = 'TreeRecordDamage';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/earlier-tree-record.js
-
-
-
-
-
-
-const treeSchema = schemas_lazy(() => object({
-    files: array(object({
-        path: innerPathSchema,
-        sha256: digestSchema,
-        size: schemas_int().check(_nonnegative()),
-        mode: literal([0o644, 0o755]),
-    })),
-    symlinks: array(object({
-        path: innerPathSchema,
-        target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
-        sha256: exactOptional(digestSchema),
-    })),
-}));
-/**
- * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
- * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
- * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
- */
-function readEarlierRecord(path, digest) {
-    const text = readStateFileSync(path);
-    if (text === undefined)
-        return undefined;
-    const { files, symlinks } = parseTree(text, digest);
-    return inTreeOrder([
-        ...files.map(({ path, size, sha256 }) => ({ path, kind: 'file', content: String(size), sha256, stamp: undefined })),
-        ...symlinks.map(({ path, target, sha256 }) => ({ path, kind: 'link', content: target, sha256, stamp: undefined })),
-    ]);
-}
-function parseTree(text, digest) {
-    try {
-        const tree = earlier_tree_record_completed(treeSchema.parse(JSON.parse(text)));
-        if (digestOf(tree) === digest)
-            return tree;
-    }
-    catch (error) {
-        throw new TreeRecordDamage(describeDamage(error), { cause: error });
-    }
-    throw new TreeRecordDamage('its files do not have the digest of its name');
-}
-function digestOf({ files, symlinks }) {
-    const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
-    return tree_digest_treeDigest([...files, ...throughLinks]);
-}
-/** In the oldest records, only its target says which file a symlink leads to. */
-function earlier_tree_record_completed({ files, symlinks }) {
-    const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
-    const known = symlinks.map(symlink => {
-        const sha256 = symlink.sha256 ?? digests.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(symlink.path), symlink.target));
-        return sha256 === undefined ? symlink : { ...symlink, sha256 };
-    });
-    return { files, symlinks: known };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/tree-record.js
-
-
-
-
-
-
-
-
-
-
-
-
-/** The identity in a row, without the rest of it. */
-function tree_record_identityOf({ tree_digest, tree_record }) {
-    return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
-}
-const tree_record_WINDOW_BYTES = 256 * 1024;
-/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
-const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
-const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
-function* itemsOf(tree, keepPaths, stampOf = () => undefined) {
-    const isKept = isBelow(keepPaths);
-    const files = inTreeOrder(tree.files);
-    const symlinks = inTreeOrder(tree.symlinks);
-    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
-    let next = 0;
-    for (const symlink of [...symlinks, undefined]) {
-        for (let file = files[next]; file !== undefined; file = files[++next]) {
-            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
-                break;
-            const { path, sha256 } = file;
-            if (!isKept(path))
-                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
-        }
-        if (symlink === undefined || isKept(symlink.path))
-            continue;
-        const { path, target, file } = symlink;
-        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
-    }
-}
-/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
-function stagedItems({ tree, staged }, keepPaths) {
-    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
-}
-/** Whether a path is one of these, or below one. */
-function isBelow(paths) {
-    return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
-}
-/** The tree digest of these items: a symlink to a file counts with the bytes of that file. */
-function digestOfItems(items) {
-    return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])));
-}
-/**
- * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
- * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
- */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= tree_record_WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
-}
-function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
-    return `${sha256}\t${kind}\t${tree_record_quote(content)}\t${stamp}\t${tree_record_quote(path)}\n`;
-}
-/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
-function tree_record_quote(text) {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-    return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
-}
-function unquote(text) {
-    if (!text.startsWith('"'))
-        return text;
-    const value = JSON.parse(text);
-    if (typeof value !== 'string')
-        throw new TreeRecordDamage('it quotes something else than a text');
-    return value;
-}
-/**
- * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
- * once all items are read without an error, they are certainly those that were recorded.
- * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
- */
-function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
-    if (record !== undefined) {
-        const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
-        return fd === undefined ? undefined : readItems(fd, record);
-    }
-    return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
-}
-/** The line that an item would have. */
-function asLine({ sha256 = '-', kind, content, path }) {
-    return { path, what: `${sha256}\t${kind}\t${tree_record_quote(content)}` };
-}
-/**
- * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
- * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
- */
-function readRecordLines(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        return items && [...items].map(asLine);
-    }
-    const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
-}
-function* linesIn(text) {
-    for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
-        const path = text.lastIndexOf('\t', end) + 1;
-        const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
-        yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) };
-    }
-}
-/**
- * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
- * record. Throws as `readTreeRecord` does, before anything is looked up.
- */
-function openTreeRecord(layout, identity) {
-    const { tree_record: record } = identity;
-    if (record === undefined) {
-        const items = readTreeRecord(layout, identity);
-        const found = items && new Map([...items].map(item => [item.path, item]));
-        return found && (path => found.get(path));
-    }
-    const fd = tree_record_openIfPresentSync(treeRecordPath(layout, record));
-    return fd === undefined ? undefined : findIn(readWholeRecord(fd, record));
-}
-function findIn({ text, recordedAt }) {
-    return path => {
-        const end = text.indexOf(`\t${tree_record_quote(path)}\n`);
-        if (end === -1)
-            return undefined;
-        const start = text.lastIndexOf('\n', end) + 1;
-        return tree_record_parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt);
-    };
-}
-/** Closes the descriptor. */
-function readWholeRecord(fd, name) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is no regular file');
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
-        if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
-            throw new TreeRecordDamage('its content does not have the digest of its name');
-        return { text, recordedAt: stat.mtimeNs };
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/** Where the record of a version is. */
-function recordPath(layout, { tree_digest, tree_record }) {
-    return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
-}
-/** Closes the descriptor. */
-function* readItems(fd, name) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-        if (!stat.isFile())
-            throw new TreeRecordDamage('it is no regular file');
-        const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        let before = '';
-        for (const line of linesOf(fd, found)) {
-            const item = tree_record_parseLine(line, stat.mtimeNs);
-            if (before !== '' && comparePaths(before, item.path) >= 0)
-                throw new TreeRecordDamage(`${item.path} is not in its place`);
-            before = item.path;
-            yield item;
-        }
-        if (found.digest('hex') !== name)
-            throw new TreeRecordDamage('its content does not have the digest of its name');
-    }
-    finally {
-        (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/**
- * What was changed no earlier than the record was written might have been changed again in the same tick of the file
- * system's clock.
- */
-function tree_record_parseLine(line, recordedAt) {
-    const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];
-    if (path === '')
-        throw new TreeRecordDamage('it has a line that this action does not write');
-    const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt;
-    const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined };
-    if (LEAVES_TREE.test(item.path))
-        throw new TreeRecordDamage('it has a path that leaves the tree');
-    return { ...item, sha256: sha256 === '-' ? undefined : sha256 };
-}
-function* linesOf(fd, digest) {
-    const [window, decoder] = [Buffer.allocUnsafe(tree_record_WINDOW_BYTES), new external_node_string_decoder_namespaceObject.StringDecoder('utf8')];
-    let rest = '';
-    for (let count = (0,external_node_fs_namespaceObject.readSync)(fd, window); count > 0; count = (0,external_node_fs_namespaceObject.readSync)(fd, window)) {
-        const bytes = window.subarray(0, count);
-        digest.update(bytes);
-        const lines = (rest + decoder.write(bytes)).split('\n');
-        rest = lines.pop() ?? '';
-        yield* lines;
-    }
-    if (rest !== '')
-        throw new TreeRecordDamage('its last line is cut');
-}
-/** Follows no symlink and waits for no pipe. */
-function tree_record_openIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw error;
-    }
-}
-/** Removes the records that no installed or retained version names, and nothing else. */
-function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-        if (record !== undefined)
-            return [`${record}.tree`];
-        return digest === null ? [] : [`${digest}.json`];
-    }));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
-    const errors = [];
-    for (const name of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/tree-comparison.js
@@ -21281,6 +21191,7 @@ function* pairUp(record, tree) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/drift.js
+
 
 
 
@@ -22836,6 +22747,94 @@ function readForeignVersion(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/trees/record/extracted-items.js
+
+
+
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
+function* itemsOf(tree, keepPaths, stampOf = () => undefined) {
+    const isKept = isBelow(keepPaths);
+    const files = inTreeOrder(tree.files);
+    const symlinks = inTreeOrder(tree.symlinks);
+    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
+    let next = 0;
+    for (const symlink of [...symlinks, undefined]) {
+        for (let file = files[next]; file !== undefined; file = files[++next]) {
+            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
+                break;
+            const { path, sha256 } = file;
+            if (!isKept(path))
+                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
+        }
+        if (symlink === undefined || isKept(symlink.path))
+            continue;
+        const { path, target, file } = symlink;
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
+    }
+}
+/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
+function stagedItems({ tree, staged }, keepPaths) {
+    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
+
+
+
+
+
+
+
+const write_tree_record_WINDOW_BYTES = 256 * 1024;
+/**
+ * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
+ * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= write_tree_record_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+
 ;// CONCATENATED MODULE: ./build/core/quantities.js
 const UNITS = ['kB', 'MB', 'GB'];
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
@@ -22873,6 +22872,7 @@ function withPoint(size) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/tree-change.js
+
 
 
 
@@ -23379,6 +23379,7 @@ function describeDrift(entries) {
 
 
 
+
 /**
  * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
  * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
@@ -23417,6 +23418,8 @@ async function noteReplaced({ deployment, stagingFolder }, place) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/install-part.js
+
+
 
 
 
@@ -23576,6 +23579,7 @@ function cacheOf(path) {
 
 
 
+
 /**
  * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
  * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
@@ -23594,7 +23598,7 @@ async function takeSnapshot(context, part) {
     const replaced = await moveKeptAway(context, part, snapshot);
     await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
     await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
-    const recorded = tree_record_identityOf(retained);
+    const recorded = tree_identity_identityOf(retained);
     const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
     const difference = await compareRecorded(layout, tree, { signal: tools.signal });
     const isChanged = difference === undefined || isModified(difference);
@@ -28368,6 +28372,7 @@ function isHealthcheck(step) {
 
 
 
+
 /**
  * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
  * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
@@ -28490,7 +28495,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         version,
         project_version: installed?.project_version ?? null,
         artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...tree_record_identityOf(modified ?? installed ?? { tree_digest: null }),
+        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
         installed_at: installed?.installed_at ?? null,
         deployment_id: installed?.deployment_id ?? null,
         run_url: installed?.run_url ?? null,
@@ -28571,6 +28576,7 @@ function sizesInWords({ before, after }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+
 
 
 
@@ -29612,6 +29618,29 @@ function readStartTime(pid) {
     catch {
         return undefined;
     }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
+
+/** Removes the records that no installed or retained version names, and nothing else. */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+        if (record !== undefined)
+            return [`${record}.tree`];
+        return digest === null ? [] : [`${digest}.json`];
+    }));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/cleanup.js
@@ -31363,6 +31392,9 @@ function isSuccess(line, isWanted) {
 
 
 
+
+
+
 const PLUGIN_YAML = 'plugin.yaml';
 /** What a signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
@@ -31379,7 +31411,7 @@ async function findIntactTree(deployment, { place, installed }, { origin, sha256
     const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
     if (find === undefined || !(await isIntact(deployment, place)))
         return undefined;
-    const tree = { place, identity: tree_record_identityOf(installed), find, pluginYaml: undefined };
+    const tree = { place, identity: tree_identity_identityOf(installed), find, pluginYaml: undefined };
     return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
 }
 /** Whether such a tree has a regular file. */
@@ -31395,7 +31427,7 @@ async function keepIfIntact(deployment, part, origin) {
     if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
         return part;
     const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: tree_record_identityOf(installed) };
+    return { ...facts, intact: tree_identity_identityOf(installed) };
 }
 /** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
 async function isIntact(deployment, place) {
@@ -39732,7 +39764,7 @@ function digestedFiles({ files, symlinks }) {
     return [...files, ...linked];
 }
 function verifyContentDigest({ contentSha256 }, digested) {
-    const found = tree_digest_treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
+    const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
     if (found === contentSha256)
         return;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
@@ -39762,7 +39794,7 @@ function ownDigestWarnings(parts, digested) {
         if (sha256 === null || source !== null)
             return [];
         const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
-        const found = tree_digest_treeDigest(files);
+        const found = treeDigest(files);
         if (sha256 === found)
             return [];
         return [
@@ -39924,7 +39956,7 @@ function noticeLeftOut(part, { tree }, log) {
 }
 /** The digest of what was fetched, before the stub; returns it. */
 function verifyTree(part, { tree }) {
-    const found = tree_digest_treeDigest(inTreeOrder(digestedFiles(tree)));
+    const found = treeDigest(inTreeOrder(digestedFiles(tree)));
     if (part.sha256 === null || part.sha256 === found)
         return found;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but its source supplied ${found}: nothing was installed. Its source has changed: the publisher must check it and seal the project again.`);
@@ -42875,7 +42907,7 @@ async function target_part_isIntact({ drift }, place) {
 /** A part that stays in its place. */
 function keepInstalled({ layout }, { place, returning }) {
     const previous = readPreviousInstall(layout, place);
-    return { ...place, ...target_part_versionOf(returning), previous, intact: tree_record_identityOf(returning), returning };
+    return { ...place, ...target_part_versionOf(returning), previous, intact: tree_identity_identityOf(returning), returning };
 }
 /** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
 function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
@@ -43158,6 +43190,7 @@ async function requireRestorable(rollback, part, origin) {
 
 
 
+
 const verify_PLUGIN_YAML = 'plugin.yaml';
 /**
  * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
@@ -43186,7 +43219,7 @@ function verify_verifyVersion({ layout, request }, part) {
 async function verifySnapshot({ layout, tools }, part) {
     const { retained, keepPaths } = part;
     const root = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const tree = { root, keepPaths, identity: tree_record_identityOf(retained) };
+    const tree = { root, keepPaths, identity: tree_identity_identityOf(retained) };
     const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal });
     const difference = await compared.catch(error => {
         throw error instanceof TreeRecordDamage ? modifiedSnapshot(root, `its record is damaged: ${error.message}`) : error;
@@ -43487,6 +43520,7 @@ function activity_stampOf(path) {
 
 
 
+
 /** Those of the action where nobody has recorded any. */
 const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
@@ -43556,6 +43590,7 @@ function withoutRecord(layout, row) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/inspection/inspect.js
+
 
 
 
@@ -43642,7 +43677,7 @@ function findUnrecorded({ root }, rows) {
         ...places.map(part => part.directory),
     ]);
     const found = [...known].flatMap(directory => pathExistsSync((0,external_node_path_namespaceObject.join)(root, directory)) ? directoriesIn(root, directory) : []);
-    return found.filter(path => !recorded.some(part => part === path || part.startsWith(`${path}/`))).toSorted();
+    return found.filter(path => !recorded.some(isBelow([path]))).toSorted();
 }
 function hasTreeRecords({ trees }) {
     return pathExistsSync(trees) && (0,external_node_fs_namespaceObject.readdirSync)(trees).length > 0;

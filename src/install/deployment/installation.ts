@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { isBelow } from '../../core/is-below.ts'
 import { countInWords } from '../../core/quantities.ts'
 import { type Installation, readInstalled } from '../host/installed/host-record.ts'
 import { handOver, isFrom } from '../host/installed/origin.ts'
@@ -23,7 +24,7 @@ import {
   type Retention,
   withKeptPaths,
 } from '../host/snapshots.ts'
-import { identityOf, isBelow } from '../host/trees/tree-record.ts'
+import { identityOf } from '../host/trees/record/tree-identity.ts'
 import type { InstalledPart, Part } from '../steps/part.ts'
 import { noteModifiedSnapshots } from '../steps/report-drift.ts'
 import type { StepContext } from '../steps/step-context.ts'

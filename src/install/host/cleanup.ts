@@ -11,7 +11,8 @@ import { type Installation, readHostRecord, recordDiscarded, recordInstalled } f
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './locks/process-identity.ts'
 import { PROBE } from './switchable.ts'
-import { pruneTreeRecords, type TreeIdentity } from './trees/tree-record.ts'
+import { pruneTreeRecords } from './trees/record/prune-tree-records.ts'
+import type { TreeIdentity } from './trees/record/tree-identity.ts'
 
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-'

@@ -6,7 +6,7 @@ import type { ExtractedTree } from '../files/extracted-tree.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { buildPluginSig, isCovered, needsPluginSig, type StagedPlugin } from './plugin-sig.ts'
-import type { FindRecorded } from './trees/tree-record.ts'
+import type { FindRecorded } from './trees/record/read-tree-record.ts'
 
 export interface PluginToSign extends StagedPlugin {
   tree: Pick<ExtractedTree, 'files' | 'symlinks'>

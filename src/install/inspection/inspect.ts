@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError } from '../../core/errors.ts'
+import { isBelow } from '../../core/is-below.ts'
 import type { Log } from '../../core/log.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
@@ -126,7 +127,7 @@ function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string
   const found = [...known].flatMap(directory =>
     pathExistsSync(join(root, directory)) ? directoriesIn(root, directory) : [],
   )
-  return found.filter(path => !recorded.some(part => part === path || part.startsWith(`${path}/`))).toSorted()
+  return found.filter(path => !recorded.some(isBelow([path]))).toSorted()
 }
 
 function hasTreeRecords({ trees }: Layout): boolean {

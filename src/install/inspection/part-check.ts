@@ -6,6 +6,8 @@ import { placeOf } from '../host/installed/row-place.ts'
 import type { InstalledRow } from '../host/installed/rows.ts'
 import { installPath, type Layout } from '../host/layout.ts'
 import { reasonOf } from '../host/trees/drift.ts'
+import { readTreeRecord } from '../host/trees/record/read-tree-record.ts'
+import { recordPath } from '../host/trees/record/tree-identity.ts'
 import {
   type Difference,
   findDifferences,
@@ -14,7 +16,6 @@ import {
   isFile,
   type NoDirectory,
 } from '../host/trees/tree-comparison.ts'
-import { readTreeRecord, recordPath } from '../host/trees/tree-record.ts'
 
 /**
  * How one path differs. `mode`: the same bytes with another mode. `replaced`: by something else than it was. `writable`: a

@@ -6,14 +6,11 @@ import { pathExistsSync } from '../files/tree-walk.ts'
 import { installPath, isSamePlace, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { formerPlace } from '../host/previous-install.ts'
 import { addedInWords, isModified } from '../host/trees/drift-check.ts'
+import { stagedItems } from '../host/trees/record/extracted-items.ts'
+import { openTreeRecord, readTreeRecord } from '../host/trees/record/read-tree-record.ts'
+import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
+import { writeTreeRecord } from '../host/trees/record/write-tree-record.ts'
 import { TreeChange } from '../host/trees/tree-change.ts'
-import {
-  openTreeRecord,
-  readTreeRecord,
-  stagedItems,
-  type TreeIdentity,
-  writeTreeRecord,
-} from '../host/trees/tree-record.ts'
 import { carryOver, prepareKeptPaths } from './kept-paths.ts'
 import { moveToSnapshot } from './move-to-snapshot.ts'
 import type { IntactPart, NewPart, ReturningPart } from './part.ts'

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { join } from 'node:path'
 import { type PluginYaml, parsePluginYaml } from '../../core/content/plugin-yaml.ts'
+import { isBelow } from '../../core/is-below.ts'
 import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isSystemError } from '../files/system-errors.ts'
@@ -13,17 +14,11 @@ import type { PreviousInstall } from '../host/previous-install.ts'
 import { readPluginYaml } from '../host/read-plugin-yaml.ts'
 import { isSignedForHost } from '../host/sign-for-host.ts'
 import { isOnlyAdded } from '../host/trees/drift-check.ts'
-import {
-  type FindRecorded,
-  identityOf,
-  isBelow,
-  itemsOf,
-  openTreeRecord,
-  type RecordedItem,
-  readTreeRecord,
-  type TreeIdentity,
-} from '../host/trees/tree-record.ts'
-import { TreeRecordDamage } from '../host/trees/tree-record-damage.ts'
+import { itemsOf } from '../host/trees/record/extracted-items.ts'
+import { type FindRecorded, openTreeRecord, readTreeRecord } from '../host/trees/record/read-tree-record.ts'
+import type { RecordedItem } from '../host/trees/record/recorded-item.ts'
+import { identityOf, type TreeIdentity } from '../host/trees/record/tree-identity.ts'
+import { TreeRecordDamage } from '../host/trees/record/tree-record-damage.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { NewPart, Part } from './part.ts'
 

@@ -3,7 +3,7 @@ import type { ExtractedTree } from '../files/extracted-tree.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/installed/rows.ts'
 import type { Place } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
-import type { TreeIdentity } from '../host/trees/tree-record.ts'
+import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
 
 /** What a tree contains. */
 export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>

@@ -1,7 +1,7 @@
 import type { HostConfig } from '../../core/plan/host-config.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import type { InstalledRow } from '../host/installed/rows.ts'
-import type { TreeIdentity } from '../host/trees/tree-record.ts'
+import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { Transaction } from '../transaction/transaction.ts'
 import type { InstalledPart, Part } from './part.ts'

@@ -7,8 +7,8 @@ import { pathExistsSync } from '../../files/tree-walk.ts'
 import type { PartName } from '../layout.ts'
 import { readStateFileSync } from '../state-file.ts'
 import { isModified } from './drift-check.ts'
+import type { FindRecorded } from './record/read-tree-record.ts'
 import type { TreeDifference } from './tree-comparison.ts'
-import type { FindRecorded } from './tree-record.ts'
 
 const schema = z.lazy(() => z.object({ modified: z.boolean(), states: z.array(z.tuple([z.string(), z.string()])) }))
 

@@ -5,16 +5,11 @@ import { placeOf } from '../installed/row-place.ts'
 import type { InstalledRow } from '../installed/rows.ts'
 import type { HostTree } from '../keep-paths.ts'
 import { installPath, type Layout, type PartName, placeName, placePath } from '../layout.ts'
+import { type FindRecorded, openTreeRecord, readTreeRecord } from './record/read-tree-record.ts'
+import type { RecordedItem } from './record/recorded-item.ts'
+import { recordPath, type TreeIdentity } from './record/tree-identity.ts'
+import { TreeRecordDamage } from './record/tree-record-damage.ts'
 import { compareTree, type TreeDifference } from './tree-comparison.ts'
-import {
-  type FindRecorded,
-  openTreeRecord,
-  type RecordedItem,
-  readTreeRecord,
-  recordPath,
-  type TreeIdentity,
-} from './tree-record.ts'
-import { TreeRecordDamage } from './tree-record-damage.ts'
 
 /** Where the records of this host are, and who hears of a damaged one. */
 export interface RecordFolder {

@@ -1,10 +1,11 @@
 import { posix } from 'node:path'
+import { isBelow } from '../../../core/is-below.ts'
 import { FileDigester } from '../../files/file-digester.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { type FoundItem, scanTree } from '../../files/tree-scan.ts'
 import type { HostTree } from '../keep-paths.ts'
+import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, isFile, pairUp } from './tree-comparison.ts'
-import { isBelow, type RecordedItem } from './tree-record.ts'
 
 /** What may be read of a tree, to which a service may have added any number of bytes and files. */
 const MAX_BYTES = 256 * 1024 * 1024

@@ -1,8 +1,9 @@
+import { isBelow } from '../../../core/is-below.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { scanTree } from '../../files/tree-scan.ts'
 import type { HostTree } from '../keep-paths.ts'
+import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, pairUp } from './tree-comparison.ts'
-import { isBelow, type RecordedItem } from './tree-record.ts'
 
 /** Each is moved by itself. */
 const MAX_STRAYS = 2000

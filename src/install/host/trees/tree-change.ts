@@ -1,15 +1,11 @@
 import { countInWords } from '../../../core/quantities.ts'
 import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import type { Layout } from '../layout.ts'
+import { type FindRecorded, readRecordLines } from './record/read-tree-record.ts'
+import { asLine, type RecordedLine } from './record/record-line.ts'
+import type { RecordedItem } from './record/recorded-item.ts'
+import type { TreeIdentity } from './record/tree-identity.ts'
 import type { TreeDifference } from './tree-comparison.ts'
-import {
-  asLine,
-  type FindRecorded,
-  type RecordedItem,
-  type RecordedLine,
-  readRecordLines,
-  type TreeIdentity,
-} from './tree-record.ts'
 
 /** Each is looked up in two records; of a tree with more edits, only the number of its new files is known. */
 const MAX_CORRECTED = 200

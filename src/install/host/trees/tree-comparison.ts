@@ -1,10 +1,11 @@
+import { isBelow } from '../../../core/is-below.ts'
 import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import { FileDigester } from '../../files/file-digester.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { type FoundItem, isBarred, type ScanRules, scanTree } from '../../files/tree-scan.ts'
 import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
 import type { HostTree } from '../keep-paths.ts'
-import { isBelow, type RecordedItem } from './tree-record.ts'
+import type { RecordedItem } from './record/recorded-item.ts'
 
 /** A service may have written millions. */
 const MAX_ADDED = 10_000

@@ -4,13 +4,11 @@ import { chmodSync, mkdirSync, rmSync, symlinkSync, truncateSync, writeFileSync 
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { describeTree } from '../../../../src/install/host/trees/modified-tree.ts'
+import { itemsOf } from '../../../../src/install/host/trees/record/extracted-items.ts'
+import { readTreeRecord } from '../../../../src/install/host/trees/record/read-tree-record.ts'
+import { digestOfItems } from '../../../../src/install/host/trees/record/recorded-item.ts'
+import { writeTreeRecord } from '../../../../src/install/host/trees/record/write-tree-record.ts'
 import { compareTree } from '../../../../src/install/host/trees/tree-comparison.ts'
-import {
-  digestOfItems,
-  itemsOf,
-  readTreeRecord,
-  writeTreeRecord,
-} from '../../../../src/install/host/trees/tree-record.ts'
 import { prepareTemporaryHost } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
 import { installRecorded, treeOf } from './recorded-tree.ts'

@@ -2,14 +2,12 @@ import assert from 'node:assert/strict'
 import { truncateSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { type Layout, treeRecordPath } from '../../../../src/install/host/layout.ts'
+import { openTreeRecord } from '../../../../src/install/host/trees/record/read-tree-record.ts'
+import type { RecordedItem } from '../../../../src/install/host/trees/record/recorded-item.ts'
+import type { RecordedTree } from '../../../../src/install/host/trees/record/tree-identity.ts'
+import { writeTreeRecord } from '../../../../src/install/host/trees/record/write-tree-record.ts'
 import { TreeChange } from '../../../../src/install/host/trees/tree-change.ts'
 import type { TreeDifference } from '../../../../src/install/host/trees/tree-comparison.ts'
-import {
-  openTreeRecord,
-  type RecordedItem,
-  type RecordedTree,
-  writeTreeRecord,
-} from '../../../../src/install/host/trees/tree-record.ts'
 import { prepareTemporaryHost } from '../../prepared-host.ts'
 
 function itemsOf(files: Record<string, string>): RecordedItem[] {

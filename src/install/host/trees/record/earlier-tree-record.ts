@@ -1,9 +1,9 @@
 import { posix } from 'node:path'
 import { z } from 'zod/mini'
-import { inTreeOrder, treeDigest } from '../../../core/trust/tree-digest.ts'
-import { digestSchema, innerPathSchema } from '../record-fields.ts'
-import { describeDamage, readStateFileSync } from '../state-file.ts'
-import type { RecordedItem } from './tree-record.ts'
+import { inTreeOrder, treeDigest } from '../../../../core/trust/tree-digest.ts'
+import { digestSchema, innerPathSchema } from '../../record-fields.ts'
+import { describeDamage, readStateFileSync } from '../../state-file.ts'
+import type { RecordedItem } from './recorded-item.ts'
 import { TreeRecordDamage } from './tree-record-damage.ts'
 
 const treeSchema = z.lazy(() =>

@@ -3,57 +3,19 @@ import { hash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { earlierRecordPath, treeRecordPath } from '../../../../src/install/host/layout.ts'
-import {
-  digestOfItems,
-  itemsOf,
-  openTreeRecord,
-  pruneTreeRecords,
-  type RecordedItem,
-  readTreeRecord,
-  stagedItems,
-  writeTreeRecord,
-} from '../../../../src/install/host/trees/tree-record.ts'
-import { prepareTemporaryHost } from '../../prepared-host.ts'
-import { temporaryDirectory } from '../../temporary-directory.ts'
-import { earlierRecordOf, recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
+import { earlierRecordPath, treeRecordPath } from '../../../../../src/install/host/layout.ts'
+import { itemsOf, stagedItems } from '../../../../../src/install/host/trees/record/extracted-items.ts'
+import { openTreeRecord, readTreeRecord } from '../../../../../src/install/host/trees/record/read-tree-record.ts'
+import { digestOfItems, type RecordedItem } from '../../../../../src/install/host/trees/record/recorded-item.ts'
+import { writeTreeRecord } from '../../../../../src/install/host/trees/record/write-tree-record.ts'
+import { prepareTemporaryHost } from '../../../prepared-host.ts'
+import { temporaryDirectory } from '../../../temporary-directory.ts'
+import { earlierRecordOf, recordTreeAt, treeOf, writeTreeOf } from '../recorded-tree.ts'
 
 const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a', lib2: '2' }
 const SYMLINKS = { run: 'bin/run', 'lib/b': 'a' }
-/** The vector of test/core/trust/tree-digest.test.ts, computed independently of this repository's code. */
-const VECTOR = '018a3ab6a2623474b61c3ece5f04bf7c3138394d105d6c198e431825872f4597'
-
-function digestOf(...[files, symlinks = {}, keepPaths = []]: [object, object?, string[]?]): string {
-  return digestOfItems(itemsOf(treeOf(files as Record<string, string>, symlinks as Record<string, string>), keepPaths))
-}
-
-describe('the items of a tree', () => {
-  it("count a symlink to a file with its target's bytes, by the known digest", () => {
-    assert.equal(digestOf({ 'bin/run': '#!/bin/sh\n' }, { run: 'bin/run' }), VECTOR)
-  })
-
-  it('resolve a symlink from its own directory, and leave one to a directory out of the digest', () => {
-    const plain = digestOf({ 'bin/run': 'x', 'lib/link': 'x' })
-    assert.equal(digestOf({ 'bin/run': 'x' }, { 'lib/link': '../bin/run' }), plain)
-    assert.equal(digestOf({ 'bin/run': 'x' }, { all: 'bin' }), digestOf({ 'bin/run': 'x' }))
-  })
-
-  it('leave out everything below a keep-path, and nothing that merely begins like one', () => {
-    const tree = treeOf({ 'data/db': '1', data2: '2', 'x/data/db': '3' }, { '.env': 'data2' })
-    assert.deepEqual(
-      [...itemsOf(tree, ['data', '.env'])].map(({ path }) => path),
-      ['data2', 'x/data/db'],
-    )
-  })
-
-  it('come in the order of the tree digest, symlinks among the files', () => {
-    const tree = treeOf({ 'z.py': '', 'a.txt': '', 'a/b': '' }, { m: 'z.py', 'a/a': 'b' })
-    assert.deepEqual(
-      [...itemsOf(tree, [])].map(({ path }) => path),
-      ['a/a', 'a/b', 'a.txt', 'm', 'z.py'],
-    )
-  })
-})
+const TREE_DIGEST = digestOfItems(itemsOf(treeOf(FILES, SYMLINKS), []))
+const UNKNOWN = 'ab'.repeat(32)
 
 describe('a tree record', () => {
   it('is read as it was written, with the tree digest, under the digest of its own text', async t => {
@@ -61,15 +23,15 @@ describe('a tree record', () => {
     const identity = await recordTreeAt(layout, root, tree)
     const text = readFileSync(treeRecordPath(layout, identity.tree_record))
     assert.equal(identity.tree_record, hash('sha256', text))
-    assert.equal(identity.tree_digest, digestOf(FILES, SYMLINKS))
+    assert.equal(identity.tree_digest, TREE_DIGEST)
     const read = readItems(layout, identity)
     assert.deepEqual(read.map(withoutStamp), [...itemsOf(tree, [])].map(withoutStamp))
   })
 
   it('is undefined when missing', async t => {
     const { layout } = await makeStaged(t)
-    assert.equal(readTreeRecord(layout, { tree_digest: VECTOR, tree_record: VECTOR }), undefined)
-    assert.equal(readTreeRecord(layout, { tree_digest: VECTOR }), undefined)
+    assert.equal(readTreeRecord(layout, { tree_digest: UNKNOWN, tree_record: UNKNOWN }), undefined)
+    assert.equal(readTreeRecord(layout, { tree_digest: UNKNOWN }), undefined)
     assert.equal(readTreeRecord(layout, { tree_digest: null }), undefined)
   })
 
@@ -186,7 +148,7 @@ describe('a tree record', () => {
 describe('a record of an earlier version of the action', () => {
   it('is read without modes, which versions with the same bytes have shared', async t => {
     const { layout, tree } = await makeStaged(t)
-    const identity = { tree_digest: digestOf(FILES, SYMLINKS) }
+    const identity = { tree_digest: TREE_DIGEST }
     writeFileSync(earlierRecordPath(layout, identity.tree_digest), earlierRecordOf(tree))
     const expected = [...itemsOf(tree, [])].map(item => (item.kind === '644' ? { ...item, kind: 'file' } : item))
     assert.deepEqual(readItems(layout, identity), expected)
@@ -203,24 +165,11 @@ describe('a record of an earlier version of the action', () => {
   for (const [name, damage] of Object.entries(damages)) {
     it(`is damaged when it ${name}`, async t => {
       const { layout, tree } = await makeStaged(t)
-      const identity = { tree_digest: digestOf(FILES, SYMLINKS) }
+      const identity = { tree_digest: TREE_DIGEST }
       writeFileSync(earlierRecordPath(layout, identity.tree_digest), damage(earlierRecordOf(tree)))
       assert.throws(() => readItems(layout, identity))
     })
   }
-})
-
-describe('pruneTreeRecords', () => {
-  it('removes the records that no version names, of either kind, and nothing else', async t => {
-    const layout = await prepareTemporaryHost(t)
-    const [used, stale] = ['ab'.repeat(32), 'cd'.repeat(32)]
-    const names = [used, stale].flatMap(name => [`${name}.json`, `${name}.tree`])
-    for (const name of [...names, 'notes.json', 'x.tree']) writeFileSync(join(layout.trees, name), '')
-    mkdirSync(join(layout.trees, 'of-somebody'))
-    pruneTreeRecords(layout, [{ tree_digest: stale, tree_record: used }, { tree_digest: used }, { tree_digest: null }])
-    const left = [`${used}.json`, `${used}.tree`, 'notes.json', 'of-somebody', 'x.tree']
-    assert.deepEqual(readdirSync(layout.trees).toSorted(), left)
-  })
 })
 
 const LINK = { kind: 'link', content: 'x', sha256: undefined, stamp: undefined }

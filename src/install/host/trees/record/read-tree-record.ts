@@ -1,0 +1,126 @@
+import { createHash, type Hash, hash } from 'node:crypto'
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
+import { StringDecoder } from 'node:string_decoder'
+import { errnoOf } from '../../../../core/errors.ts'
+import { comparePaths } from '../../../../core/trust/tree-digest.ts'
+import { earlierRecordPath, type Layout, treeRecordPath } from '../../layout.ts'
+import { readEarlierRecord } from './earlier-tree-record.ts'
+import { asLine, linesIn, parseLine, quote, type RecordedLine } from './record-line.ts'
+import type { RecordedItem } from './recorded-item.ts'
+import type { TreeIdentity } from './tree-identity.ts'
+import { TreeRecordDamage } from './tree-record-damage.ts'
+
+const WINDOW_BYTES = 256 * 1024
+
+/**
+ * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
+ * once all items are read without an error, they are certainly those that were recorded.
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ */
+export function readTreeRecord(
+  layout: Layout,
+  { tree_digest: digest, tree_record: record }: TreeIdentity,
+): Iterable<RecordedItem> | undefined {
+  if (record !== undefined) {
+    const fd = openIfPresentSync(treeRecordPath(layout, record))
+    return fd === undefined ? undefined : readItems(fd, record)
+  }
+  return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest)
+}
+
+/**
+ * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
+ * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
+ */
+export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
+  const { tree_record: record } = identity
+  if (record === undefined) {
+    const items = readTreeRecord(layout, identity)
+    return items && [...items].map(asLine)
+  }
+  const fd = openIfPresentSync(treeRecordPath(layout, record))
+  return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'))
+}
+
+/** Finds a recorded item by its path. */
+export type FindRecorded = (path: string) => RecordedItem | undefined
+
+/**
+ * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
+ * record. Throws as `readTreeRecord` does, before anything is looked up.
+ */
+export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {
+  const { tree_record: record } = identity
+  if (record === undefined) {
+    const items = readTreeRecord(layout, identity)
+    const found = items && new Map([...items].map(item => [item.path, item]))
+    return found && (path => found.get(path))
+  }
+  const fd = openIfPresentSync(treeRecordPath(layout, record))
+  return fd === undefined ? undefined : findIn(readWholeRecord(fd, record))
+}
+
+function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recordedAt: bigint }): FindRecorded {
+  return path => {
+    const end = text.indexOf(`\t${quote(path)}\n`)
+    if (end === -1) return undefined
+    const start = text.lastIndexOf('\n', end) + 1
+    return parseLine(text.toString('utf8', start, text.indexOf('\n', end)), recordedAt)
+  }
+}
+
+/** Closes the descriptor. */
+function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: bigint } {
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
+    const text = readFileSync(fd)
+    if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
+    return { text, recordedAt: stat.mtimeNs }
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Closes the descriptor. */
+function* readItems(fd: number, name: string): Generator<RecordedItem, undefined> {
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
+    const found = createHash('sha256')
+    let before = ''
+    for (const line of linesOf(fd, found)) {
+      const item = parseLine(line, stat.mtimeNs)
+      if (before !== '' && comparePaths(before, item.path) >= 0)
+        throw new TreeRecordDamage(`${item.path} is not in its place`)
+      before = item.path
+      yield item
+    }
+    if (found.digest('hex') !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
+  const [window, decoder] = [Buffer.allocUnsafe(WINDOW_BYTES), new StringDecoder('utf8')]
+  let rest = ''
+  for (let count = readSync(fd, window); count > 0; count = readSync(fd, window)) {
+    const bytes = window.subarray(0, count)
+    digest.update(bytes)
+    const lines = (rest + decoder.write(bytes)).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
+  }
+  if (rest !== '') throw new TreeRecordDamage('its last line is cut')
+}
+
+/** Follows no symlink and waits for no pipe. */
+function openIfPresentSync(path: string): number | undefined {
+  try {
+    return openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  }
+}

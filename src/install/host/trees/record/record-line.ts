@@ -1,0 +1,57 @@
+import type { RecordedItem } from './recorded-item.ts'
+import { TreeRecordDamage } from './tree-record-damage.ts'
+
+/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
+const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
+
+/** The line of an item, with its line break. */
+export function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem): string {
+  return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`
+}
+
+/**
+ * The item of a line, in a record that was written at `recordedAt`, in nanoseconds. What was changed no earlier than that
+ * might have been changed again in the same tick of the file system's clock, so it has no stamp. Throws TreeRecordDamage.
+ */
+export function parseLine(line: string, recordedAt: bigint): RecordedItem {
+  const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? []
+  if (path === '') throw new TreeRecordDamage('it has a line that this action does not write')
+  const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt
+  const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined }
+  if (LEAVES_TREE.test(item.path)) throw new TreeRecordDamage('it has a path that leaves the tree')
+  return { ...item, sha256: sha256 === '-' ? undefined : sha256 }
+}
+
+/** A recorded item, unparsed: its path, and everything that makes it another one. */
+export interface RecordedLine {
+  readonly path: string
+  readonly what: string
+}
+
+/** The line that an item would have. */
+export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): RecordedLine {
+  return { path, what: `${sha256}\t${kind}\t${quote(content)}` }
+}
+
+/** The lines of a record, unparsed, in their order. Throws TreeRecordDamage for a path that it cannot read. */
+export function* linesIn(text: string): Generator<RecordedLine, undefined> {
+  for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
+    const path = text.lastIndexOf('\t', end) + 1
+    const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1)
+    yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) }
+  }
+}
+
+/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+export function quote(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text
+}
+
+function unquote(text: string): string {
+  if (!text.startsWith('"')) return text
+  const value: unknown = JSON.parse(text)
+  if (typeof value !== 'string') throw new TreeRecordDamage('it quotes something else than a text')
+  return value
+}
