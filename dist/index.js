@@ -21459,221 +21459,25 @@ function unrestored_keyOf(service) {
     return JSON.stringify(service);
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
-/**
- * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
- * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
- */
-function quoteSetting(value) {
-    if (PLAIN.test(value))
-        return value;
-    if (isUnsafe(value))
-        return undefined;
-    if (!value.includes("'"))
-        return `'${value}'`;
-    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
-}
-const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
-/**
- * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
- * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
- */
-function isUnsafe(value) {
-    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+;// CONCATENATED MODULE: ./build/install/steps/services-of.js
 
 
-
-const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
-/**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
- * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
- * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
- * up empty.
- */
-function seedSettings(template, names, given) {
-    const keys = [...names.required, ...names.optional];
-    refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(given);
-    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
-        seeder.addLine(line);
-    for (const key of keys)
-        seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
-    return seeder.settings;
+/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+function servicesOf(order, plugin) {
+    const config = requireConfig(order);
+    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
+    const find = plugin === undefined ? projectServiceOf : serviceOf;
+    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
+    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
 }
-/**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
- */
-function verifySettings(settings, required) {
-    refuseUnusableNames(required);
-    const missing = unsetSettings(settings.text, required);
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+function requireConfig({ hostConfig }) {
+    return requireEntry(hostConfig, 'host-config');
 }
-/** Which of the keys settings lack or leave empty. */
-function unsetSettings(text, keys) {
-    const values = valuesOf(text);
-    return keys.filter(key => isEmpty(values.get(key)));
-}
-/** The keys that both settings set, to other values. */
-function differingSettings(one, other) {
-    const [values, others] = [valuesOf(one), valuesOf(other)];
-    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
-}
-function valuesOf(text) {
-    return new Map(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined ? [] : [[key, value.trim()]];
-    }));
-}
-class SettingsSeeder {
-    #given;
-    #lines = [];
-    #values = new Map();
-    #used = new Set();
-    constructor(given) {
-        this.#given = given;
-    }
-    get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
-    }
-    valueOf(key) {
-        return this.#values.get(key);
-    }
-    addLine(line) {
-        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
-        const value = key === undefined ? undefined : this.#take(key);
-        if (key !== undefined)
-            this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
-    }
-    addMissing(key) {
-        const value = this.#values.has(key) ? undefined : this.#take(key);
-        if (value === undefined)
-            return;
-        this.#values.set(key, value);
-        this.#lines.push(`${key}=${value}`);
-    }
-    /** The key's value as the file contains it; an empty one counts as not set. */
-    #take(key) {
-        const value = this.#given.get(key) ?? '';
-        if (value === '')
-            return undefined;
-        const quoted = quoteSetting(value);
-        if (quoted === undefined)
-            throw unusableValue(key);
-        this.#used.add(key);
-        return quoted;
-    }
-}
-function isEmpty(value) {
-    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
-}
-function refuseUnusableNames(names) {
-    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-    if (unusable.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
-}
-function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
-}
-function refuseEmpty(keys) {
-    if (keys.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
-}
-function itOrThem(keys) {
-    return keys.length === 1 ? 'it' : 'them';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
-
-
-
-
-
-
-
-
-const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
-const LEFT_OUT_PARTS = new Set([
-    '__pycache__',
-    '.git',
-    '.mypy_cache',
-    '.pytest_cache',
-    'plugin.sig',
-    'plugin.yaml',
-    'plugin.json',
-    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
-    '*.md',
-    '*.json',
-]);
-const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** Whether the host framework expects a `plugin.sig` in this plugin. */
-function needsPluginSig(plugin) {
-    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
-}
-/**
- * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
- */
-async function buildPluginSig({ id, staged, pluginYaml }, secret) {
-    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, pluginYaml))
-        await addFile(hmac, staged, path);
-    const signature = {
-        plugin: pluginYaml.name ?? id,
-        version: pluginYaml.version ?? '0.0.0',
-        digest: hmac.digest('hex'),
-        algo: 'HMAC-SHA256',
-    };
-    return escapeNonAscii(JSON.stringify(signature, null, 2));
-}
-/** Whether a plugin's signature may cover a path, or something below it. */
-function isCovered(path, plugin) {
-    const directory = entryDirectory(plugin);
-    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
-}
-function entryDirectory(plugin) {
-    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
-    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
-    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
-    }
-    return external_node_path_namespaceObject.posix.dirname(normal);
-}
-/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
-async function signedFiles(root, plugin) {
-    const directory = entryDirectory(plugin);
-    const base = directory === '.' ? '' : directory;
-    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
-    return entries
-        .filter(entry => entry.type === 'file')
-        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
-        .filter(isSigned)
-        .sort(comparePaths);
-}
-function isSigned(path) {
-    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
-}
-async function addFile(hmac, root, path) {
-    hmac.update(`${path}\0`, 'utf8');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
-        hmac.update(chunk);
-    hmac.update('\0');
-}
-function escapeNonAscii(json) {
-    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+function requireEntry(entry, name) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
+    return entry;
 }
 
 // EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
@@ -21987,306 +21791,6 @@ function invalid(rule) {
 }
 function refusal(what, hint = '') {
     return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
-
-
-
-
-
-
-/**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
- * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
- */
-function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = (0,external_node_fs_namespaceObject.statSync)(path);
-        if (!found.isFile())
-            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw tooLarge(found.size);
-        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
-}
-function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/settings-file.js
-
-
-
-const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
-/**
- * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` where they are no regular file, too large or not readable.
- */
-function readSettings(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
-        throw unusableSettings(path, found);
-    }
-    throw unusableSettings(path, NOT_A_SMALL_FILE);
-}
-function unusableSettings(path, found) {
-    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/injected-env.js
-
-
-
-
-
-
-
-
-
-
-/** In the plugin's own directory; the host's own, so a kept path. */
-const INJECTED = '.env';
-/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
-function injectedEnvPath(layout, part) {
-    return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
-}
-/** Whether a `write_env` step is going to create those of an installed plugin. */
-function lacksInjectedEnv({ layout, keepPaths }, part) {
-    return isSeedable(keepPaths, part) && !pathExistsSync(injectedEnvPath(layout, part)) && !injected_env_isSigned(layout, part);
-}
-/**
- * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
- * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
- * `step_failed` when existing settings are not a regular file, or lack a required key.
- */
-async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
-    const { layout, keepPaths, tools } = deployment;
-    const target = injectedEnvPath(layout, part);
-    const { injectsEnv, required } = part.environment;
-    if (!injectsEnv)
-        return 'unchanged';
-    if (pathExistsSync(target)) {
-        const injected = readSettings(target);
-        verifySettings({ path: target, text: injected }, required);
-        const differing = differingSettings(text, injected);
-        if (differing.length > 0)
-            tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
-        return 'unchanged';
-    }
-    if (!lacksInjectedEnv(deployment, part)) {
-        const why = isSeedable(keepPaths, part)
-            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
-            : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
-        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
-        return 'unchanged';
-    }
-    const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
-    await makePrivateDirectories(folder);
-    const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
-    await writeNewFile(staged, text);
-    await transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
-    });
-    tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
-    return 'done';
-}
-function isSeedable(keepPaths, { environment }) {
-    return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
-}
-function injected_env_isSigned(layout, part) {
-    const path = installPath(layout, part);
-    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
-        return false;
-    try {
-        const pluginYaml = readPluginYaml(path);
-        return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
-    }
-    catch {
-        // Something on this host has damaged it.
-        return true;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/services-of.js
-
-
-/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
-function servicesOf(order, plugin) {
-    const config = requireConfig(order);
-    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
-    const find = plugin === undefined ? projectServiceOf : serviceOf;
-    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
-    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
-}
-function requireConfig({ hostConfig }) {
-    return requireEntry(hostConfig, 'host-config');
-}
-/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
-function requireEntry(entry, name) {
-    if (entry === undefined)
-        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
-    return entry;
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
-
-
-
-
-
-
-/** What a plan does with a service or a host, which needs none of it where nothing changes. */
-const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
-/**
- * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
- * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
- */
-function findIdleSteps(deployment, order) {
-    const { layout, request } = deployment;
-    if (request.redeploy)
-        return new Set();
-    const changed = order.parts.filter(part => idle_steps_isChanging(deployment, order, part));
-    const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
-    const isAnyChanging = changed.length > 0 || order.removals.length > 0;
-    const known = new Set(order.parts.map(({ id }) => id));
-    const isIdle = (step) => {
-        const id = 'plugin' in step ? step.plugin : undefined;
-        return (FOLLOWS_CHANGES.has(step.action) &&
-            !order.skipped.has(step.id) &&
-            !isOverdue(layout, order, step) &&
-            !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
-    };
-    return new Set(order.steps.filter(isIdle).map(({ id }) => id));
-}
-/** Whether a step is about a service that an earlier run could not restore. */
-function isOverdue(layout, order, step) {
-    if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
-        return false;
-    return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
-}
-/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
-function findDependent({ steps }, changed) {
-    const places = new Set(changed.map(placeName));
-    const reached = new Set();
-    for (const step of steps)
-        if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id)))
-            reached.add(step.id);
-    return steps.flatMap(step => FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
-}
-/** The part that a step installs, or whose settings it creates. */
-function placeOfChange(step) {
-    if (step.action === 'write_env')
-        return placeOfSettings(step);
-    return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined;
-}
-/** A missing settings file is going to be created, which is a change for the steps before that too. */
-function idle_steps_isChanging(deployment, { steps }, part) {
-    if (part.intact === undefined)
-        return true;
-    const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
-    return isWritten && (!pathExistsSync(settingsPath(deployment.layout, part)) || lacksInjectedEnv(deployment, part));
-}
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
-function placeOfSettings({ from, plugin }) {
-    return `${from.split('/')[0]}/${plugin}`;
-}
-/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
-function announceSkipped({ tools, record }, idle) {
-    const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
-    if (skipped.length > 0)
-        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
-}
-/** The same for a run that only says what another would do. */
-function announceIdleSteps({ tools, record }, idle) {
-    record.noteIdle(idle);
-    const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
-    if (skipped.length === 0)
-        return;
-    const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
-    const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
-    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
-}
-/** A rollback has no such input. */
-function remedyOf({ facts }) {
-    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
-}
-function namesOf(steps) {
-    return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/host-command.js
-
-
-
-
-
-/**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
- * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
- * `step_timed_out`.
- */
-async function runHostCommand({ tools, record }, request) {
-    const { command, env, timeoutSeconds } = request.command;
-    const [program, ...args] = command;
-    const started = external_node_perf_hooks_namespaceObject.performance.now();
-    const end = await runChild({
-        command: [program, ...args, ...request.args],
-        env: allowedEnvironment({
-            ...factVariables(record.facts),
-            ...changedVariable(request),
-            ...env,
-            ...request.variables,
-        }),
-        timeoutMs: timeoutSeconds * 1000,
-        signal: tools.signal,
-    });
-    if (end.kind === 'exited' && end.code === 0) {
-        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
-    }
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
-}
-function factVariables(facts) {
-    return {
-        DEPLOYMENT_ID: facts.deployment_id,
-        DEPLOYMENT_KIND: facts.kind ?? '',
-        DEPLOYMENT_SLUG: facts.slug ?? '',
-        DEPLOYMENT_VERSION: facts.version ?? '',
-        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
-        DEPLOYMENT_HOST_ID: facts.host_id,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/files/await-all.js
-/**
- * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
- * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
- */
-async function awaitAll(...works) {
-    const ends = await Promise.allSettled(works);
-    const failed = ends.find(end => end.status === 'rejected');
-    if (failed !== undefined)
-        throw failed.reason;
-    return (await Promise.all(works));
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/integration-yaml.js
@@ -22745,6 +22249,532 @@ function readForeignVersion(path) {
     catch {
         return null;
     }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
+/**
+ * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
+ * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ */
+function quoteSetting(value) {
+    if (PLAIN.test(value))
+        return value;
+    if (isUnsafe(value))
+        return undefined;
+    if (!value.includes("'"))
+        return `'${value}'`;
+    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
+}
+const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
+/**
+ * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
+ * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ */
+function isUnsafe(value) {
+    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+
+
+
+const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
+/**
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
+ * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
+ * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
+ * up empty.
+ */
+function seedSettings(template, names, given) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(given);
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    return seeder.settings;
+}
+/**
+ * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
+ * and the file.
+ */
+function verifySettings(settings, required) {
+    refuseUnusableNames(required);
+    const missing = unsetSettings(settings.text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+}
+/** Which of the keys settings lack or leave empty. */
+function unsetSettings(text, keys) {
+    const values = valuesOf(text);
+    return keys.filter(key => isEmpty(values.get(key)));
+}
+/** The keys that both settings set, to other values. */
+function differingSettings(one, other) {
+    const [values, others] = [valuesOf(one), valuesOf(other)];
+    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
+}
+function valuesOf(text) {
+    return new Map(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined ? [] : [[key, value.trim()]];
+    }));
+}
+class SettingsSeeder {
+    #given;
+    #lines = [];
+    #values = new Map();
+    #used = new Set();
+    constructor(given) {
+        this.#given = given;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${value}`);
+    }
+    /** The key's value as the file contains it; an empty one counts as not set. */
+    #take(key) {
+        const value = this.#given.get(key) ?? '';
+        if (value === '')
+            return undefined;
+        const quoted = quoteSetting(value);
+        if (quoted === undefined)
+            throw unusableValue(key);
+        this.#used.add(key);
+        return quoted;
+    }
+}
+function isEmpty(value) {
+    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
+}
+function unusableValue(key) {
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
+}
+function refuseEmpty(keys) {
+    if (keys.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
+
+
+
+
+
+
+
+
+const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const LEFT_OUT_PARTS = new Set([
+    '__pycache__',
+    '.git',
+    '.mypy_cache',
+    '.pytest_cache',
+    'plugin.sig',
+    'plugin.yaml',
+    'plugin.json',
+    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+    '*.md',
+    '*.json',
+]);
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
+/** Whether the host framework expects a `plugin.sig` in this plugin. */
+function needsPluginSig(plugin) {
+    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+}
+/**
+ * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
+    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, pluginYaml))
+        await addFile(hmac, staged, path);
+    const signature = {
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
+        digest: hmac.digest('hex'),
+        algo: 'HMAC-SHA256',
+    };
+    return escapeNonAscii(JSON.stringify(signature, null, 2));
+}
+/** Whether a plugin's signature may cover a path, or something below it. */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+}
+function entryDirectory(plugin) {
+    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
+    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
+    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
+    }
+    return external_node_path_namespaceObject.posix.dirname(normal);
+}
+/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
+    const base = directory === '.' ? '' : directory;
+    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
+    return entries
+        .filter(entry => entry.type === 'file')
+        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
+        .filter(isSigned)
+        .sort(comparePaths);
+}
+function isSigned(path) {
+    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+}
+async function addFile(hmac, root, path) {
+    hmac.update(`${path}\0`, 'utf8');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
+        hmac.update(chunk);
+    hmac.update('\0');
+}
+function escapeNonAscii(json) {
+    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
+
+
+
+
+
+
+/**
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
+ * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
+ */
+function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
+        if (!found.isFile())
+            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
+}
+function read_plugin_yaml_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/settings-file.js
+
+
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
+/**
+ * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` where they are no regular file, too large or not readable.
+ */
+function readSettings(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        throw unusableSettings(path, found);
+    }
+    throw unusableSettings(path, NOT_A_SMALL_FILE);
+}
+function unusableSettings(path, found) {
+    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/injected-env.js
+
+
+
+
+
+
+
+
+
+
+/** In the plugin's own directory; the host's own, so a kept path. */
+const INJECTED = '.env';
+/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
+function injectedEnvPath(layout, part) {
+    return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
+}
+/** Whether a `write_env` step is going to create those of a part: neither the host has any yet, nor its new tree. */
+function willLackInjectedEnv({ layout, keepPaths }, part) {
+    const tree = treeOf(layout, part);
+    const sources = [tree, installPath(layout, part.previous.place), part.leftBehind];
+    const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
+    return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
+}
+/**
+ * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
+ * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
+ * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
+ * `step_failed` when existing settings are not a regular file, or lack a required key.
+ */
+async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
+    const { layout, keepPaths, tools } = deployment;
+    const target = injectedEnvPath(layout, part);
+    const { injectsEnv, required } = part.environment;
+    if (!injectsEnv)
+        return 'unchanged';
+    if (pathExistsSync(target)) {
+        const injected = readSettings(target);
+        verifySettings({ path: target, text: injected }, required);
+        const differing = differingSettings(text, injected);
+        if (differing.length > 0)
+            tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
+        return 'unchanged';
+    }
+    const canSeed = isSeedable(keepPaths, part);
+    if (!canSeed || injected_env_isSigned(installPath(layout, part))) {
+        const why = canSeed
+            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
+            : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
+        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
+        return 'unchanged';
+    }
+    const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
+    await makePrivateDirectories(folder);
+    const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
+    await writeNewFile(staged, text);
+    await transaction.apply({
+        type: 'create_file',
+        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
+        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
+    });
+    tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
+    return 'done';
+}
+function isSeedable(keepPaths, { environment }) {
+    return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
+}
+/** Where a part's tree is before it is installed. */
+function treeOf(layout, part) {
+    if (part.intact !== undefined)
+        return installPath(layout, part);
+    return part.retained === undefined ? part.staged : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+}
+function injected_env_isSigned(path) {
+    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
+        return false;
+    try {
+        const pluginYaml = readPluginYaml(path);
+        return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
+    }
+    catch {
+        // Something on this host has damaged it.
+        return true;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/written-settings.js
+
+
+
+
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+function placeOfSettings({ from, plugin }) {
+    return `${from.split('/')[0]}/${plugin}`;
+}
+/** Whether a plan has a `write_env` step for a part. */
+function writesSettings(steps, part) {
+    return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
+}
+/**
+ * The settings files, absolute, that a plan's `write_env` steps are going to create for a part. None that the part takes
+ * along to another place.
+ */
+function missingSettings(deployment, { steps, origin }, part) {
+    if (!writesSettings(steps, part))
+        return [];
+    const { layout } = deployment;
+    const places = [part, formerPlace(part.previous, origin)];
+    const isThere = places.some(place => pathExistsSync(settingsPath(layout, place)));
+    return [
+        ...(isThere ? [] : [settingsPath(layout, part)]),
+        ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
+    ];
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
+
+
+
+
+
+/** What a plan does with a service or a host, which needs none of it where nothing changes. */
+const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+/**
+ * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
+ * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ */
+function findIdleSteps(deployment, order) {
+    const { layout, request } = deployment;
+    if (request.redeploy)
+        return new Set();
+    const changed = order.parts.filter(part => idle_steps_isChanging(deployment, order, part));
+    const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
+    const isAnyChanging = changed.length > 0 || order.removals.length > 0;
+    const known = new Set(order.parts.map(({ id }) => id));
+    const isIdle = (step) => {
+        const id = 'plugin' in step ? step.plugin : undefined;
+        return (FOLLOWS_CHANGES.has(step.action) &&
+            !order.skipped.has(step.id) &&
+            !isOverdue(layout, order, step) &&
+            !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
+    };
+    return new Set(order.steps.filter(isIdle).map(({ id }) => id));
+}
+/** Whether a step is about a service that an earlier run could not restore. */
+function isOverdue(layout, order, step) {
+    if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
+        return false;
+    return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
+}
+/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
+function findDependent({ steps }, changed) {
+    const places = new Set(changed.map(placeName));
+    const reached = new Set();
+    for (const step of steps)
+        if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id)))
+            reached.add(step.id);
+    return steps.flatMap(step => FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
+}
+/** The part that a step installs, or whose settings it creates. */
+function placeOfChange(step) {
+    if (step.action === 'write_env')
+        return placeOfSettings(step);
+    return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined;
+}
+/** A missing settings file is going to be created, which is a change for the steps before that too. */
+function idle_steps_isChanging(deployment, order, part) {
+    return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
+}
+/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
+function announceSkipped({ tools, record }, idle) {
+    const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
+    if (skipped.length > 0)
+        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
+}
+/** The same for a run that only says what another would do. */
+function announceIdleSteps({ tools, record }, idle) {
+    record.noteIdle(idle);
+    const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
+    if (skipped.length === 0)
+        return;
+    const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
+    const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
+    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
+}
+/** A rollback has no such input. */
+function remedyOf({ facts }) {
+    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
+}
+function namesOf(steps) {
+    return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/host-command.js
+
+
+
+
+
+/**
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
+ * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
+ * `step_timed_out`.
+ */
+async function runHostCommand({ tools, record }, request) {
+    const { command, env, timeoutSeconds } = request.command;
+    const [program, ...args] = command;
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    const end = await runChild({
+        command: [program, ...args, ...request.args],
+        env: allowedEnvironment({
+            ...factVariables(record.facts),
+            ...changedVariable(request),
+            ...env,
+            ...request.variables,
+        }),
+        timeoutMs: timeoutSeconds * 1000,
+        signal: tools.signal,
+    });
+    if (end.kind === 'exited' && end.code === 0) {
+        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
+    }
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+}
+function factVariables(facts) {
+    return {
+        DEPLOYMENT_ID: facts.deployment_id,
+        DEPLOYMENT_KIND: facts.kind ?? '',
+        DEPLOYMENT_SLUG: facts.slug ?? '',
+        DEPLOYMENT_VERSION: facts.version ?? '',
+        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+        DEPLOYMENT_HOST_ID: facts.host_id,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/files/await-all.js
+/**
+ * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
+ * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
+ */
+async function awaitAll(...works) {
+    const ends = await Promise.allSettled(works);
+    const failed = ends.find(end => end.status === 'rejected');
+    if (failed !== undefined)
+        throw failed.reason;
+    return (await Promise.all(works));
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/extracted-items.js
@@ -26229,6 +26259,7 @@ function restoredCheck(config, service, { id, installed }) {
 
 
 
+
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
  * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
@@ -26245,8 +26276,9 @@ function noticeUnused({ deployment, order }) {
     deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
 }
 function noticeUnset({ deployment, order }) {
-    const written = new Set(order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])));
-    for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
+    for (const part of order.parts) {
+        if (writesSettings(order.steps, part))
+            continue;
         const { required } = part.environment;
         const path = settingsPath(deployment.layout, part);
         const text = required.length === 0 ? undefined : settings_notices_readSettings(path);
@@ -26263,8 +26295,7 @@ function noticeUnset({ deployment, order }) {
 function warnOfMissingEnv({ deployment, order }) {
     for (const part of order.parts) {
         const path = injectedEnvPath(deployment.layout, part);
-        const isWritten = order.steps.some(step => step.action === 'write_env' && step.plugin === part.id);
-        if (!part.environment.injectsEnv || isWritten || pathExistsSync(path))
+        if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path))
             continue;
         deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`);
     }
@@ -28540,8 +28571,8 @@ class Rehearsal {
     changes = [];
     /** How many there are of each kind. */
     counts = { added: 0, changed: 0, removed: 0 };
-    /** What would move to another directory, a sentence each. */
-    moves = [];
+    /** What would happen to whole parts. */
+    parts = [];
     /** `sizes` is only asked for what is listed. */
     add(how, path, sizes) {
         this.counts[how]++;
@@ -28552,13 +28583,21 @@ class Rehearsal {
         const { added, changed, removed } = this.counts;
         return added + changed + removed;
     }
-    /** `3 files: 1 added, 1 changed, 1 removed`. */
+    /** What a real run would do: `remove 1 part and change 3 files`. */
     inWords() {
+        const parts = ['move', 'remove'].flatMap(how => {
+            const count = this.parts.filter(part => part.how === how).length;
+            return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
+        });
+        if (this.count === 0)
+            return parts.join(' and ') || 'change no file';
+        return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ');
+    }
+    /** The same in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+    inDetail() {
         const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
-        if (kinds.length === 0)
-            return 'no file';
         const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
-        return `${countInWords(this.count, 'file')}: ${listed}`;
+        return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
     }
 }
 /** A size in words; a symlink has none. */
@@ -28576,6 +28615,7 @@ function sizesInWords({ before, after }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+
 
 
 
@@ -28619,11 +28659,13 @@ async function rehearse(deployment, prepare) {
         tools.log.group('rehearsing');
         announceIdleSteps(deployment, findIdleSteps(deployment, order));
         const rehearsal = new Rehearsal();
+        for (const part of removals)
+            noteRemoval(rehearsal, layout, part);
         for (const part of parts) {
             noteMove(rehearsal, part);
             await noteDifferences(rehearsal, deployment, part);
+            noteSettings(rehearsal, deployment, { part, order });
         }
-        noteSettings(rehearsal, deployment, order);
         logRehearsal(tools.log, rehearsal);
         return rehearsal;
     }
@@ -28639,30 +28681,27 @@ async function makeFolder(parent) {
         throw toHostError(error, `making a folder in ${parent}`);
     }
 }
-function noteMove({ moves }, part) {
+function noteRemoval({ parts }, layout, part) {
+    if (!pathExistsSync(installPath(layout, part)))
+        return;
+    parts.push({ how: 'remove', sentence: `${placePath(part)} would be removed and kept as a snapshot.` });
+}
+function noteMove({ parts }, part) {
     const { installed, place } = part.previous;
     if (installed === undefined || isSamePlace(place, part))
         return;
-    moves.push(`${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`);
-}
-/** The settings files that `write_env` steps would create, where the host has none that a move brings along. */
-function noteSettings(rehearsal, { layout }, { steps, parts, origin }) {
-    for (const part of parts) {
-        const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
-        const places = [part, formerPlace(part.previous, origin)];
-        if (isWritten && !places.some(place => pathExistsSync(settingsPath(layout, place))))
-            rehearsal.add('added', (0,external_node_path_namespaceObject.relative)(layout.root, settingsPath(layout, part)), () => ({ after: 'from its template' }));
-    }
+    const sentence = `${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`;
+    parts.push({ how: 'move', sentence });
 }
 async function noteDifferences(rehearsal, deployment, part) {
-    const { tools, layout, keepPaths } = deployment;
+    const { tools, layout } = deployment;
     if (part.intact !== undefined)
         return;
     // Where it is now: a deployment may move it to another directory.
     const path = installPath(layout, part.previous.place);
-    const tree = { root: path, keepPaths };
+    const keepPaths = presentKeepPaths(deployment, part);
     const items = itemsIn(layout, part, keepPaths);
-    const { added, removed, changed } = await compareTree(tree, items, tools.signal);
+    const { added, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal);
     const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
     const before = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
     const after = (file) => sizeInWords(newSizes.get(file));
@@ -28675,15 +28714,26 @@ async function noteDifferences(rehearsal, deployment, part) {
     for (const file of added)
         rehearsal.add('removed', named(file), () => ({ before: before(file) }));
 }
+/** The keep-paths that the host has: of the others, it gets what the artifact ships. */
+function presentKeepPaths({ layout, keepPaths }, { previous, leftBehind }) {
+    const path = installPath(layout, previous.place);
+    const keeper = pathExistsSync(path) ? path : leftBehind;
+    return keeper === undefined ? [] : presentPaths(keeper, keepPaths);
+}
+/** The settings files that `write_env` steps would create. */
+function noteSettings(rehearsal, deployment, { part, order }) {
+    for (const path of missingSettings(deployment, order, part))
+        rehearsal.add('added', (0,external_node_path_namespaceObject.relative)(deployment.layout.root, path), () => ({ after: 'from its template' }));
+}
 function logRehearsal(log, rehearsal) {
-    for (const sentence of rehearsal.moves)
+    for (const { sentence } of rehearsal.parts)
         log.info(sentence);
     for (const change of rehearsal.changes)
         log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`);
     const more = rehearsal.count - rehearsal.changes.length;
     if (more > 0)
         log.info(`and ${more} more`);
-    log.did(`a real run would change ${rehearsal.inWords()}`);
+    log.did(`a real run would ${rehearsal.inDetail()}`);
 }
 /** The new tree: staged, or the record of a snapshot. */
 function itemsIn(layout, part, keepPaths) {
@@ -36599,7 +36649,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
             : before === after
                 ? there
                 : `${outcome_sentence_nameOf(report)} ${before} → ${after}`;
-        return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsedChange(rehearsal)}` };
+        return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsal?.inWords() ?? 'change nothing'}` };
     }
     const { drift = [] } = report;
     const acted = actingSteps(report);
@@ -36615,13 +36665,6 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
         return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
     return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
-}
-function rehearsedChange(rehearsal) {
-    if (rehearsal === undefined)
-        return 'change nothing';
-    const { count, moves } = rehearsal;
-    const files = count === 0 ? 'no file' : countInWords(count, 'file');
-    return `change ${files}${moves.length === 0 ? '' : ` and move ${countInWords(moves.length, 'part')}`}`;
 }
 /** A check that had nothing to ask about health has compared files alone. */
 function describeCheck(report, there) {
@@ -36683,19 +36726,20 @@ function describeParts(version, { plugins = [], sources }) {
 
 const MAX_ROWS = 100;
 const MAX_PATH_CHARS = 200;
+const MAX_PARTS = 20;
 const MAX_STEPS = 20;
-/** What a real run would change: moves, files and steps. */
+/** What a real run would change: parts, files and steps. */
 function rehearsalBlocks(rehearsal, steps) {
-    const { changes, moves, count } = rehearsal;
+    const { changes, parts, count } = rehearsal;
     const rows = changes
         .slice(0, MAX_ROWS)
         .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
     const more = count - rows.length;
     return [
         'This was a dry run: nothing was written on this host, and nothing was reported.',
-        ...moves.slice(0, MAX_STEPS).map(move => cellOf(move, MAX_PATH_CHARS * 3)),
+        ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
         ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-        ...(more > 0 ? [`And ${more} more: ${rehearsal.inWords()}.`] : []),
+        ...(more > 0 ? [`And ${more} more: a real run would ${rehearsal.inDetail()}.`] : []),
         ...stepsLine(steps),
     ];
 }

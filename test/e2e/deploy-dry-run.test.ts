@@ -98,6 +98,32 @@ describe('a dry run', () => {
     assert.match((await rehearse()).summary, /would change no file\n/)
   })
 
+  it('counts the settings that the host framework injects, also where nothing else would change', async () => {
+    const injecting = 'name: greeter\nversion: "1.1.0"\nenvconfiguration: {inject: true}\n'
+    await stage.publish('1.1.0', pluginFiles('1.1.0', { 'plugin.yaml': injecting, 'etc/env': 'A=1\n' }))
+    stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env}\n`)
+    const injected = /^added +plugins\/greeter\/\.env \(from its template\)$/m
+    const first = await rehearse()
+    assert.match(first.log, injected)
+    assert.equal((await stage.deploy()).exitCode, 0)
+    assert.match((await rehearse()).summary, /would change no file\n/)
+    rmSync(join(stage.root, 'plugins/greeter/.env'))
+    const { log, summary } = await rehearse()
+    assert.match(summary, /^### 🔎 Dry run: greeter 1\.1\.0 on host-1 would change 1 file\n/)
+    assert.match(log, injected)
+    assert.equal((await stage.deploy()).outputs['changed'], 'true')
+    assert.match((await rehearse()).summary, /would change no file\n/)
+  })
+
+  it('lists what the artifact ships below a keep-path, unless the host has its own', async () => {
+    await stage.publish('1.1.0', pluginFiles('1.1.0', { 'data/defaults': 'shipped' }))
+    const { log } = await rehearse()
+    assert.match(log, /^added +plugins\/greeter\/data\/defaults \(7 bytes\)$/m)
+    assert.equal((await stage.deploy()).exitCode, 0)
+    await stage.publish('1.2.0', pluginFiles('1.2.0', { 'data/defaults': 'shipped anew', 'data/more': '' }))
+    assert.doesNotMatch((await rehearse()).log, /greeter\/data/)
+  })
+
   it('announces that it replaces what this action has not installed', async () => {
     writeFiles(join(stage.root, 'plugins/greeter'), { 'by-hand.py': 'mine' })
     const notice =

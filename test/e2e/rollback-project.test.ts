@@ -73,6 +73,19 @@ describe('a rollback of a project', () => {
     assert.deepEqual(listLive(stage.root), three)
   })
 
+  it('lists in a dry run the parts that it would remove, also where no file would change', async t => {
+    const stage = await openHost(t, { '1.0.0': WITHOUT_MAILER })
+    await stage.publish('2.0.0', filesWith('1.0.0', {}))
+    assert.equal((await stage.deploy({ version: '2.0.0' })).exitCode, 0)
+    const { log, summary } = await rollBack(stage, { 'dry-run': 'true' })
+    assert.match(log, /: a real run would remove 1 part /)
+    assert.match(log, /^extensions\/mailer would be removed and kept as a snapshot\.$/m)
+    assert.match(summary, /^### 🔎 Dry run: shop 2\.0\.0 → 1\.0\.0 on host-1 would remove 1 part\n/)
+    assert.match(summary, /^extensions\/mailer would be removed and kept as a snapshot\.$/m)
+    const { exitCode } = await rollBack(stage)
+    assert.deepEqual([exitCode, existsSync(join(stage.root, 'extensions/mailer'))], [0, false])
+  })
+
   it('never brings back the version that it has replaced, if it runs again', { skip: ONLY_IN_CI }, async t => {
     const stage = await openHost(t, { '1.0.0': {}, '2.0.0': {} })
     await rollBack(stage)

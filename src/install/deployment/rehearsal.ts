@@ -11,6 +11,12 @@ export interface FileChange {
   readonly after?: string
 }
 
+/** A part that a real run would move to another directory, or remove. */
+export interface PartChange {
+  readonly how: 'move' | 'remove'
+  readonly sentence: string
+}
+
 /** Of a tree that a tool has rewritten, every file may differ. */
 const MAX_LISTED = 200
 
@@ -20,8 +26,8 @@ export class Rehearsal {
   readonly changes: FileChange[] = []
   /** How many there are of each kind. */
   readonly counts = { added: 0, changed: 0, removed: 0 }
-  /** What would move to another directory, a sentence each. */
-  readonly moves: string[] = []
+  /** What would happen to whole parts. */
+  readonly parts: PartChange[] = []
 
   /** `sizes` is only asked for what is listed. */
   add(how: FileChange['how'], path: string, sizes: () => Pick<FileChange, 'before' | 'after'>): void {
@@ -34,12 +40,21 @@ export class Rehearsal {
     return added + changed + removed
   }
 
-  /** `3 files: 1 added, 1 changed, 1 removed`. */
+  /** What a real run would do: `remove 1 part and change 3 files`. */
   inWords(): string {
+    const parts = (['move', 'remove'] as const).flatMap(how => {
+      const count = this.parts.filter(part => part.how === how).length
+      return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`]
+    })
+    if (this.count === 0) return parts.join(' and ') || 'change no file'
+    return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ')
+  }
+
+  /** The same in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+  inDetail(): string {
     const kinds = Object.entries(this.counts).filter(([, count]) => count > 0)
-    if (kinds.length === 0) return 'no file'
     const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ')
-    return `${countInWords(this.count, 'file')}: ${listed}`
+    return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`
   }
 }
 

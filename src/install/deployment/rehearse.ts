@@ -4,16 +4,17 @@ import type { Log } from '../../core/log.ts'
 import { removeTree } from '../files/remove-tree.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, isSamePlace, type Layout, placeName, placePath, settingsPath } from '../host/layout.ts'
-import { formerPlace } from '../host/previous-install.ts'
+import { presentPaths } from '../host/keep-paths.ts'
+import { installPath, isSamePlace, type Layout, placeName, placePath } from '../host/layout.ts'
 import { itemsOf } from '../host/trees/record/extracted-items.ts'
 import { readTreeRecord } from '../host/trees/record/read-tree-record.ts'
 import type { RecordedItem } from '../host/trees/record/recorded-item.ts'
 import { compareTree } from '../host/trees/tree-comparison.ts'
-import { announceIdleSteps, findIdleSteps, placeOfSettings } from '../steps/idle-steps.ts'
-import type { NewPart, Part, RetainedPart } from '../steps/part.ts'
+import { announceIdleSteps, findIdleSteps } from '../steps/idle-steps.ts'
+import type { InstalledPart, NewPart, Part, RetainedPart } from '../steps/part.ts'
 import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
+import { missingSettings } from '../steps/written-settings.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
 import { Rehearsal, sizeInWords, sizesInWords } from './rehearsal.ts'
 import type { Flow } from './run.ts'
@@ -57,11 +58,12 @@ async function rehearse(
     tools.log.group('rehearsing')
     announceIdleSteps(deployment, findIdleSteps(deployment, order))
     const rehearsal = new Rehearsal()
+    for (const part of removals) noteRemoval(rehearsal, layout, part)
     for (const part of parts) {
       noteMove(rehearsal, part)
       await noteDifferences(rehearsal, deployment, part)
+      noteSettings(rehearsal, deployment, { part, order })
     }
-    noteSettings(rehearsal, deployment, order)
     logRehearsal(tools.log, rehearsal)
     return rehearsal
   } finally {
@@ -77,34 +79,26 @@ async function makeFolder(parent: string): Promise<string> {
   }
 }
 
-function noteMove({ moves }: Rehearsal, part: Part): void {
-  const { installed, place } = part.previous
-  if (installed === undefined || isSamePlace(place, part)) return
-  moves.push(`${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`)
+function noteRemoval({ parts }: Rehearsal, layout: Layout, part: InstalledPart): void {
+  if (!pathExistsSync(installPath(layout, part))) return
+  parts.push({ how: 'remove', sentence: `${placePath(part)} would be removed and kept as a snapshot.` })
 }
 
-/** The settings files that `write_env` steps would create, where the host has none that a move brings along. */
-function noteSettings(
-  rehearsal: Rehearsal,
-  { layout }: RunningDeployment,
-  { steps, parts, origin }: InstallOrder,
-): void {
-  for (const part of parts) {
-    const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
-    const places = [part, formerPlace(part.previous, origin)]
-    if (isWritten && !places.some(place => pathExistsSync(settingsPath(layout, place))))
-      rehearsal.add('added', relative(layout.root, settingsPath(layout, part)), () => ({ after: 'from its template' }))
-  }
+function noteMove({ parts }: Rehearsal, part: Part): void {
+  const { installed, place } = part.previous
+  if (installed === undefined || isSamePlace(place, part)) return
+  const sentence = `${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`
+  parts.push({ how: 'move', sentence })
 }
 
 async function noteDifferences(rehearsal: Rehearsal, deployment: RunningDeployment, part: Part): Promise<void> {
-  const { tools, layout, keepPaths } = deployment
+  const { tools, layout } = deployment
   if (part.intact !== undefined) return
   // Where it is now: a deployment may move it to another directory.
   const path = installPath(layout, part.previous.place)
-  const tree = { root: path, keepPaths }
+  const keepPaths = presentKeepPaths(deployment, part)
   const items = itemsIn(layout, part, keepPaths)
-  const { added, removed, changed } = await compareTree(tree, items, tools.signal)
+  const { added, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal)
   const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])))
   const before = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
   const after = (file: string): string => sizeInWords(newSizes.get(file))
@@ -116,13 +110,30 @@ async function noteDifferences(rehearsal: Rehearsal, deployment: RunningDeployme
   for (const file of added) rehearsal.add('removed', named(file), () => ({ before: before(file) }))
 }
 
+/** The keep-paths that the host has: of the others, it gets what the artifact ships. */
+function presentKeepPaths({ layout, keepPaths }: RunningDeployment, { previous, leftBehind }: Part): string[] {
+  const path = installPath(layout, previous.place)
+  const keeper = pathExistsSync(path) ? path : leftBehind
+  return keeper === undefined ? [] : presentPaths(keeper, keepPaths)
+}
+
+/** The settings files that `write_env` steps would create. */
+function noteSettings(
+  rehearsal: Rehearsal,
+  deployment: RunningDeployment,
+  { part, order }: { readonly part: Part; readonly order: InstallOrder },
+): void {
+  for (const path of missingSettings(deployment, order, part))
+    rehearsal.add('added', relative(deployment.layout.root, path), () => ({ after: 'from its template' }))
+}
+
 function logRehearsal(log: Log, rehearsal: Rehearsal): void {
-  for (const sentence of rehearsal.moves) log.info(sentence)
+  for (const { sentence } of rehearsal.parts) log.info(sentence)
   for (const change of rehearsal.changes)
     log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`)
   const more = rehearsal.count - rehearsal.changes.length
   if (more > 0) log.info(`and ${more} more`)
-  log.did(`a real run would change ${rehearsal.inWords()}`)
+  log.did(`a real run would ${rehearsal.inDetail()}`)
 }
 
 /** The new tree: staged, or the record of a snapshot. */

@@ -1,14 +1,13 @@
 import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { type Layout, placeName, settingsPath } from '../host/layout.ts'
+import { type Layout, placeName } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { PlannedStep } from '../transaction/record.ts'
 import { findUnrestored } from '../transaction/unrestored.ts'
-import { lacksInjectedEnv } from './injected-env.ts'
 import type { Part } from './part.ts'
 import { servicesOf } from './services-of.ts'
 import type { InstallOrder } from './step-context.ts'
+import { missingSettings, placeOfSettings } from './written-settings.ts'
 
 /** What a plan does with a service or a host, which needs none of it where nothing changes. */
 const FOLLOWS_CHANGES: ReadonlySet<PlanStep['action']> = new Set(['provision', 'stop', 'start', 'restart', 'notify'])
@@ -60,15 +59,8 @@ function placeOfChange(step: PlanStep): string | undefined {
 }
 
 /** A missing settings file is going to be created, which is a change for the steps before that too. */
-function isChanging(deployment: Deployment, { steps }: InstallOrder, part: Part): boolean {
-  if (part.intact === undefined) return true
-  const isWritten = steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
-  return isWritten && (!pathExistsSync(settingsPath(deployment.layout, part)) || lacksInjectedEnv(deployment, part))
-}
-
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
-export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'write_env' }>): string {
-  return `${from.split('/')[0]}/${plugin}`
+function isChanging(deployment: Deployment, order: InstallOrder, part: Part): boolean {
+  return part.intact === undefined || missingSettings(deployment, order, part).length > 0
 }
 
 /** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */

@@ -4,7 +4,7 @@ import { isBelow } from '../../core/is-below.ts'
 import { differingSettings, verifySettings } from '../../core/plan/env-template.ts'
 import { makePrivateDirectories, writeNewFile } from '../files/durable-files.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, type Layout, type Place, settingsPath } from '../host/layout.ts'
+import { installPath, type Layout, type Place, settingsPath, snapshotsPath } from '../host/layout.ts'
 import { isCovered, needsPluginSig } from '../host/plugin-sig.ts'
 import { readPluginYaml } from '../host/read-plugin-yaml.ts'
 import type { Deployment } from '../transaction/context.ts'
@@ -23,9 +23,15 @@ export function injectedEnvPath(layout: Layout, part: Place): string {
   return join(installPath(layout, part), INJECTED)
 }
 
-/** Whether a `write_env` step is going to create those of an installed plugin. */
-export function lacksInjectedEnv({ layout, keepPaths }: Deployment, part: SettingsOwner): boolean {
-  return isSeedable(keepPaths, part) && !pathExistsSync(injectedEnvPath(layout, part)) && !isSigned(layout, part)
+/** Whether a `write_env` step is going to create those of a part: neither the host has any yet, nor its new tree. */
+export function willLackInjectedEnv(
+  { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,
+  part: Part,
+): boolean {
+  const tree = treeOf(layout, part)
+  const sources = [tree, installPath(layout, part.previous.place), part.leftBehind]
+  const isThere = sources.some(folder => folder !== undefined && pathExistsSync(join(folder, INJECTED)))
+  return !isThere && isSeedable(keepPaths, part) && !isSigned(tree)
 }
 
 /**
@@ -53,8 +59,9 @@ export async function seedInjectedEnv(
       )
     return 'unchanged'
   }
-  if (!lacksInjectedEnv(deployment, part)) {
-    const why = isSeedable(keepPaths, part)
+  const canSeed = isSeedable(keepPaths, part)
+  if (!canSeed || isSigned(installPath(layout, part))) {
+    const why = canSeed
       ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
       : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`
     tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`)
@@ -77,8 +84,13 @@ function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner
   return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED)
 }
 
-function isSigned(layout: Layout, part: SettingsOwner): boolean {
-  const path = installPath(layout, part)
+/** Where a part's tree is before it is installed. */
+function treeOf(layout: Layout, part: Part): string {
+  if (part.intact !== undefined) return installPath(layout, part)
+  return part.retained === undefined ? part.staged : join(snapshotsPath(layout, part), part.retained.name)
+}
+
+function isSigned(path: string): boolean {
   if (!pathExistsSync(join(path, 'plugin.sig'))) return false
   try {
     const pluginYaml = readPluginYaml(path)

@@ -7,7 +7,6 @@ import { describeService, shortName } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
 import { runHostCommand } from './host-command.ts'
-import { placeOfSettings } from './idle-steps.ts'
 import { installPart, keepPart } from './install-part.ts'
 import type { Part } from './part.ts'
 import type { StepEnd } from './run-steps.ts'
@@ -16,6 +15,7 @@ import type { StepContext } from './step-context.ts'
 import { keepReplaced, takeSnapshot } from './take-snapshot.ts'
 import { verifyHealth } from './verify-health.ts'
 import { writeEnv } from './write-env.ts'
+import { placeOfSettings } from './written-settings.ts'
 
 const MAX_LISTED = 5
 

@@ -3,9 +3,10 @@ import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
 import { unsetSettings } from '../../core/plan/env-template.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
-import { placeName, placePath, settingsPath } from '../host/layout.ts'
+import { placePath, settingsPath } from '../host/layout.ts'
 import { injectedEnvPath } from './injected-env.ts'
 import type { StepContext } from './step-context.ts'
+import { writesSettings } from './written-settings.ts'
 
 type Context = Pick<StepContext, 'deployment' | 'order'>
 
@@ -28,10 +29,8 @@ function noticeUnused({ deployment, order }: Context): void {
 }
 
 function noticeUnset({ deployment, order }: Context): void {
-  const written = new Set(
-    order.steps.flatMap(step => (step.action === 'write_env' ? [`${step.from.split('/')[0]}/${step.plugin}`] : [])),
-  )
-  for (const part of order.parts.filter(other => !written.has(placeName(other)))) {
+  for (const part of order.parts) {
+    if (writesSettings(order.steps, part)) continue
     const { required } = part.environment
     const path = settingsPath(deployment.layout, part)
     const text = required.length === 0 ? undefined : readSettings(path)
@@ -50,8 +49,7 @@ function noticeUnset({ deployment, order }: Context): void {
 export function warnOfMissingEnv({ deployment, order }: Context): void {
   for (const part of order.parts) {
     const path = injectedEnvPath(deployment.layout, part)
-    const isWritten = order.steps.some(step => step.action === 'write_env' && step.plugin === part.id)
-    if (!part.environment.injectsEnv || isWritten || pathExistsSync(path)) continue
+    if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path)) continue
     deployment.tools.log.warning(
       `${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`,
     )

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../core/errors.ts'
 import { listNames } from '../../core/foreign-text.ts'
-import { countInWords, shortDigest } from '../../core/quantities.ts'
+import { shortDigest } from '../../core/quantities.ts'
 import type { Rehearsal } from '../../install/deployment/rehearsal.ts'
 import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
@@ -100,7 +100,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
         : before === after
           ? there
           : `${nameOf(report)} ${before} → ${after}`
-    return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsedChange(rehearsal)}` }
+    return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsal?.inWords() ?? 'change nothing'}` }
   }
   const { drift = [] } = report
   const acted = actingSteps(report)
@@ -114,13 +114,6 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
     return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
   const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
   return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
-}
-
-function rehearsedChange(rehearsal: Rehearsal | undefined): string {
-  if (rehearsal === undefined) return 'change nothing'
-  const { count, moves } = rehearsal
-  const files = count === 0 ? 'no file' : countInWords(count, 'file')
-  return `change ${files}${moves.length === 0 ? '' : ` and move ${countInWords(moves.length, 'part')}`}`
 }
 
 /** A check that had nothing to ask about health has compared files alone. */

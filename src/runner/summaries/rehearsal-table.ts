@@ -4,20 +4,21 @@ import type { PlannedStep } from '../../install/transaction/record.ts'
 
 const MAX_ROWS = 100
 const MAX_PATH_CHARS = 200
+const MAX_PARTS = 20
 const MAX_STEPS = 20
 
-/** What a real run would change: moves, files and steps. */
+/** What a real run would change: parts, files and steps. */
 export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedStep[]): string[] {
-  const { changes, moves, count } = rehearsal
+  const { changes, parts, count } = rehearsal
   const rows = changes
     .slice(0, MAX_ROWS)
     .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)])
   const more = count - rows.length
   return [
     'This was a dry run: nothing was written on this host, and nothing was reported.',
-    ...moves.slice(0, MAX_STEPS).map(move => cellOf(move, MAX_PATH_CHARS * 3)),
+    ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
     ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-    ...(more > 0 ? [`And ${more} more: ${rehearsal.inWords()}.`] : []),
+    ...(more > 0 ? [`And ${more} more: a real run would ${rehearsal.inDetail()}.`] : []),
     ...stepsLine(steps),
   ]
 }

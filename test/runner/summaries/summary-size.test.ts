@@ -27,7 +27,7 @@ function factsOf(text: string, count: number): SummaryFacts {
   const step = { action: text, status: 'warned' as const, duration_ms: 1, error: text, did: text }
   const rehearsal = new Rehearsal()
   for (let index = 0; index < count; index++) rehearsal.add('changed', text, () => ({ before: '1 kB', after: '2 kB' }))
-  rehearsal.moves.push(text)
+  rehearsal.parts.push(...many(() => ({ how: 'move' as const, sentence: text })))
   const problems = many(line => ({ message: text, file: text, line, column: 1 }))
   return {
     report: reportOf({

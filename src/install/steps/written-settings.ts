@@ -1,0 +1,37 @@
+import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { type PartName, placeName, settingsPath } from '../host/layout.ts'
+import { formerPlace } from '../host/previous-install.ts'
+import type { Deployment } from '../transaction/context.ts'
+import { injectedEnvPath, willLackInjectedEnv } from './injected-env.ts'
+import type { Part } from './part.ts'
+import type { InstallOrder } from './step-context.ts'
+
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'write_env' }>): string {
+  return `${from.split('/')[0]}/${plugin}`
+}
+
+/** Whether a plan has a `write_env` step for a part. */
+export function writesSettings(steps: readonly PlanStep[], part: PartName): boolean {
+  return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
+}
+
+/**
+ * The settings files, absolute, that a plan's `write_env` steps are going to create for a part. None that the part takes
+ * along to another place.
+ */
+export function missingSettings(
+  deployment: Pick<Deployment, 'layout' | 'keepPaths'>,
+  { steps, origin }: Pick<InstallOrder, 'steps' | 'origin'>,
+  part: Part,
+): string[] {
+  if (!writesSettings(steps, part)) return []
+  const { layout } = deployment
+  const places = [part, formerPlace(part.previous, origin)]
+  const isThere = places.some(place => pathExistsSync(settingsPath(layout, place)))
+  return [
+    ...(isThere ? [] : [settingsPath(layout, part)]),
+    ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
+  ]
+}
