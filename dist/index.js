@@ -36842,22 +36842,33 @@ function withoutDrift({ drift: entries = [] }, notes) {
     const logged = describeDrift(differing);
     return notes.filter(({ text }) => text !== logged);
 }
-/** What was not as it was installed before the deployment. */
-function drift({ drift: entries = [], outcome, state }) {
-    const { names, more } = listDrift(entries);
+/** What was not as it was installed before the deployment: what it replaced, what it did not, and what is not known. */
+function drift(report) {
+    const { drift: entries = [] } = report;
+    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
     const unknown = entries
         .filter(({ compared }) => compared === false)
         .map(entry => code(pathOfEntry(entry), warnings_MAX_NAME_CHARS));
-    const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${warnings_listed(unknown)}.`];
+    return [
+        ...edited(entries.filter(({ snapshot }) => snapshot !== undefined), ` This deployment replaced them; they are kept in ${warnings_listed(snapshots)}.`),
+        ...edited(entries.filter(({ snapshot }) => snapshot === undefined), fateWithoutSnapshot(report)),
+        ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${warnings_listed(unknown)}.`]),
+    ];
+}
+function edited(entries, fate) {
+    const { names, more } = listDrift(entries);
     if (names.length === 0)
-        return missing;
-    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
-    const found = `Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
-    if (snapshots.length > 0)
-        return [`${found} This deployment replaced them; they are kept in ${warnings_listed(snapshots)}.`, ...missing];
-    if (outcome === 'success' && state === 'resolving_sequence')
-        return [`${found} A real run keeps what it replaces of them in a snapshot.`, ...missing];
-    return [outcome === 'success' ? found : `${found} They are as they were before this run.`, ...missing];
+        return [];
+    return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`];
+}
+/** What became of edited files of which there is no snapshot, as far as the report says. */
+function fateWithoutSnapshot({ outcome, state, rollback }) {
+    if (outcome === 'success')
+        return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : '';
+    if (outcome !== 'failed' && outcome !== 'rolled_back')
+        return '';
+    const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
+    return isAsBefore ? ' They are as they were before this run.' : '';
 }
 /** A path, and in brackets how it differs. */
 function shownName(name) {

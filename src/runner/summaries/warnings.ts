@@ -2,6 +2,7 @@ import { alert, cellOf, code } from '../../core/markdown.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { describeDrift } from '../../install/steps/report-drift.ts'
 import { listDrift, pathOfEntry } from '../../install/transaction/drift-names.ts'
+import type { DriftEntry } from '../../install/transaction/facts.ts'
 import type { Note } from '../runner-log.ts'
 import { mayHaveRunUnlisted, provisionSteps } from './acting-steps.ts'
 
@@ -39,21 +40,39 @@ function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note
   return notes.filter(({ text }) => text !== logged)
 }
 
-/** What was not as it was installed before the deployment. */
-function drift({ drift: entries = [], outcome, state }: LocalReport): string[] {
-  const { names, more } = listDrift(entries)
+/** What was not as it was installed before the deployment: what it replaced, what it did not, and what is not known. */
+function drift(report: LocalReport): string[] {
+  const { drift: entries = [] } = report
+  const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, MAX_NAME_CHARS)]))
   const unknown = entries
     .filter(({ compared }) => compared === false)
     .map(entry => code(pathOfEntry(entry), MAX_NAME_CHARS))
-  const missing = unknown.length === 0 ? [] : [`Not compared with what was installed: ${listed(unknown)}.`]
-  if (names.length === 0) return missing
-  const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, MAX_NAME_CHARS)]))
-  const found = `Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.`
-  if (snapshots.length > 0)
-    return [`${found} This deployment replaced them; they are kept in ${listed(snapshots)}.`, ...missing]
-  if (outcome === 'success' && state === 'resolving_sequence')
-    return [`${found} A real run keeps what it replaces of them in a snapshot.`, ...missing]
-  return [outcome === 'success' ? found : `${found} They are as they were before this run.`, ...missing]
+  return [
+    ...edited(
+      entries.filter(({ snapshot }) => snapshot !== undefined),
+      ` This deployment replaced them; they are kept in ${listed(snapshots)}.`,
+    ),
+    ...edited(
+      entries.filter(({ snapshot }) => snapshot === undefined),
+      fateWithoutSnapshot(report),
+    ),
+    ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${listed(unknown)}.`]),
+  ]
+}
+
+function edited(entries: readonly DriftEntry[], fate: string): string[] {
+  const { names, more } = listDrift(entries)
+  if (names.length === 0) return []
+  return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`]
+}
+
+/** What became of edited files of which there is no snapshot, as far as the report says. */
+function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string {
+  if (outcome === 'success')
+    return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : ''
+  if (outcome !== 'failed' && outcome !== 'rolled_back') return ''
+  const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false
+  return isAsBefore ? ' They are as they were before this run.' : ''
 }
 
 /** A path, and in brackets how it differs. */

@@ -85,6 +85,51 @@ describe('buildDeploySummary', () => {
     })
   }
 
+  describe('of edited files', () => {
+    const snapshot = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
+    const replaced = { ...drift[0], omitted: undefined, snapshot }
+    const kept = { ...replaced, id: 'mailer', changed: [], added: ['notes.txt'], snapshot: undefined }
+    const editedIn = (facts: object): string[] =>
+      buildDeploySummary({ report: reportOf(JSON.parse(JSON.stringify(facts))), plannedSteps: [] })
+        .split('\n')
+        .filter(line => line.includes('Edited on this host'))
+
+    it('names a snapshot for those alone that were replaced', () => {
+      const [first = '', second = '', ...others] = editedIn({ drift: [replaced, kept] })
+      assert.match(first, /greeter\/main\.py.* This deployment replaced them; they are kept in .*1-1\.0\.0/)
+      assert.doesNotMatch(first, /mailer/)
+      assert.match(second, /mailer\/notes\.txt<\/code> \(added\)\.\\?$/)
+      assert.deepEqual(others, [])
+    })
+
+    const restored = { restored: true, problems: [], verified: true, healthy: null }
+    const fates = {
+      'a dry run': [{ changed: false, state: 'resolving_sequence' }, / A real run keeps what it replaces of them/],
+      'a run that changed nothing': [{ outcome: 'failed' }, / They are as they were before this run\.$/],
+      'a rollback': [{ outcome: 'rolled_back', rollback: restored }, / They are as they were before this run\.$/],
+      'a rollback that could not compare': [
+        { outcome: 'rolled_back', rollback: { ...restored, verified: null } },
+        / They are as they were before this run\.$/,
+      ],
+      'a rollback that found a difference': [
+        { outcome: 'rolled_back', rollback: { ...restored, verified: false } },
+        /\(added\)\.$/,
+      ],
+      'a rollback of which nothing is known': [{ outcome: 'rolled_back' }, /\(added\)\.$/],
+      'a run that was killed': [{ outcome: 'interrupted' }, /\(added\)\.$/],
+      'a host with neither version whole': [
+        { outcome: 'inconsistent', rollback: { ...restored, restored: false } },
+        /\(added\)\.$/,
+      ],
+    } as const
+    for (const [run, [facts, line]] of Object.entries(fates))
+      it(`says after ${run} only what is known of them`, () => {
+        const lines = editedIn({ ...facts, drift: [kept] })
+        assert.equal(lines.length, 1)
+        assert.match(lines[0] ?? '', line)
+      })
+  })
+
   const words = {
     success: /greeter 1\.0\.0 → 2\.0\.0/,
     failed: /was not installed on host-1/,
