@@ -23744,8 +23744,10 @@ function explainFailure(error, { origin, sent }) {
         return new ArtifactError('bad_response', message, { cause: error });
     }
     if (CERTIFICATE_CODE.test(code)) {
-        const message = `The certificate of ${origin} was refused (${reason}), and nothing was sent. If a private authority issued it, add that authority to ca-file.`;
-        return new ArtifactError('network', message, { cause: error, next: 'Set `ca-file`' });
+        const refused = `The certificate of ${origin} was refused (${reason}), and nothing was sent.`;
+        if (!UNKNOWN_ISSUER.test(code))
+            return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error });
+        return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
         const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
@@ -23761,6 +23763,10 @@ function explainFailure(error, { origin, sent }) {
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
+/** Of these, what another authority in ca-file could change. */
+const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
+const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.';
+const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
 /** Node's advice for who starts it, which an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
 function failures_reasonOf(error) {

@@ -112,4 +112,21 @@ describe('explainFailure', () => {
     assert.match(error.message, /was refused \(self-signed certificate\), and nothing was sent/)
     assert.equal(error.next, 'Set `ca-file`')
   })
+
+  const ISSUER = /^UNABLE|SELF_SIGNED|UNTRUSTED/
+  const codes = [
+    ...['UNABLE_TO_GET_ISSUER_CERT', 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE'],
+    ...['DEPTH_ZERO_SELF_SIGNED_CERT', 'SELF_SIGNED_CERT_IN_CHAIN', 'CERT_UNTRUSTED'],
+    ...['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID', 'CERT_REVOKED', 'ERR_TLS_CERT_ALTNAME_INVALID'],
+  ]
+  for (const code of codes) {
+    const isIssuer = ISSUER.test(code)
+    it(`${isIssuer ? 'advises' : 'does not advise'} ca-file for ${code}`, () => {
+      const refused = Object.assign(new Error('refused'), { code })
+      const { message, next } = explainFailure(refused, { origin: 'https://hub.test', sent: false })
+      assert.equal(next, isIssuer ? 'Set `ca-file`' : undefined)
+      assert.match(message, isIssuer ? /add that authority to ca-file\.$/ : /this host's clock/)
+      assert.equal(message.includes('ca-file'), isIssuer)
+    })
+  }
 })

@@ -19,7 +19,12 @@ describe('a server with a certificate from a private authority', { skip }, () =>
     const server = await servePrivately(t)
     const wire = createTestedWire()
     const call = wire.requestJson({ ...get(server.url), ...SECRET, retry: 'transient' })
-    await assert.rejects(call, { name: 'ArtifactError', code: 'network', message: /certificate.*ca-file/ })
+    await assert.rejects(call, {
+      name: 'ArtifactError',
+      code: 'network',
+      next: 'Set `ca-file`',
+      message: /certificate.*ca-file/,
+    })
     assert.deepEqual([server.connections(), server.requests.length, wire.lines], [1, 0, []])
   })
 
@@ -36,7 +41,8 @@ describe('a server with a certificate from a private authority', { skip }, () =>
     const wire = createTestedWire({ ca: certificate?.cert as string })
     await assert.rejects(wire.requestJson(get(`https://other.test:${server.port}`)), {
       code: 'network',
-      message: /certificate/,
+      next: undefined,
+      message: /certificate.*Check the host name/,
     })
     assert.equal(server.requests.length, 0)
   })
