@@ -44408,7 +44408,7 @@ function describeGate(subject, { facts, error }) {
     return {
         mark,
         sentence: error === undefined
-            ? `${found} is verified: signature, contents and plan`
+            ? `${found} is verified: ${facts.steps === undefined ? 'signature and contents; no plan was checked' : 'signature, contents and plan'}`
             : `${found} is not verified: install it nowhere`,
     };
 }

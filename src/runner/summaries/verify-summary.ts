@@ -54,7 +54,7 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
     mark,
     sentence:
       error === undefined
-        ? `${found} is verified: signature, contents and plan`
+        ? `${found} is verified: ${facts.steps === undefined ? 'signature and contents; no plan was checked' : 'signature, contents and plan'}`
         : `${found} is not verified: install it nowhere`,
   }
 }

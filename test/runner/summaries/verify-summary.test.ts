@@ -48,6 +48,13 @@ describe('buildVerifySummary', () => {
     )
   })
 
+  it('does not vouch for a plan that was not checked', () => {
+    const { steps: _, ...facts } = FACTS
+    const summary = buildVerifySummary({ ...SUBJECT, plan: undefined }, { facts, error: undefined })
+    assert.match(summary, /^### ✅ greeter 1\.1\.0 is verified: signature and contents; no plan was checked\n/)
+    assert.doesNotMatch(summary, /^\| Plan/m)
+  })
+
   it('says why it fails before what it knows, and vouches for nothing', () => {
     const error = new SignatureError('signature_mismatch', 'The bytes are others.')
     const facts = { version: '1.1.0', versionSource: 'requested', sha256: 'ab'.repeat(32), size: 9 } as const
