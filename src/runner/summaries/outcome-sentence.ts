@@ -125,13 +125,14 @@ function describeCheck(report: LocalReport, there: string): Ending {
 
 function describeFailure(report: LocalReport): Ending {
   const { host_id: host, error } = report
+  const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${nameOf(report)}`
+  const verb = error && VERBS[error.code]
   if (actingSteps(report).length > 0)
-    return { mark: '❌', sentence: `${wanted(report)} failed on ${host}; no file was changed` }
+    return { mark: '❌', sentence: `${what} ${verb ?? 'failed'} on ${host}; no file was changed` }
   if (error?.code === 'unhealthy')
     return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` }
-  const verb = error === null ? 'was not installed' : (VERBS[error.code] ?? 'was refused')
-  const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${nameOf(report)}`
-  return { mark: '❌', sentence: `${what} ${verb} on ${host}; ${installedNow(report)}` }
+  const otherwise = error === null ? 'was not installed' : 'was refused'
+  return { mark: '❌', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
 /** Of what nobody has refused. */
@@ -140,10 +141,12 @@ const VERBS: Partial<Record<ErrorCode, string>> = {
   timeout: 'could not be fetched',
   bad_response: 'could not be fetched',
   artifact_unavailable: 'could not be fetched',
-  not_found: 'was not found by the hub and is not installed',
+  not_found: 'was not found by the hub and was not installed',
+  no_published_version: 'has no published version and was not installed',
+  not_installed: 'was not found intact',
   cancelled: 'was cancelled',
   interrupted: 'was interrupted',
-  locked: 'had to wait too long',
+  locked: 'gave way to another deployment',
   disk_full: 'had no room',
   internal_error: 'failed',
   step_failed: 'failed',

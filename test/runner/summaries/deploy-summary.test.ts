@@ -392,8 +392,41 @@ describe('buildDeploySummary', () => {
       report: reportOf({ outcome: 'failed', changed: false, running_version: '1.0.0', error }),
       plannedSteps: [],
     })
-    assert.match(summary, /^### ❌ greeter 2\.0\.0 had to wait too long on host-1; this run changed nothing$/m)
+    assert.match(
+      summary,
+      /^### ❌ greeter 2\.0\.0 gave way to another deployment on host-1; this run changed nothing$/m,
+    )
     assert.match(summary, /^\*\*Now:\*\* not known; another deployment is at work on this host\.$/m)
+  })
+
+  const endings = {
+    no_published_version: 'greeter (latest) has no published version and was not installed on host-1; 1.0.0 is still',
+    not_found: 'greeter (latest) was not found by the hub and was not installed on host-1; 1.0.0 is still installed',
+    not_installed: 'greeter (latest) was not found intact on host-1; 1.0.0 is still installed',
+    network: 'greeter (latest) could not be fetched on host-1; 1.0.0 is still installed',
+    invalid_plan: 'greeter (latest) was refused on host-1; 1.0.0 is still installed',
+  } as const
+  for (const [code, sentence] of Object.entries(endings))
+    it(`says who has refused what, if anybody has: ${code}`, () => {
+      const error = { code: code as ErrorCode, message: 'it ended', step: null }
+      const facts = { outcome: 'failed', changed: false, running_version: '1.0.0', error } as const
+      const report = reportOf({ ...facts, version: null, requested_version: 'latest' })
+      const [headline = ''] = buildDeploySummary({ report, plannedSteps: [] }).split('\n')
+      assert.ok(headline.startsWith(`### ❌ ${sentence}`), headline)
+    })
+
+  it('calls a run cancelled also if it has restarted something', () => {
+    const error = { code: 'cancelled' as const, message: 'it ended', step: null }
+    const steps = [{ duration_ms: 1, error: null, id: 'up', action: 'restart', status: 'done' as const }]
+    const headlineOf = (facts: object): string | undefined => {
+      const report = reportOf({ outcome: 'failed', changed: false, steps, error, ...facts })
+      return buildDeploySummary({ report, plannedSteps: [] }).split('\n')[0]
+    }
+    assert.equal(headlineOf({}), '### ❌ greeter 2.0.0 was cancelled on host-1; no file was changed')
+    assert.equal(
+      headlineOf({ rollback_of: '3.0.0' }),
+      '### ❌ The rollback of greeter was cancelled on host-1; no file was changed',
+    )
   })
 
   it('calls a host empty only if the run has examined it', () => {
