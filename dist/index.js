@@ -21377,11 +21377,116 @@ function summaryOf(document, problems) {
     return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`;
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    const within = [_gte(min, { error }), _lte(max, { error })];
+    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
+    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
+
+
+
+
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+/** Whether steps with this action, of a plan or of a report, install a part. */
+function isInstallAction(action) {
+    return action === 'install_plugin' || action === 'install_extension';
+}
+/** Its first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
+const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** The step as the rest of the program knows it. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
+
 
 const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
 function isInstallStep(step) {
-    return step.action === 'install_plugin' || step.action === 'install_extension';
+    return isInstallAction(step.action);
 }
 /** Whether the step works on files that must be installed before it runs. */
 function needsFiles(step) {
@@ -22690,7 +22795,7 @@ function findDependent({ steps }, changed) {
 function placeOfChange(step) {
     if (step.action === 'write_env')
         return placeOfSettings(step);
-    return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined;
+    return isInstallStep(step) ? placeOfInstall(step) : undefined;
 }
 /** A missing settings file is going to be created, which is a change for the steps before that too. */
 function idle_steps_isChanging(deployment, order, part) {
@@ -26063,106 +26168,6 @@ function findPart(context, name) {
     return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
 }
 
-;// CONCATENATED MODULE: ./build/core/plan/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    const within = [_gte(min, { error }), _lte(max, { error })];
-    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
-    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
-
-
-
-
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-/** Its first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
-const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** The step as the rest of the program knows it. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
 
 
@@ -27589,18 +27594,17 @@ function readSteps(written, positionOf) {
     const list = Array.isArray(written) ? written : [];
     const read = list.map((step, index) => readStep(step, positionOf(index)));
     const steps = read.flatMap(step => step ?? []);
-    const installs = steps.some(({ action }) => INSTALLS.has(action));
+    const installs = steps.some(({ action }) => isInstallAction(action));
     const isHidden = (step, index) => {
         const action = textAt(step, 'action');
         if (isKnown(action))
-            return read[index] === undefined && INSTALLS.has(action);
+            return read[index] === undefined && isInstallAction(action);
         return !installs;
     };
     return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
 }
-const INSTALLS = new Set(['install_plugin', 'install_extension']);
 /** With it, no check of its time fails because the written one cannot be read. */
-const LONGEST = { timeoutSeconds: 600 };
+const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
 /** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
 function readStep(written, position) {
     if (typeof written !== 'object' || written === null)
@@ -36347,12 +36351,12 @@ function provisionSteps({ steps }) {
 ;// CONCATENATED MODULE: ./build/runner/summaries/checked-parts.js
 
 
-const checked_parts_INSTALLS = new Set(['install_plugin', 'install_extension']);
+
 /** Only checks that passed, and that had something to examine. */
 function checkedParts({ steps }) {
     const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
     const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
-    const parts = steps.filter(({ action, status }) => checked_parts_INSTALLS.has(action) && status !== 'not_run').length;
+    const parts = steps.filter(({ action, status }) => isInstallAction(action) && status !== 'not_run').length;
     if (ids.size === 0)
         return { extent: 'none' };
     if (ids.size >= parts)

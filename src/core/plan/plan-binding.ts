@@ -1,13 +1,13 @@
 import { problemAt } from '../document/source-problem.ts'
 import type { Plan, PlanProblem } from './plan.ts'
-import type { PlanStep } from './plan-step.ts'
+import { isInstallAction, type PlanStep } from './plan-step.ts'
 
 export type InstallStep = Extract<PlanStep, { action: 'install_plugin' | 'install_extension' }>
 
 const NEEDS_FILES: ReadonlySet<string> = new Set(['write_env', 'start', 'restart', 'healthcheck'])
 
 export function isInstallStep(step: PlanStep): step is InstallStep {
-  return step.action === 'install_plugin' || step.action === 'install_extension'
+  return isInstallAction(step.action)
 }
 
 /** Whether the step works on files that must be installed before it runs. */

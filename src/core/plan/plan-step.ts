@@ -29,6 +29,13 @@ export const ACTIONS = [
 
 export type Action = (typeof ACTIONS)[number]
 
+type InstallAction = Extract<Action, 'install_plugin' | 'install_extension'>
+
+/** Whether steps with this action, of a plan or of a report, install a part. */
+export function isInstallAction(action: string): action is InstallAction {
+  return action === 'install_plugin' || action === 'install_extension'
+}
+
 interface StepBase extends SourcePosition {
   readonly id: string
   readonly dependsOn: readonly string[]

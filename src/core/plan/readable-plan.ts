@@ -1,5 +1,5 @@
 import type { SourcePosition } from '../document/source-problem.ts'
-import { ACTIONS, buildStep, type PlanStep, stepSchema } from './plan-step.ts'
+import { ACTIONS, buildStep, isInstallAction, MAX_HEALTHCHECK_SECONDS, type PlanStep, stepSchema } from './plan-step.ts'
 
 /** What can be read of a plan, so that one run reports what is wrong with the rest of it too. */
 export interface ReadablePlan {
@@ -22,18 +22,17 @@ export function readSteps(
   const list: readonly unknown[] = Array.isArray(written) ? written : []
   const read = list.map((step, index) => readStep(step, positionOf(index)))
   const steps = read.flatMap(step => step ?? [])
-  const installs = steps.some(({ action }) => INSTALLS.has(action))
+  const installs = steps.some(({ action }) => isInstallAction(action))
   const isHidden = (step: unknown, index: number): boolean => {
     const action = textAt(step, 'action')
-    if (isKnown(action)) return read[index] === undefined && INSTALLS.has(action)
+    if (isKnown(action)) return read[index] === undefined && isInstallAction(action)
     return !installs
   }
   return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) }
 }
 
-const INSTALLS: ReadonlySet<string> = new Set(['install_plugin', 'install_extension'])
 /** With it, no check of its time fails because the written one cannot be read. */
-const LONGEST = { timeoutSeconds: 600 }
+const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS }
 
 /** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
 function readStep(written: unknown, position: SourcePosition): PlanStep | undefined {

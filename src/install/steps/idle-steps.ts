@@ -1,4 +1,4 @@
-import { placeOfInstall } from '../../core/plan/plan-binding.ts'
+import { isInstallStep, placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { type Layout, placeName } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
@@ -55,7 +55,7 @@ function findDependent({ steps }: InstallOrder, changed: readonly Part[]): strin
 /** The part that a step installs, or whose settings it creates. */
 function placeOfChange(step: PlanStep): string | undefined {
   if (step.action === 'write_env') return placeOfSettings(step)
-  return step.action === 'install_plugin' || step.action === 'install_extension' ? placeOfInstall(step) : undefined
+  return isInstallStep(step) ? placeOfInstall(step) : undefined
 }
 
 /** A missing settings file is going to be created, which is a change for the steps before that too. */

@@ -1,8 +1,7 @@
 import { listNames } from '../../core/foreign-text.ts'
+import { isInstallAction } from '../../core/plan/plan-step.ts'
 import { countInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
-
-const INSTALLS: ReadonlySet<string> = new Set(['install_plugin', 'install_extension'])
 
 /** Which parts the health checks of a run have examined. */
 export type CheckedParts =
@@ -14,7 +13,7 @@ export type CheckedParts =
 export function checkedParts({ steps }: Pick<LocalReport, 'steps'>): CheckedParts {
   const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done')
   const ids = new Set(passed.flatMap(({ checked = [] }) => checked))
-  const parts = steps.filter(({ action, status }) => INSTALLS.has(action) && status !== 'not_run').length
+  const parts = steps.filter(({ action, status }) => isInstallAction(action) && status !== 'not_run').length
   if (ids.size === 0) return { extent: 'none' }
   if (ids.size >= parts) return { extent: 'all' }
   return { extent: 'some', inWords: `${listNames([...ids])} (${ids.size} of ${countInWords(parts, 'part')})` }
