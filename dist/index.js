@@ -36325,6 +36325,7 @@ function textsIn(value) {
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/acting-steps.js
+
 /** What may change more of a host than files. */
 const ACTING = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
 /** A step that failed may have done its work, or a part of it. */
@@ -36332,6 +36333,10 @@ const RAN = new Set(['done', 'warned', 'failed']);
 /** The ids of the steps that have run and may have changed more than files. */
 function actingSteps({ steps }) {
     return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []));
+}
+/** Whether a step has put a part into its place, or taken one away. */
+function hasMovedParts({ steps }) {
+    return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done');
 }
 /**
  * Whether a run was killed while its plan ran, so that no entry names the step that was running then. A plan that failed
@@ -36575,82 +36580,64 @@ function withProblems(sentence, report) {
     return [sentence, '', ...lines, ...(more > 0 ? [`- and ${more} more, which the local report lists`] : [])].join('\n');
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/outcome-sentence.js
-
-
-
-
-
-/** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
-function describeEnding(run) {
-    const { report } = run;
-    switch (report.outcome) {
-        case 'success':
-            return report.changed ? outcome_sentence_describeChange(report) : describeUnchanged(run);
-        case 'failed':
-            return describeFailure(report);
-        case 'rolled_back':
-            return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` };
-        case 'interrupted':
-            return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
-        case 'inconsistent':
-            return {
-                mark: '🛑',
-                sentence: `${report.host_id} may have neither the old nor the new version of ${outcome_sentence_nameOf(report)} whole: repair it by hand`,
-            };
-    }
-}
-/** What runs on the host now, as far as the report says. */
-function installedNow({ running_version: version, error }) {
-    if (error?.code === 'locked')
-        return 'this run changed nothing';
-    return version === null ? 'nothing was changed' : `${version} is still installed`;
-}
-function outcome_sentence_nameOf({ slug, id }) {
+;// CONCATENATED MODULE: ./build/runner/summaries/ending.js
+/** What a sentence about a run calls what was deployed. */
+function ending_nameOf({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
-/** The name with the version that was to be installed. */
-function wanted(report) {
-    const { version, requested_version: asked } = report;
-    if (version === null && asked === 'latest')
-        return `${outcome_sentence_nameOf(report)} (latest)`;
-    return `${outcome_sentence_nameOf(report)} ${version ?? asked ?? ''}`.trim();
+
+;// CONCATENATED MODULE: ./build/runner/summaries/success-sentence.js
+
+
+
+
+
+
+/** The ending of a run that succeeded. */
+function describeSuccess(run) {
+    return run.report.changed ? success_sentence_describeChange(run.report) : describeUnchanged(run);
 }
-function outcome_sentence_describeChange(report) {
+function success_sentence_describeChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
     const on = `on ${host}`;
     if (replaced !== undefined && before !== null && before !== after)
-        return { mark: '⏪', sentence: `${outcome_sentence_nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` };
+        return { mark: '⏪', sentence: `${ending_nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` };
     if (report.unrecorded)
         return {
             mark: '✅',
-            sentence: `First install of ${outcome_sentence_nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
+            sentence: `First install of ${ending_nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
         };
     if (before === null)
-        return { mark: '✅', sentence: `First install of ${outcome_sentence_nameOf(report)} ${after} ${on}` };
+        return { mark: '✅', sentence: `First install of ${ending_nameOf(report)} ${after} ${on}` };
     if (before !== after)
-        return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${before} → ${after} ${on}` };
-    const { drift = [] } = report;
-    if (drift.length === 0 && hasOtherParts(report))
-        return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${describeParts(after, report)} ${on}` };
-    if (drift.length > 0)
-        return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was repaired ${on}` };
-    return { mark: '✅', sentence: `${outcome_sentence_nameOf(report)} ${after} was already ${on}${describeSame(report)}` };
+        return { mark: '✅', sentence: `${ending_nameOf(report)} ${before} → ${after} ${on}` };
+    return { mark: '✅', sentence: describeSame(report, after) };
 }
 /** What a run has changed of the version that was installed. */
-function describeSame({ steps, artifact_sha256: now, previous_sha256: before }) {
-    const isDone = (prefix) => steps.some(({ action, status }) => action.startsWith(prefix) && status === 'done');
-    if (!isDone('install_'))
-        return isDone('write_env') ? '; its settings were written' : ', and was changed';
-    if (now === null || before === undefined || now === before)
-        return ', and was installed again';
-    return `, and was installed again with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})`;
+function describeSame(report, version) {
+    const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report;
+    const there = `${ending_nameOf(report)} ${version}`;
+    if (!hasMovedParts(report)) {
+        const hasWritten = steps.some(({ action, status }) => action === 'write_env' && status === 'done');
+        return `${there} was already on ${host}${hasWritten ? '; its settings were written' : ', and was changed'}`;
+    }
+    if (drift.some(isOfReplaced))
+        return `${there} was repaired on ${host}`;
+    if (hasOtherParts(report))
+        return `${ending_nameOf(report)} ${describeParts(version, report)} on ${host}`;
+    const isOther = now !== null && before !== undefined && now !== before;
+    const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})` : '';
+    return `${there} was already on ${host}, and was installed again${other}`;
+}
+/** Only a tree to which nothing but files was added may stay in its place. */
+function isOfReplaced({ snapshot, ...entry }) {
+    return snapshot !== undefined || !isOnlyAdded(entry);
 }
 function describeUnchanged({ report, plannedSteps, rehearsal }) {
     const { host_id: host, previous_version: before, state } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
-    const there = `${outcome_sentence_nameOf(report)} ${after}`;
+    const there = `${ending_nameOf(report)} ${after}`;
     if (isCheck(report))
         return describeCheck(report, `${there} on ${host}`);
     if (state !== 'succeeded') {
@@ -36658,7 +36645,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
             ? `first install of ${there}`
             : before === after
                 ? there
-                : `${outcome_sentence_nameOf(report)} ${before} → ${after}`;
+                : `${ending_nameOf(report)} ${before} → ${after}`;
         return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsal?.inWords() ?? 'change nothing'}` };
     }
     const { drift = [] } = report;
@@ -36682,9 +36669,47 @@ function describeCheck(report, there) {
         return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` };
     return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` };
 }
+/** Whether a run has checked what was installed, and nothing else. */
+function isCheck({ states }) {
+    const entered = states.map(({ state }) => state);
+    return entered.includes('healthchecking') && !entered.includes('installing');
+}
+/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
+function hasOtherParts({ contract, sources, rollback_of: replaced }) {
+    return contract === 'project' && (sources !== undefined || replaced !== undefined);
+}
+function describeParts(version, { plugins = [], sources }) {
+    const isSourced = (id) => sources?.some(({ part }) => part === `plugins/${id}`) ?? true;
+    const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`);
+    return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`;
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/outcome-sentence.js
+
+
+
+/** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
+function describeEnding(run) {
+    const { report } = run;
+    switch (report.outcome) {
+        case 'success':
+            return describeSuccess(run);
+        case 'failed':
+            return describeFailure(report);
+        case 'rolled_back':
+            return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` };
+        case 'interrupted':
+            return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
+        case 'inconsistent':
+            return {
+                mark: '🛑',
+                sentence: `${report.host_id} may have neither the old nor the new version of ${ending_nameOf(report)} whole: repair it by hand`,
+            };
+    }
+}
 function describeFailure(report) {
     const { host_id: host, error } = report;
-    const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${outcome_sentence_nameOf(report)}`;
+    const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${ending_nameOf(report)}`;
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
         return { mark: '❌', sentence: `${what} ${verb ?? 'failed'} on ${host}; no file was changed` };
@@ -36719,19 +36744,18 @@ function whatIsBack({ previous_version: before, rollback, unrecorded }) {
         return `${before} is installed again, but not healthy`;
     return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`;
 }
-/** Whether a run has checked what was installed, and nothing else. */
-function isCheck({ states }) {
-    const entered = states.map(({ state }) => state);
-    return entered.includes('healthchecking') && !entered.includes('installing');
+/** What runs on the host now, as far as the report says. */
+function installedNow({ running_version: version, error }) {
+    if (error?.code === 'locked')
+        return 'this run changed nothing';
+    return version === null ? 'nothing was changed' : `${version} is still installed`;
 }
-/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
-function hasOtherParts({ contract, sources, rollback_of: replaced }) {
-    return contract === 'project' && (sources !== undefined || replaced !== undefined);
-}
-function describeParts(version, { plugins = [], sources }) {
-    const isSourced = (id) => sources?.some(({ part }) => part === `plugins/${id}`) ?? true;
-    const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`);
-    return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`;
+/** The name with the version that was to be installed. */
+function wanted(report) {
+    const { version, requested_version: asked } = report;
+    if (version === null && asked === 'latest')
+        return `${ending_nameOf(report)} (latest)`;
+    return `${ending_nameOf(report)} ${version ?? asked ?? ''}`.trim();
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/rehearsal-table.js
@@ -36946,9 +36970,11 @@ function inOneLine({ report }) {
     const checked = checkedParts(report);
     const took = durationInWords(ms);
     const isHealthy = changed && checked.extent === 'all';
-    const done = `${changed ? 'Installed' : 'Took'}${isHealthy ? ' and healthy' : ''}${changed ? ' after' : ''} ${took}.${isHealthy ? '' : deploy_summary_inWords(checked, changed)}`;
+    const done = changed
+        ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`
+        : 'Took';
     const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : '';
-    return `${done}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
+    return `${done} ${took}.${isHealthy ? '' : deploy_summary_inWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
 }
 function deploy_summary_inWords(checked, changed) {
     switch (checked.extent) {

@@ -1,3 +1,4 @@
+import { isInstallAction } from '../../core/plan/plan-step.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 
 /** What may change more of a host than files. */
@@ -9,6 +10,11 @@ const RAN: ReadonlySet<string> = new Set(['done', 'warned', 'failed'])
 /** The ids of the steps that have run and may have changed more than files. */
 export function actingSteps({ steps }: LocalReport): string[] {
   return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []))
+}
+
+/** Whether a step has put a part into its place, or taken one away. */
+export function hasMovedParts({ steps }: Pick<LocalReport, 'steps'>): boolean {
+  return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done')
 }
 
 /**

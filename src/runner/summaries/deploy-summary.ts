@@ -3,10 +3,11 @@ import { alert, cell, cellOf, code, details, link } from '../../core/markdown.ts
 import { bytesInWords, durationInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { Note } from '../runner-log.ts'
-import { actingSteps } from './acting-steps.ts'
+import { actingSteps, hasMovedParts } from './acting-steps.ts'
 import { type CheckedParts, checkedParts } from './checked-parts.ts'
+import type { RunFacts } from './ending.ts'
 import { alarm, failureBlocks } from './failure.ts'
-import { describeEnding, type RunFacts } from './outcome-sentence.ts'
+import { describeEnding } from './outcome-sentence.ts'
 import { rehearsalBlocks } from './rehearsal-table.ts'
 import { stepsTable } from './steps-table.ts'
 import { warningBlocks } from './warnings.ts'
@@ -51,9 +52,11 @@ function inOneLine({ report }: SummaryFacts): string {
   const checked = checkedParts(report)
   const took = durationInWords(ms)
   const isHealthy = changed && checked.extent === 'all'
-  const done = `${changed ? 'Installed' : 'Took'}${isHealthy ? ' and healthy' : ''}${changed ? ' after' : ''} ${took}.${isHealthy ? '' : inWords(checked, changed)}`
+  const done = changed
+    ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`
+    : 'Took'
   const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : ''
-  return `${done}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`
+  return `${done} ${took}.${isHealthy ? '' : inWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`
 }
 
 function inWords(checked: CheckedParts, changed: boolean): string {

@@ -3,8 +3,8 @@ import { alert, cell, cellOf, table } from '../../core/markdown.ts'
 import { countInWords } from '../../core/quantities.ts'
 import { describeStanding } from '../../fleet/describe.ts'
 import { compareHosts, type Fleet, type FleetHost, hostsByVersion } from '../../fleet/fleet.ts'
+import type { Ending } from './ending.ts'
 import { readingFailure } from './failure.ts'
-import type { Ending } from './outcome-sentence.ts'
 
 const MAX_ROWS = 200
 const MAX_VERSIONS = 20

@@ -5,8 +5,8 @@ import { type Place, placeName, placePath } from '../../install/host/layout.ts'
 import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../../install/inspection/inspect.ts'
 import type { How, PartDrift } from '../../install/inspection/part-check.ts'
 import { INSTEAD_WORDS } from '../../install/transaction/drift-names.ts'
+import type { Ending } from './ending.ts'
 import { readingFailure } from './failure.ts'
-import type { Ending } from './outcome-sentence.ts'
 
 const MAX_LISTED_PATHS = 20
 const MAX_ROWS = 300

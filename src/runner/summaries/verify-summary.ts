@@ -2,8 +2,8 @@ import type { DeployError } from '../../core/errors.ts'
 import { cell, code, table } from '../../core/markdown.ts'
 import { bytesInWords, countInWords } from '../../core/quantities.ts'
 import type { Note } from '../runner-log.ts'
+import type { Ending } from './ending.ts'
 import { readingFailure } from './failure.ts'
-import type { Ending } from './outcome-sentence.ts'
 import { noteBlocks } from './warnings.ts'
 
 /** What a release gate was asked to check. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { SourceError } from '../../../src/core/document/source-problem.ts'
 import type { ErrorCode } from '../../../src/core/errors.ts'
+import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
 import { reportOf } from '../../install/prepared-host.ts'
 
@@ -66,9 +67,13 @@ describe('buildDeploySummary', () => {
     { shelf: 'plugins', id: 'greeter', version: '2.0.0', added: [], removed: [], changed: ['main.py'], omitted: 7 },
   ] as const
   const added = [{ ...drift[0], changed: [], added: ['a', 'b'], omitted: undefined }]
+  const done = { id: 'files', action: 'install_plugin', status: 'done', duration_ms: 1, error: null } as const
+  const written = { ...done, id: 'env', action: 'write_env' } as const
   const moves = {
     'is already on host-1, unmodified': { changed: false },
-    'was repaired on host-1': { changed: true, drift },
+    'was repaired on host-1': { changed: true, drift, steps: [done] },
+    'was already on host-1, and was installed again': { changed: true, drift: added, steps: [done] },
+    'was already on host-1; its settings were written': { changed: true, drift: added, steps: [written] },
     'is already on host-1, but its files differ from what was installed': { changed: false, drift },
     'is already on host-1; 2 files were added on this host': { changed: false, drift: added },
   }
@@ -285,6 +290,15 @@ describe('buildDeploySummary', () => {
     })
     const [line] = summary.split('\n').filter(found => found.includes('skipped:'))
     assert.match(line ?? '', /^<code>down<\/code> \(stop\) was skipped: /)
+  })
+
+  it('says that something was installed only if a part was moved', () => {
+    const ok = { ...done, id: 'ok', action: 'healthcheck', checked: ['greeter'] }
+    const lineOf = (...steps: LocalReport['steps']): string | undefined =>
+      buildDeploySummary({ report: reportOf({ steps: [...steps, ok] }), plannedSteps: [] }).split('\n')[2]
+    assert.equal(lineOf(done), 'Installed and healthy after 1.3 s.')
+    assert.equal(lineOf({ ...done, action: 'remove' }), 'Installed and healthy after 1.3 s.')
+    assert.equal(lineOf({ ...done, status: 'unchanged' }, written), 'Done and healthy after 1.3 s.')
   })
 
   describe('of health', () => {

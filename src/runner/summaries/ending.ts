@@ -1,0 +1,22 @@
+import type { Rehearsal } from '../../install/deployment/rehearsal.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+import type { PlannedStep } from '../../install/transaction/record.ts'
+
+/** What is known of a run that has ended. */
+export interface RunFacts {
+  readonly report: LocalReport
+  readonly plannedSteps: readonly PlannedStep[]
+  /** Of a dry run. */
+  readonly rehearsal?: Rehearsal | undefined
+}
+
+/** How a run ended, in one line: a mark, and a sentence without its full stop that needs no mark. */
+export interface Ending {
+  readonly mark: string
+  readonly sentence: string
+}
+
+/** What a sentence about a run calls what was deployed. */
+export function nameOf({ slug, id }: LocalReport): string {
+  return slug ?? id ?? 'This deployment'
+}

@@ -1,0 +1,101 @@
+import { listNames } from '../../core/foreign-text.ts'
+import { shortDigest } from '../../core/quantities.ts'
+import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.ts'
+import type { LocalReport } from '../../install/reports/local-report.ts'
+import type { DriftEntry } from '../../install/transaction/facts.ts'
+import { actingSteps, hasMovedParts } from './acting-steps.ts'
+import { checkedParts } from './checked-parts.ts'
+import { type Ending, nameOf, type RunFacts } from './ending.ts'
+
+/** The ending of a run that succeeded. */
+export function describeSuccess(run: RunFacts): Ending {
+  return run.report.changed ? describeChange(run.report) : describeUnchanged(run)
+}
+
+function describeChange(report: LocalReport): Ending {
+  const { previous_version: before, host_id: host, rollback_of: replaced } = report
+  const after = report.version ?? report.requested_version ?? 'unknown'
+  const on = `on ${host}`
+  if (replaced !== undefined && before !== null && before !== after)
+    return { mark: '⏪', sentence: `${nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` }
+  if (report.unrecorded)
+    return {
+      mark: '✅',
+      sentence: `First install of ${nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
+    }
+  if (before === null) return { mark: '✅', sentence: `First install of ${nameOf(report)} ${after} ${on}` }
+  if (before !== after) return { mark: '✅', sentence: `${nameOf(report)} ${before} → ${after} ${on}` }
+  return { mark: '✅', sentence: describeSame(report, after) }
+}
+
+/** What a run has changed of the version that was installed. */
+function describeSame(report: LocalReport, version: string): string {
+  const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report
+  const there = `${nameOf(report)} ${version}`
+  if (!hasMovedParts(report)) {
+    const hasWritten = steps.some(({ action, status }) => action === 'write_env' && status === 'done')
+    return `${there} was already on ${host}${hasWritten ? '; its settings were written' : ', and was changed'}`
+  }
+  if (drift.some(isOfReplaced)) return `${there} was repaired on ${host}`
+  if (hasOtherParts(report)) return `${nameOf(report)} ${describeParts(version, report)} on ${host}`
+  const isOther = now !== null && before !== undefined && now !== before
+  const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})` : ''
+  return `${there} was already on ${host}, and was installed again${other}`
+}
+
+/** Only a tree to which nothing but files was added may stay in its place. */
+function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
+  return snapshot !== undefined || !isOnlyAdded(entry)
+}
+
+function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Ending {
+  const { host_id: host, previous_version: before, state } = report
+  const after = report.version ?? report.requested_version ?? 'unknown'
+  const there = `${nameOf(report)} ${after}`
+  if (isCheck(report)) return describeCheck(report, `${there} on ${host}`)
+  if (state !== 'succeeded') {
+    const move =
+      before === null
+        ? `first install of ${there}`
+        : before === after
+          ? there
+          : `${nameOf(report)} ${before} → ${after}`
+    return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsal?.inWords() ?? 'change nothing'}` }
+  }
+  const { drift = [] } = report
+  const acted = actingSteps(report)
+  const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
+  if (starters.length > 0)
+    return { mark: '✅', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` }
+  if (acted.length > 0) return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` }
+  if (drift.length === 0) return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` }
+  // Where a report omits paths, added ones are the last that it lists.
+  if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
+    return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
+  const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
+  return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
+}
+
+/** A check that had nothing to ask about health has compared files alone. */
+function describeCheck(report: LocalReport, there: string): Ending {
+  if (checkedParts(report).extent === 'none')
+    return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` }
+  return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` }
+}
+
+/** Whether a run has checked what was installed, and nothing else. */
+function isCheck({ states }: LocalReport): boolean {
+  const entered = states.map(({ state }) => state)
+  return entered.includes('healthchecking') && !entered.includes('installing')
+}
+
+/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
+function hasOtherParts({ contract, sources, rollback_of: replaced }: LocalReport): boolean {
+  return contract === 'project' && (sources !== undefined || replaced !== undefined)
+}
+
+function describeParts(version: string, { plugins = [], sources }: LocalReport): string {
+  const isSourced = (id: string): boolean => sources?.some(({ part }) => part === `plugins/${id}`) ?? true
+  const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`)
+  return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`
+}
