@@ -36593,9 +36593,13 @@ function ending_nameOf({ slug, id }) {
 
 
 
-/** The ending of a run that succeeded. */
+/** The ending of a run that succeeded. Its step fails all the same if the hub has refused its report. */
 function describeSuccess(run) {
-    return run.report.changed ? success_sentence_describeChange(run.report) : describeUnchanged(run);
+    const { report, error } = run;
+    const ending = report.changed ? success_sentence_describeChange(report) : describeUnchanged(run);
+    if (error === undefined)
+        return ending;
+    return { mark: '⚠️', sentence: `${ending.sentence}; the step failed all the same (${error.code})` };
 }
 function success_sentence_describeChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;

@@ -1,4 +1,4 @@
-import type { DeployError, ErrorCode } from '../../core/errors.ts'
+import type { ErrorCode } from '../../core/errors.ts'
 import { alert, cell, cellOf, code, details, link } from '../../core/markdown.ts'
 import { bytesInWords, durationInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
@@ -14,8 +14,6 @@ import { warningBlocks } from './warnings.ts'
 
 export interface SummaryFacts extends RunFacts {
   readonly reportPath?: string | undefined
-  /** What failed, as it was thrown. */
-  readonly error?: DeployError | undefined
   /** What the run has recovered before, in one sentence. */
   readonly recovered?: string | undefined
   /** What the log of the run has said that is worth attention. */

@@ -1,3 +1,4 @@
+import type { DeployError } from '../../core/errors.ts'
 import type { Rehearsal } from '../../install/deployment/rehearsal.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
@@ -5,6 +6,8 @@ import type { PlannedStep } from '../../install/transaction/record.ts'
 /** What is known of a run that has ended. */
 export interface RunFacts {
   readonly report: LocalReport
+  /** What failed, as it was thrown. */
+  readonly error?: DeployError | undefined
   readonly plannedSteps: readonly PlannedStep[]
   /** Of a dry run. */
   readonly rehearsal?: Rehearsal | undefined

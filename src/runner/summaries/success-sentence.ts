@@ -7,9 +7,12 @@ import { actingSteps, hasMovedParts } from './acting-steps.ts'
 import { checkedParts } from './checked-parts.ts'
 import { type Ending, nameOf, type RunFacts } from './ending.ts'
 
-/** The ending of a run that succeeded. */
+/** The ending of a run that succeeded. Its step fails all the same if the hub has refused its report. */
 export function describeSuccess(run: RunFacts): Ending {
-  return run.report.changed ? describeChange(run.report) : describeUnchanged(run)
+  const { report, error } = run
+  const ending = report.changed ? describeChange(report) : describeUnchanged(run)
+  if (error === undefined) return ending
+  return { mark: '⚠️', sentence: `${ending.sentence}; the step failed all the same (${error.code})` }
 }
 
 function describeChange(report: LocalReport): Ending {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
 import { type HostStage, openHostStage, planWith } from './host-stage.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from './project-stage.ts'
+import { openRefusingHub } from './refusing-hub.ts'
 import { openStage, type Stage, writeFiles } from './stage.ts'
 
 /** What the runs of one ending left: the last of them is the one to look at. */
@@ -221,7 +222,8 @@ steps:
 
 async function playProject(): Promise<PlayedEnding[]> {
   const stage = await openProjectStage()
-  const places = { ...placesOf(stage), [stage.signerPublicKey]: 'KEY' }
+  const refusing = await openRefusingHub(stage.hub.url)
+  const places = { ...placesOf(stage), [new URL(refusing.url).host]: 'hub.example.com', [stage.signerPublicKey]: 'KEY' }
   const ended: PlayedEnding[] = []
   const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
   try {
@@ -239,8 +241,11 @@ async function playProject(): Promise<PlayedEnding[]> {
         inputs: { 'project-id': PROJECT_ID, 'project-root': stage.root, ...HOST },
       }),
     )
+    await stage.publish('3.0.0', projectFiles('3.0.0'))
+    await add('project-unreported', stage.deploy({ ...HOST, 'hub-url': refusing.url }))
     return ended
   } finally {
+    await refusing.close()
     await stage.close()
   }
 }
