@@ -20629,7 +20629,18 @@ function orNone(read) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/failed-end.js
+
+/** The end of a run that leaves nothing on the host. An earlier one may have left it neither old nor new. */
+function failedEnd({ record, tools }, { code, message }) {
+    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
+    const outcome = code === 'inconsistent' ? code : 'failed';
+    const sentence = step === null ? message : `${step}: ${message}`;
+    return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/unreported.js
+
 
 
 
@@ -20666,20 +20677,14 @@ function conclude(deployment, name, failure) {
     const error = failure && toDeployError(failure.thrown);
     const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts);
     const reported = notSent(`${name} reports nothing`);
-    const report = buildLocalReport(record, unreported_endOf(deployment, error), { reported, running_version });
+    const end = error === undefined ? buildEnd(tools.now(), { outcome: 'success' }) : failedEnd(deployment, error);
+    const report = buildLocalReport(record, end, { reported, running_version });
     return {
         report: redactReport(report, tools.secrets.redact),
         reportPath: undefined,
         plannedSteps: record.plannedSteps,
         error,
     };
-}
-function unreported_endOf({ record, tools }, error) {
-    if (error === undefined)
-        return buildEnd(tools.now(), { outcome: 'success' });
-    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
-    const message = step === null ? error.message : `${step}: ${error.message}`;
-    return buildEnd(tools.now(), { outcome: 'failed', error: { code: error.code, message, step } });
 }
 
 ;// CONCATENATED MODULE: external "node:perf_hooks"
@@ -28571,6 +28576,747 @@ function sourceOf(from) {
     return from?.source === undefined ? {} : { source: from.source };
 }
 
+;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
+
+/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
+function notAFile(path) {
+    return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
+}
+/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
+function toOpenError(path, error) {
+    return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
+}
+/** Of a symlink, a directory, a socket, a device without a driver. */
+const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
+
+;// CONCATENATED MODULE: ./build/install/host/locks/kernel-lock.js
+
+
+
+/** The descriptor's number in the child; its answer when another process has the lock. */
+const CHILD_DESCRIPTOR = 3;
+const EXIT_BUSY = 1;
+/**
+ * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
+ * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
+ * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
+ */
+async function tryKernelLock(request) {
+    const { path } = request;
+    const fd = openRegularFileSync(path);
+    let attempt = 'busy';
+    try {
+        const answer = await flock(fd, request);
+        if (answer !== 'held')
+            attempt = answer;
+        else if (isFileAt(path, fd))
+            attempt = lockOf(fd);
+        return attempt;
+    }
+    finally {
+        if (typeof attempt === 'string')
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/**
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
+ * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ */
+async function readFreeKernelLock(request) {
+    let fd;
+    try {
+        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
+        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
+    }
+    catch {
+        request.signal?.throwIfAborted();
+        return undefined;
+    }
+    finally {
+        if (fd !== undefined)
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function lockOf(fd) {
+    let isOpen = true;
+    return {
+        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
+        release() {
+            if (isOpen)
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            isOpen = false;
+        },
+    };
+}
+/**
+ * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
+ * a virtual machine shares with its host) each machine may keep its locks to itself.
+ */
+function isOnOneMachine(path) {
+    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
+}
+/** The kernel's magic numbers (linux/magic.h). */
+const ONE_MACHINE_FILE_SYSTEMS = new Set([
+    0xef53, // ext2, ext3, ext4
+    0x58465342, // xfs
+    0x9123683e, // btrfs
+    0x2fc12fc1, // zfs
+    0xf2f52010, // f2fs
+    0xca451a4e, // bcachefs
+    0x794c7630, // overlay
+    0x01021994, // tmpfs
+]);
+/** For writing, which network file systems ask of a lock. */
+function openRegularFileSync(path) {
+    const fd = openForLockingSync(path);
+    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
+        return fd;
+    (0,external_node_fs_namespaceObject.closeSync)(fd);
+    throw notAFile(path);
+}
+function openForLockingSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
+    }
+    catch (error) {
+        throw toOpenError(path, error);
+    }
+}
+async function flock(fd, { timeoutMs, signal, isShared = false }) {
+    const end = await runChild({
+        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs,
+        signal,
+        isSilent: true,
+        descriptor: fd,
+    });
+    if (end.kind !== 'exited')
+        return 'unavailable';
+    if (end.code === 0)
+        return 'held';
+    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
+}
+/** A lock on a file that somebody has removed meanwhile excludes nobody. */
+function isFileAt(path, fd) {
+    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
+    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
+
+
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
+ * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    const isSameBoot = holder.boot_id === own.boot_id;
+    if (!isSameMachine(holder, own, isSameBoot))
+        return false;
+    if (!isSameBoot)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+function isSameMachine(holder, own, isSameBoot) {
+    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
+}
+/** Whether any process has this pid now, ours to signal or not. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
+}
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/locks/lock-file.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MARK = '.takeover-';
+const lock_file_MAX_BYTES = 64 * 1024;
+const ownSchema = object({
+    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
+    pid: schemas_int().check(_positive()),
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    // Older versions of this action write neither of these two.
+    machine_id: optional(nullable(schemas_string())),
+    kernel_lock: optional(nullable(schemas_string())),
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+    run_url: nullable(schemas_string()),
+    since: schemas_string(),
+});
+/** On another host, where another version of this action may have written the lock: only the host must be known. */
+const foreignSchema = schemas_lazy(() => object({
+    id: schemas_catch(nullable(ownSchema.shape.id), null),
+    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
+    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
+    run_url: schemas_catch(nullable(schemas_string()), null),
+    since: schemas_catch(nullable(schemas_string()), null),
+}));
+/**
+ * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
+ * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
+ * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ */
+function tryTake(path, own) {
+    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
+        return false;
+    // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
+    return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
+}
+/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
+function readLock(path) {
+    const text = readIfPresentSync(path);
+    if (text === undefined)
+        return undefined;
+    const holder = parseHolder(text);
+    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+}
+/** Removes a lock, or a mark, if it is that of this holder. */
+function release(path, id) {
+    if (readLock(path)?.id === id)
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+}
+/**
+ * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
+ * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
+ * not a file. What cannot be removed does no harm; the next holder tries again.
+ */
+function removeDeadMarks(path, own) {
+    for (const name of namesNextTo(path, '.')) {
+        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        if (found !== undefined && isLeftOver(found, own))
+            tryUnlinkSync(found.path);
+    }
+}
+function describeHolder(holder) {
+    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
+    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
+    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
+}
+/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
+function tryCreate(path, own) {
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+function isOwnOrTakenOver(path, own) {
+    const found = readLock(path);
+    if (found === undefined)
+        return false;
+    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
+}
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
+ * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ */
+function takeOver(dead, own) {
+    const mark = `${dead.path}${MARK}${dead.id}`;
+    try {
+        if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id)
+            return false;
+        replace(dead.path, own);
+        return true;
+    }
+    finally {
+        release(mark, own.id);
+    }
+}
+function replace(path, own) {
+    const replacement = temporaryName(path);
+    try {
+        tryCreate(replacement, own);
+        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
+    }
+    finally {
+        tryUnlinkSync(replacement);
+    }
+}
+/**
+ * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
+ * once the file is written, because from then on nobody takes it for garbage.
+ */
+function isBeingTakenOver(path, own) {
+    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
+    return marks.some(name => {
+        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        return found !== undefined && !isAbandoned(found, own);
+    });
+}
+/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+function isAbandoned({ path, holder }, own) {
+    if (holder === undefined)
+        return true;
+    // If only a holder's host is known, it cannot be proved dead.
+    if (!('boot_id' in holder))
+        return false;
+    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
+}
+/** The kernel has given this process the lock that the holder had, so the holder has ended. */
+function isWithoutItsKernelLock(holder, own, path) {
+    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
+        return false;
+    const isSame = (key) => own[key] !== null && holder[key] === own[key];
+    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
+}
+function isLeftOver(found, own) {
+    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
+    if (writer === undefined || found.holder !== undefined)
+        return isAbandoned(found, own);
+    // Garbage may be what its process is still writing.
+    return !pidExists(writer);
+}
+function namesNextTo(path, suffix) {
+    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
+}
+function tryReadLock(path) {
+    try {
+        return readLock(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+function readIfPresentSync(path) {
+    try {
+        const text = readSmallFileSync(path, lock_file_MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            throw notAFile(path);
+        return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw toOpenError(path, error);
+    }
+}
+function parseHolder(text) {
+    try {
+        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/locks/lock.js
+
+
+
+
+
+
+
+
+const POLL_MS = 250;
+const REPORT_EVERY_MS = 10_000;
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
+/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
+const KERNEL_LOCK = 'kernel-lock';
+/**
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
+ * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
+ * once. Where there is no kernel lock, the file alone decides.
+ * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
+ * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ */
+async function acquireLock(request, clock = systemClock) {
+    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
+    try {
+        const holder = await waitForTurn(request, contender, clock);
+        removeDeadMarks(request.path, holder);
+        return { release: () => giveBack(request, contender) };
+    }
+    catch (error) {
+        giveBack({ ...request, log: () => { } }, contender);
+        request.signal?.throwIfAborted();
+        throw toHostError(error, `taking the lock ${request.path}`);
+    }
+}
+/**
+ * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
+ * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ */
+async function describeLiveHolder(path, signal) {
+    const found = readLock(path);
+    if (found?.holder === undefined)
+        return undefined;
+    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
+    if (isAbandoned(found, own))
+        return undefined;
+    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
+    const free = await readFreeKernelLock(probe);
+    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
+}
+async function waitForTurn(request, contender, clock) {
+    const { path, runUrl, signal } = request;
+    const identity = readOwnIdentity();
+    const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
+    const pause = startWaiting(request, contender, clock);
+    for (;;) {
+        signal?.throwIfAborted();
+        if (contender.kernel === 'busy')
+            contender.kernel = await tryKernelLock(kernelLock);
+        const since = new Date().toISOString();
+        const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since };
+        if (contender.kernel !== 'busy' && tryTake(path, own))
+            return own;
+        await pause();
+    }
+}
+/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
+function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
+    const deadline = clock.now() + timeoutMs;
+    let reportedAt = Number.NEGATIVE_INFINITY;
+    return async () => {
+        const now = clock.now();
+        if (now >= deadline)
+            throw lockedError(path, timeoutMs, contender);
+        if (now - reportedAt >= REPORT_EVERY_MS) {
+            log(`Waiting for the lock of this host: ${describeOther(path)}.`);
+            reportedAt = now;
+        }
+        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
+    };
+}
+function giveBack({ path, log }, { id, kernel }) {
+    try {
+        release(path, id);
+    }
+    catch (error) {
+        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
+    }
+    finally {
+        if (typeof kernel === 'object')
+            kernel.release();
+    }
+}
+function lockedError(path, timeoutMs, { kernel }) {
+    const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
+    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
+        `${describeOther(path)}. Wait for it or cancel it.${gone}`);
+}
+function describeOther(path) {
+    const found = readLock(path);
+    if (found?.holder !== undefined)
+        return describeHolder(found.holder);
+    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
+}
+function answerTimeoutMs({ timeoutMs }) {
+    return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
+}
+function lockedFileOf({ kernel }) {
+    return typeof kernel === 'object' ? kernel.id : null;
+}
+function kernelLockOf(path) {
+    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
+
+
+
+
+
+function beginTransaction(changeLog) {
+    const { root, journal, log } = changeLog;
+    const changes = [];
+    const places = [];
+    const services = [];
+    const healthchecks = [];
+    return {
+        places,
+        services,
+        healthchecks,
+        get changed() {
+            return changes.some(({ change }) => change.type !== 'make_directory');
+        },
+        async apply(planned) {
+            const change = await announceable(root, planned);
+            const seq = await journal.append({ record: 'change', change });
+            if (seq === undefined)
+                throw new Error('A change could not be announced.');
+            changes.push({ seq, change });
+            const isKnown = (place) => places.some(known => isSamePlace(known, place));
+            places.push(...placesIn([change]).filter(place => !isKnown(place)));
+            for (const path of await applyChange(root, change))
+                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
+        },
+        async supervise(service, action, signal) {
+            const change = await planServiceChange({ service, action }, services, signal);
+            await journal.append({ record: 'service', change });
+            services.push(change);
+            await superviseService(change, { signal });
+        },
+        async noteHealthchecks(checks) {
+            await journal.append({ record: 'healthchecks', checks: [...checks] });
+            healthchecks.push(...checks);
+        },
+        async commit({ rows, removed, discard, project }) {
+            const at = new Date().toISOString();
+            await journal.append({
+                record: 'commit',
+                at,
+                rows: [...rows],
+                removed: [...removed],
+                discard: [...discard],
+                ...(project && { project }),
+            });
+        },
+        async rollback() {
+            return await undoChanges(changeLog, changes);
+        },
+    };
+}
+/**
+ * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
+ * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
+ * each in the journal.
+ * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
+ * what remains. Does not throw while the host is exactly what it was.
+ */
+async function undoChanges(changeLog, pending) {
+    const { root, journal, log } = changeLog;
+    let wasChanged = await dropUndone(changeLog, pending);
+    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
+        try {
+            const { wasMade, setAside } = await undoChange(root, newest.change);
+            for (const path of setAside)
+                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
+            if (wasMade && newest.change.type !== 'make_directory')
+                log.info(describeUndo(newest.change));
+            wasChanged ||= wasMade;
+        }
+        catch (error) {
+            if (!isAnyMade(root, pending))
+                return true;
+            throw rollbackFailed(pending, error);
+        }
+        pending.pop();
+    }
+    return wasChanged;
+}
+/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+function isAnyMade(root, pending) {
+    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+}
+/**
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
+ * made: certainly, when a newer change was announced after it.
+ */
+async function dropUndone({ root, journal }, pending) {
+    const undone = pending.splice(firstUndone(root, pending)).reverse();
+    for (const [age, { seq }] of undone.entries())
+        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
+    return undone.length > 1;
+}
+/**
+ * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
+ * change has put where something was is not what was there, even if that is lost.
+ */
+function firstUndone(root, pending) {
+    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
+    const index = pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
+    return index === -1 ? pending.length : index;
+}
+function rollbackFailed(pending, error) {
+    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
+    const left = pending
+        .map(({ change }) => describeChange(change))
+        .reverse()
+        .join('; ');
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
+        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/dead-run.js
+
+
+
+
+
+
+
+const MAX_RECOVERIES = 5;
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
+function readRecords({ root, journal: path }) {
+    try {
+        const records = readJournal(path) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(path)))
+            throw new JournalDamage('a change was made that is announced behind a torn record');
+        return records;
+    }
+    catch (error) {
+        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+    }
+}
+/** Refuses a dead run that 5 others could not roll back: DeploymentError `inconsistent`. */
+function verifyRecoverable(host, records) {
+    const [begin] = records;
+    if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
+        return;
+    const { deployment_id: id, slug } = begin.facts;
+    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
+}
+/** What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up. */
+function needsRollback(records) {
+    const known = findEnd(records);
+    return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
+}
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+function isInDoubt({ root, journal }) {
+    try {
+        const records = readJournal(journal) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(journal)))
+            return true;
+        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
+    }
+    catch {
+        return true;
+    }
+}
+/** The places out of which or into which a run has moved trees, or was about to. */
+function changedPlaces(records) {
+    return placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : [])));
+}
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+function countAttempts({ runId }, records) {
+    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
+    runs.delete(runId);
+    return runs.size;
+}
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+function dead_run_findAccepted(records) {
+    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
+    return last?.record === 'reported' ? last.attempts : undefined;
+}
+/** How the run, or an earlier recovery of it, says that it ended. */
+function findEnd(records) {
+    return records.findLast(entry => entry.record === 'end')?.end;
+}
+/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
+function wasUnfinished(records) {
+    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
+}
+/** The state in which the run was cut off. */
+function lastState(record) {
+    return record.states.at(-1)?.state ?? 'pending';
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/pending-recovery.js
+
+
+
+/**
+ * Logs what a real run would do first where another one has left its journal, or is at work. Throws DeploymentError
+ * `inconsistent` where a real run would be refused for it.
+ */
+async function announceRecovery(deployment) {
+    const first = await whatComesFirst(deployment);
+    if (first === undefined)
+        return;
+    deployment.drift.disregard();
+    deployment.tools.log.notice(`${first} This dry run compares with the files as they are now.`);
+}
+async function whatComesFirst({ host, layout, tools }) {
+    if (!pathExistsSync(layout.journal))
+        return undefined;
+    const holder = await describeLiveHolder(layout.lock, tools.signal);
+    if (holder !== undefined)
+        return `Another deployment is at work here (${holder}). A real run would wait for its end.`;
+    const records = readRecords(layout);
+    if (records.length === 0)
+        return undefined;
+    verifyRecoverable(host, records);
+    return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.';
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/rehearsal.js
 
 /** Of a tree that a tool has rewritten, every file may differ. */
@@ -28640,6 +29386,7 @@ function sizesInWords({ before, after }) {
 
 
 
+
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
@@ -28658,10 +29405,7 @@ async function rehearse(deployment, prepare) {
     const { tools, layout } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
-        if (pathExistsSync(layout.journal)) {
-            deployment.drift.disregard();
-            tools.log.notice('An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.');
-        }
+        await announceRecovery(deployment);
         const order = await prepare(folder);
         const { parts, removals } = order;
         await recordDrift(deployment, [...parts, ...removals]);
@@ -29390,192 +30134,6 @@ function isInstalledIn(layout, place) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
-
-
-
-
-
-
-function beginTransaction(changeLog) {
-    const { root, journal, log } = changeLog;
-    const changes = [];
-    const places = [];
-    const services = [];
-    const healthchecks = [];
-    return {
-        places,
-        services,
-        healthchecks,
-        get changed() {
-            return changes.some(({ change }) => change.type !== 'make_directory');
-        },
-        async apply(planned) {
-            const change = await announceable(root, planned);
-            const seq = await journal.append({ record: 'change', change });
-            if (seq === undefined)
-                throw new Error('A change could not be announced.');
-            changes.push({ seq, change });
-            const isKnown = (place) => places.some(known => isSamePlace(known, place));
-            places.push(...placesIn([change]).filter(place => !isKnown(place)));
-            for (const path of await applyChange(root, change))
-                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
-        },
-        async supervise(service, action, signal) {
-            const change = await planServiceChange({ service, action }, services, signal);
-            await journal.append({ record: 'service', change });
-            services.push(change);
-            await superviseService(change, { signal });
-        },
-        async noteHealthchecks(checks) {
-            await journal.append({ record: 'healthchecks', checks: [...checks] });
-            healthchecks.push(...checks);
-        },
-        async commit({ rows, removed, discard, project }) {
-            const at = new Date().toISOString();
-            await journal.append({
-                record: 'commit',
-                at,
-                rows: [...rows],
-                removed: [...removed],
-                discard: [...discard],
-                ...(project && { project }),
-            });
-        },
-        async rollback() {
-            return await undoChanges(changeLog, changes);
-        },
-    };
-}
-/**
- * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
- * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal.
- * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains. Does not throw while the host is exactly what it was.
- */
-async function undoChanges(changeLog, pending) {
-    const { root, journal, log } = changeLog;
-    let wasChanged = await dropUndone(changeLog, pending);
-    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
-        try {
-            const { wasMade, setAside } = await undoChange(root, newest.change);
-            for (const path of setAside)
-                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
-            if (wasMade && newest.change.type !== 'make_directory')
-                log.info(describeUndo(newest.change));
-            wasChanged ||= wasMade;
-        }
-        catch (error) {
-            if (!isAnyMade(root, pending))
-                return true;
-            throw rollbackFailed(pending, error);
-        }
-        pending.pop();
-    }
-    return wasChanged;
-}
-/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
-function isAnyMade(root, pending) {
-    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
-}
-/**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
- * made: certainly, when a newer change was announced after it.
- */
-async function dropUndone({ root, journal }, pending) {
-    const undone = pending.splice(firstUndone(root, pending)).reverse();
-    for (const [age, { seq }] of undone.entries())
-        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
-    return undone.length > 1;
-}
-/**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
- * change has put where something was is not what was there, even if that is lost.
- */
-function firstUndone(root, pending) {
-    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
-    const index = pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
-    return index === -1 ? pending.length : index;
-}
-function rollbackFailed(pending, error) {
-    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
-    const left = pending
-        .map(({ change }) => describeChange(change))
-        .reverse()
-        .join('; ');
-    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/dead-run.js
-
-
-
-
-
-
-
-/**
- * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is not what this action writes.
- */
-function readRecords({ root, journal: path }) {
-    try {
-        const records = readJournal(path) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(path)))
-            throw new JournalDamage('a change was made that is announced behind a torn record');
-        return records;
-    }
-    catch (error) {
-        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
-    }
-}
-/**
- * Whether this host may run neither version whole, according to the journal of a dead run and without changing
- * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
- */
-function isInDoubt({ root, journal }) {
-    try {
-        const records = readJournal(journal) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(journal)))
-            return true;
-        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
-    }
-    catch {
-        return true;
-    }
-}
-/** The places out of which or into which a run has moved trees, or was about to. */
-function changedPlaces(records) {
-    return placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : [])));
-}
-/** How many other runs have begun to recover this one; a main step and its post step are one run. */
-function countAttempts({ runId }, records) {
-    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
-    runs.delete(runId);
-    return runs.size;
-}
-/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
-function dead_run_findAccepted(records) {
-    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
-    return last?.record === 'reported' ? last.attempts : undefined;
-}
-/** How the run, or an earlier recovery of it, says that it ended. */
-function findEnd(records) {
-    return records.findLast(entry => entry.record === 'end')?.end;
-}
-/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
-function wasUnfinished(records) {
-    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
-}
-/** The state in which the run was cut off. */
-function lastState(record) {
-    return record.states.at(-1)?.state ?? 'pending';
-}
-
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
 /**
  * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
@@ -29603,81 +30161,6 @@ function restoredUnhealthy(report) {
     const { slug, previous_version: version, host_id: host } = report;
     const restored = version === null ? 'what was installed before it' : version;
     return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
-
-
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        machine_id: orNull(readMachineId),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
-}
-/**
- * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
- * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
- */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    const isSameBoot = holder.boot_id === own.boot_id;
-    if (!isSameMachine(holder, own, isSameBoot))
-        return false;
-    if (!isSameBoot)
-        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-function isSameMachine(holder, own, isSameBoot) {
-    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
-}
-/** Whether any process has this pid now, ours to signal or not. */
-function pidExists(pid) {
-    try {
-        process.kill(pid, 0);
-        return true;
-    }
-    catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
-    }
-}
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
-}
-/** Throws when it is missing or says that there is none yet (`uninitialized`). */
-function readMachineId() {
-    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
-    if (id === undefined)
-        throw new Error('no machine id');
-    return id;
-}
-/**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
-    }
-    catch {
-        return undefined;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
@@ -29847,444 +30330,6 @@ async function orWarn(log, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
-
-/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
-function notAFile(path) {
-    return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
-}
-/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
-function toOpenError(path, error) {
-    return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
-}
-/** Of a symlink, a directory, a socket, a device without a driver. */
-const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
-
-;// CONCATENATED MODULE: ./build/install/host/locks/kernel-lock.js
-
-
-
-/** The descriptor's number in the child; its answer when another process has the lock. */
-const CHILD_DESCRIPTOR = 3;
-const EXIT_BUSY = 1;
-/**
- * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
- * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
- */
-async function tryKernelLock(request) {
-    const { path } = request;
-    const fd = openRegularFileSync(path);
-    let attempt = 'busy';
-    try {
-        const answer = await flock(fd, request);
-        if (answer !== 'held')
-            attempt = answer;
-        else if (isFileAt(path, fd))
-            attempt = lockOf(fd);
-        return attempt;
-    }
-    finally {
-        if (typeof attempt === 'string')
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/**
- * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
- * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
- */
-async function readFreeKernelLock(request) {
-    let fd;
-    try {
-        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
-        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
-    }
-    catch {
-        request.signal?.throwIfAborted();
-        return undefined;
-    }
-    finally {
-        if (fd !== undefined)
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-function lockOf(fd) {
-    let isOpen = true;
-    return {
-        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
-        release() {
-            if (isOpen)
-                (0,external_node_fs_namespaceObject.closeSync)(fd);
-            isOpen = false;
-        },
-    };
-}
-/**
- * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
- * a virtual machine shares with its host) each machine may keep its locks to itself.
- */
-function isOnOneMachine(path) {
-    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
-}
-/** The kernel's magic numbers (linux/magic.h). */
-const ONE_MACHINE_FILE_SYSTEMS = new Set([
-    0xef53, // ext2, ext3, ext4
-    0x58465342, // xfs
-    0x9123683e, // btrfs
-    0x2fc12fc1, // zfs
-    0xf2f52010, // f2fs
-    0xca451a4e, // bcachefs
-    0x794c7630, // overlay
-    0x01021994, // tmpfs
-]);
-/** For writing, which network file systems ask of a lock. */
-function openRegularFileSync(path) {
-    const fd = openForLockingSync(path);
-    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
-        return fd;
-    (0,external_node_fs_namespaceObject.closeSync)(fd);
-    throw notAFile(path);
-}
-function openForLockingSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
-    }
-    catch (error) {
-        throw toOpenError(path, error);
-    }
-}
-async function flock(fd, { timeoutMs, signal, isShared = false }) {
-    const end = await runChild({
-        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs,
-        signal,
-        isSilent: true,
-        descriptor: fd,
-    });
-    if (end.kind !== 'exited')
-        return 'unavailable';
-    if (end.code === 0)
-        return 'held';
-    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
-}
-/** A lock on a file that somebody has removed meanwhile excludes nobody. */
-function isFileAt(path, fd) {
-    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
-    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/locks/lock-file.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-const MARK = '.takeover-';
-const lock_file_MAX_BYTES = 64 * 1024;
-const ownSchema = object({
-    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
-    pid: schemas_int().check(_positive()),
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    // Older versions of this action write neither of these two.
-    machine_id: optional(nullable(schemas_string())),
-    kernel_lock: optional(nullable(schemas_string())),
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-    run_url: nullable(schemas_string()),
-    since: schemas_string(),
-});
-/** On another host, where another version of this action may have written the lock: only the host must be known. */
-const foreignSchema = schemas_lazy(() => object({
-    id: schemas_catch(nullable(ownSchema.shape.id), null),
-    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
-    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
-    run_url: schemas_catch(nullable(schemas_string()), null),
-    since: schemas_catch(nullable(schemas_string()), null),
-}));
-/**
- * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
- * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
- */
-function tryTake(path, own) {
-    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
-        return false;
-    // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
-    return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
-}
-/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
-function readLock(path) {
-    const text = readIfPresentSync(path);
-    if (text === undefined)
-        return undefined;
-    const holder = parseHolder(text);
-    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
-}
-/** Removes a lock, or a mark, if it is that of this holder. */
-function release(path, id) {
-    if (readLock(path)?.id === id)
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-}
-/**
- * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
- * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
- * not a file. What cannot be removed does no harm; the next holder tries again.
- */
-function removeDeadMarks(path, own) {
-    for (const name of namesNextTo(path, '.')) {
-        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        if (found !== undefined && isLeftOver(found, own))
-            tryUnlinkSync(found.path);
-    }
-}
-function describeHolder(holder) {
-    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
-    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
-}
-/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
-function tryCreate(path, own) {
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-function isOwnOrTakenOver(path, own) {
-    const found = readLock(path);
-    if (found === undefined)
-        return false;
-    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
-}
-/**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
- * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
- */
-function takeOver(dead, own) {
-    const mark = `${dead.path}${MARK}${dead.id}`;
-    try {
-        if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id)
-            return false;
-        replace(dead.path, own);
-        return true;
-    }
-    finally {
-        release(mark, own.id);
-    }
-}
-function replace(path, own) {
-    const replacement = temporaryName(path);
-    try {
-        tryCreate(replacement, own);
-        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
-    }
-    finally {
-        tryUnlinkSync(replacement);
-    }
-}
-/**
- * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
- * once the file is written, because from then on nobody takes it for garbage.
- */
-function isBeingTakenOver(path, own) {
-    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
-    return marks.some(name => {
-        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        return found !== undefined && !isAbandoned(found, own);
-    });
-}
-/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
-function isAbandoned({ path, holder }, own) {
-    if (holder === undefined)
-        return true;
-    // If only a holder's host is known, it cannot be proved dead.
-    if (!('boot_id' in holder))
-        return false;
-    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
-}
-/** The kernel has given this process the lock that the holder had, so the holder has ended. */
-function isWithoutItsKernelLock(holder, own, path) {
-    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
-        return false;
-    const isSame = (key) => own[key] !== null && holder[key] === own[key];
-    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
-}
-function isLeftOver(found, own) {
-    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
-    if (writer === undefined || found.holder !== undefined)
-        return isAbandoned(found, own);
-    // Garbage may be what its process is still writing.
-    return !pidExists(writer);
-}
-function namesNextTo(path, suffix) {
-    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
-}
-function tryReadLock(path) {
-    try {
-        return readLock(path);
-    }
-    catch {
-        return undefined;
-    }
-}
-function readIfPresentSync(path) {
-    try {
-        const text = readSmallFileSync(path, lock_file_MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            throw notAFile(path);
-        return text;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw toOpenError(path, error);
-    }
-}
-function parseHolder(text) {
-    try {
-        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/locks/lock.js
-
-
-
-
-
-
-
-
-const POLL_MS = 250;
-const REPORT_EVERY_MS = 10_000;
-/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
-const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
-/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
-const KERNEL_LOCK = 'kernel-lock';
-/**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
- * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
- * once. Where there is no kernel lock, the file alone decides.
- * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
- * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
- */
-async function acquireLock(request, clock = systemClock) {
-    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
-    try {
-        const holder = await waitForTurn(request, contender, clock);
-        removeDeadMarks(request.path, holder);
-        return { release: () => giveBack(request, contender) };
-    }
-    catch (error) {
-        giveBack({ ...request, log: () => { } }, contender);
-        request.signal?.throwIfAborted();
-        throw toHostError(error, `taking the lock ${request.path}`);
-    }
-}
-/**
- * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
- * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
- */
-async function describeLiveHolder(path, signal) {
-    const found = readLock(path);
-    if (found?.holder === undefined)
-        return undefined;
-    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
-    if (isAbandoned(found, own))
-        return undefined;
-    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
-    const free = await readFreeKernelLock(probe);
-    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
-}
-async function waitForTurn(request, contender, clock) {
-    const { path, runUrl, signal } = request;
-    const identity = readOwnIdentity();
-    const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
-    const pause = startWaiting(request, contender, clock);
-    for (;;) {
-        signal?.throwIfAborted();
-        if (contender.kernel === 'busy')
-            contender.kernel = await tryKernelLock(kernelLock);
-        const since = new Date().toISOString();
-        const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since };
-        if (contender.kernel !== 'busy' && tryTake(path, own))
-            return own;
-        await pause();
-    }
-}
-/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
-function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
-    const deadline = clock.now() + timeoutMs;
-    let reportedAt = Number.NEGATIVE_INFINITY;
-    return async () => {
-        const now = clock.now();
-        if (now >= deadline)
-            throw lockedError(path, timeoutMs, contender);
-        if (now - reportedAt >= REPORT_EVERY_MS) {
-            log(`Waiting for the lock of this host: ${describeOther(path)}.`);
-            reportedAt = now;
-        }
-        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
-    };
-}
-function giveBack({ path, log }, { id, kernel }) {
-    try {
-        release(path, id);
-    }
-    catch (error) {
-        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
-    }
-    finally {
-        if (typeof kernel === 'object')
-            kernel.release();
-    }
-}
-function lockedError(path, timeoutMs, { kernel }) {
-    const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
-    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
-        `${describeOther(path)}. Wait for it or cancel it.${gone}`);
-}
-function describeOther(path) {
-    const found = readLock(path);
-    if (found?.holder !== undefined)
-        return describeHolder(found.holder);
-    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
-}
-function answerTimeoutMs({ timeoutMs }) {
-    return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
-}
-function lockedFileOf({ kernel }) {
-    return typeof kernel === 'object' ? kernel.id : null;
-}
-function kernelLockOf(path) {
-    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
-}
-
 ;// CONCATENATED MODULE: ./build/install/deployment/leftovers.js
 
 
@@ -30414,7 +30459,6 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 
 
-const MAX_RECOVERIES = 5;
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
  * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
@@ -30451,12 +30495,9 @@ async function recoverRun(host, run) {
     const { begin, records, journal, record } = run;
     const attempts = countAttempts(host, records);
     const known = findEnd(records);
-    // What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up.
-    if (findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)) {
-        if (attempts >= MAX_RECOVERIES)
-            throw givenUp(host.layout, begin);
+    verifyRecoverable(host, records);
+    if (needsRollback(records))
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
-    }
     const { end, isUnfinished, unwritten } = await endRun(host, run);
     const wasReported = attempts > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
@@ -30516,9 +30557,6 @@ function terminalState({ outcome }) {
     if (outcome === 'success')
         return 'succeeded';
     return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-function givenUp({ journal, reports }, begin) {
-    return new DeploymentError('inconsistent', `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`);
 }
 function stillInconsistent(begin, rollback) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
@@ -30783,6 +30821,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
  * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
@@ -30906,13 +30945,6 @@ async function recovered(deployment, failed, locked) {
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
 function judged({ layout }, end) {
     return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
-}
-/** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
-function failedEnd({ record, tools }, { code, message }) {
-    const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
-    const outcome = code === 'inconsistent' ? code : 'failed';
-    const sentence = step === null ? message : `${step}: ${message}`;
-    return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
 }
 /**
  * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
@@ -43738,7 +43770,7 @@ async function inspectHost(request, { log, signal }) {
             if (inspection.activity.kind === 'busy' || readTraces(layout) === before)
                 return inspection;
             if (looks === MAX_LOOKS)
-                return inspect_givenUp(inspection);
+                return givenUp(inspection);
             log.info('A deployment has changed this host meanwhile, so it is examined again.');
         }
     }
@@ -43808,7 +43840,7 @@ function snapshotsOf(layout, place, rows) {
     return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: (0,external_node_path_namespaceObject.join)(folder, row.name) }));
 }
 /** One deployment after another: what was seen last may be of the middle of one. */
-function inspect_givenUp(inspection) {
+function givenUp(inspection) {
     const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }));
     return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } };
 }

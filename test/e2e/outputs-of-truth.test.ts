@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, rmSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
 import { acquireLock } from '../../src/install/host/locks/lock.ts'
+import { openJournal } from '../../src/install/transaction/journal.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
 import { publishSteps } from './harness/cancel-moments.ts'
 import { type CancelScene, HANG, isHanging, killedOnce, openCancelScene } from './harness/cancel-scene.ts'
@@ -188,15 +190,68 @@ describe('what the outputs say', { concurrency: 2 }, () => {
 })
 
 describe('a dry run', () => {
-  it('names what runs, which stays', async t => {
+  const dryRun = async (scene: CancelScene): Promise<ActionResult> => await scene.run({}, { 'dry-run': 'true' })
+  const open = async (t: TestContext, ...steps: Parameters<typeof publishSteps>[1][]): Promise<CancelScene> => {
     const scene = await openCancelScene(t, 'marketplace')
     t.after(() => scene.close())
-    await publishSteps(scene, 'restart')
-    const { outputs } = await scene.run({}, { 'dry-run': 'true' })
+    await publishSteps(scene, ...steps)
+    return scene
+  }
+  /** A run that was killed after the switch, with its journal. */
+  const openKilled = async (t: TestContext): Promise<[scene: CancelScene, journal: string]> => {
+    const scene = await open(t, 'provision')
+    scene.standIns.add('make-db', 'kill -KILL $PPID')
+    assert.equal((await scene.run()).outputs['outcome'], 'interrupted')
+    return [scene, join(scene.root, '.hub-deploy/journal.jsonl')]
+  }
+
+  it('names what runs, which stays', async t => {
+    const scene = await open(t, 'restart')
+    const { outputs } = await dryRun(scene)
     assert.deepEqual(
       [outputs['outcome'], outputs['version'], outputs['running-version']],
       ['success', '2.0.0', '1.0.0'],
     )
     assert.equal(existsSync(join(scene.root, '.hub-deploy/journal.jsonl')), false)
+  })
+
+  it('says that a real run would recover the host first, or wait for another', async t => {
+    const [scene] = await openKilled(t)
+    const { outputs, log } = await dryRun(scene)
+    assert.deepEqual([outputs['outcome'], outputs['running-version']], ['success', ''])
+    assert.match(commandsIn(log, 'notice').join(), /waits for its recovery\. A real run would recover it first/)
+    const lock = await acquireLock({
+      path: join(scene.root, '.hub-deploy/lock'),
+      timeoutMs: 0,
+      runUrl: null,
+      log: () => {},
+    })
+    t.after(() => lock.release())
+    const busy = commandsIn((await dryRun(scene)).log, 'notice').join()
+    assert.match(busy, /Another deployment is at work here \(process \d+ .*\)\. A real run would wait for its end/)
+    assert.doesNotMatch(busy, /recovery/)
+  })
+
+  it('is refused as a real run is where the recovery was given up', async t => {
+    const [scene, path] = await openKilled(t)
+    const journal = openJournal(path)
+    for (let run = 1; run <= 5; run++)
+      await journal.append({ record: 'recovery', at: new Date().toISOString(), by: randomUUID() })
+    journal.close()
+    const before = readFileSync(path)
+    for (const result of [await dryRun(scene), await scene.run()]) {
+      const { exitCode, outputs, log } = result
+      assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'inconsistent', 'inconsistent'], log)
+      assert.equal(outputs['running-version'], '')
+      assert.match(commandsIn(log, 'error').join(), /could not be rolled back in 5 attempts/)
+    }
+    assert.deepEqual(readFileSync(path), before)
+  })
+
+  it('says that a host is inconsistent whose record is damaged', async t => {
+    const scene = await open(t, 'restart')
+    writeFileSync(join(scene.root, '.hub-deploy/installed.json'), '{')
+    for (const { outputs, log } of [await dryRun(scene), await scene.run()])
+      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)
   })
 })

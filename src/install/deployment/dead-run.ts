@@ -18,6 +18,8 @@ import { JournalDamage } from '../transaction/journal-line.ts'
 import type { DeploymentRecord } from '../transaction/record.ts'
 import { isAnyMade } from '../transaction/transaction.ts'
 
+const MAX_RECOVERIES = 5
+
 /** A deployment whose run is dead, according to its journal. */
 export interface DeadRun {
   readonly begin: BeginRecord
@@ -45,6 +47,23 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
       { cause: toDeployError(error) },
     )
   }
+}
+
+/** Refuses a dead run that 5 others could not roll back: DeploymentError `inconsistent`. */
+export function verifyRecoverable(host: Host, records: readonly JournalRecord[]): void {
+  const [begin] = records
+  if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES) return
+  const { deployment_id: id, slug } = begin.facts
+  throw new DeploymentError(
+    'inconsistent',
+    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
+  )
+}
+
+/** What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up. */
+export function needsRollback(records: readonly JournalRecord[]): boolean {
+  const known = findEnd(records)
+  return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)
 }
 
 /**

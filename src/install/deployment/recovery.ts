@@ -2,7 +2,6 @@ import { DeploymentError } from '../../core/errors.ts'
 import { reportStatusOf } from '../../core/outcome.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../host/cleanup.ts'
-import type { Layout } from '../host/layout.ts'
 import { requireSafeDirectory } from '../host/ownership/ownership.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
@@ -11,7 +10,7 @@ import { describeRecovered } from '../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
 import type { DeploymentEnd, RollbackFacts } from '../transaction/end.ts'
 import { flowOf } from '../transaction/facts.ts'
-import { type BeginRecord, findCommit, openJournal } from '../transaction/journal.ts'
+import { type BeginRecord, openJournal } from '../transaction/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
 import {
   changedPlaces,
@@ -20,12 +19,12 @@ import {
   findAccepted,
   findEnd,
   lastState,
+  needsRollback,
   readRecords,
+  verifyRecoverable,
 } from './dead-run.ts'
 import { endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
-
-const MAX_RECOVERIES = 5
 
 /**
  * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
@@ -62,11 +61,8 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   const { begin, records, journal, record } = run
   const attempts = countAttempts(host, records)
   const known = findEnd(records)
-  // What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up.
-  if (findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)) {
-    if (attempts >= MAX_RECOVERIES) throw givenUp(host.layout, begin)
-    await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
-  }
+  verifyRecoverable(host, records)
+  if (needsRollback(records)) await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
   const { end, isUnfinished, unwritten } = await endRun(host, run)
   const wasReported = attempts > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
@@ -117,13 +113,6 @@ async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: Dep
 function terminalState({ outcome }: DeploymentEnd): string {
   if (outcome === 'success') return 'succeeded'
   return outcome === 'rolled_back' ? 'rolled_back' : 'failed'
-}
-
-function givenUp({ journal, reports }: Layout, begin: BeginRecord): DeploymentError {
-  return new DeploymentError(
-    'inconsistent',
-    `The deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${reports} and ${journal}, repair the host by hand, then remove that file.`,
-  )
 }
 
 function stillInconsistent(begin: BeginRecord, rollback: RollbackFacts): DeploymentError {

@@ -16,6 +16,7 @@ import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { missingSettings } from '../steps/written-settings.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import { announceRecovery } from './pending-recovery.ts'
 import { Rehearsal, sizeInWords, sizesInWords } from './rehearsal.ts'
 import type { Flow } from './run.ts'
 import { runUnreported } from './unreported.ts'
@@ -45,12 +46,7 @@ async function rehearse(
   const { tools, layout } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
-    if (pathExistsSync(layout.journal)) {
-      deployment.drift.disregard()
-      tools.log.notice(
-        'An interrupted deployment waits for its recovery, which a real run would do first. This dry run compares with the files as it left them.',
-      )
-    }
+    await announceRecovery(deployment)
     const order = await prepare(folder)
     const { parts, removals } = order
     await recordDrift(deployment, [...parts, ...removals])

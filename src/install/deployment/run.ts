@@ -14,6 +14,7 @@ import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { rollBack } from '../transaction/rollback.ts'
 import { isInDoubt } from './dead-run.ts'
 import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
+import { failedEnd } from './failed-end.ts'
 import { writeHandover } from './handover.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
 import { type HostSession, type LockedHost, lockHost } from './session.ts'
@@ -192,14 +193,6 @@ async function recovered(deployment: RunningDeployment, failed: DeploymentEnd, l
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
 function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
   return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end
-}
-
-/** Nothing of this run is on the host, though an earlier one may have left it neither old nor new. */
-function failedEnd({ record, tools }: RunningDeployment, { code, message }: DeployError): DeploymentEnd {
-  const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
-  const outcome = code === 'inconsistent' ? code : 'failed'
-  const sentence = step === null ? message : `${step}: ${message}`
-  return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } })
 }
 
 /**

@@ -4,8 +4,9 @@ import { requireSafeHost } from '../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
 import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
 import { readRunningVersion } from '../reports/running-version.ts'
-import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
+import { buildEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import { failedEnd } from './failed-end.ts'
 import type { Rehearsal } from './rehearsal.ts'
 
 type Unreported = RunningDeployment<'failed'>
@@ -50,18 +51,12 @@ function conclude(deployment: Unreported, name: string, failure?: { thrown: unkn
   const error = failure && toDeployError(failure.thrown)
   const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts)
   const reported = notSent(`${name} reports nothing`)
-  const report = buildLocalReport(record, endOf(deployment, error), { reported, running_version })
+  const end = error === undefined ? buildEnd(tools.now(), { outcome: 'success' }) : failedEnd(deployment, error)
+  const report = buildLocalReport(record, end, { reported, running_version })
   return {
     report: redactReport(report, tools.secrets.redact),
     reportPath: undefined,
     plannedSteps: record.plannedSteps,
     error,
   }
-}
-
-function endOf({ record, tools }: Unreported, error: EndedDeployment['error']): DeploymentEnd {
-  if (error === undefined) return buildEnd(tools.now(), { outcome: 'success' })
-  const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
-  const message = step === null ? error.message : `${step}: ${error.message}`
-  return buildEnd(tools.now(), { outcome: 'failed', error: { code: error.code, message, step } })
 }
