@@ -29538,6 +29538,12 @@ function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_names
     if (files > 0 && ffree < inodes)
         throw outOfInodes(path, ffree, inodes);
 }
+/** Whether there is room for so many entries with so many bytes in all, however these are divided between them. */
+function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
+    const { bavail, bsize, files, ffree } = readFree(path);
+    const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES;
+    return hasBytes && (files === 0 || ffree >= entries + OWN_INODES);
+}
 function bytesOnDisk(sizes, blockBytes) {
     let blocks = 0;
     for (const size of sizes)
@@ -31835,7 +31841,7 @@ function inOrderOf(planned, written) {
     const byPath = new Map(written.map(file => [file.path, file]));
     return planned.flatMap(({ path }) => byPath.get(path) ?? []);
 }
-/** A directory or a symlink takes a block too. */
+/** What a plan takes on a disk: a directory or a symlink takes a block too. */
 function spaceFor({ files, directories, symlinks }) {
     const sizes = files.map(({ entry }) => entry.size);
     const others = directories.length + symlinks.length;
@@ -32359,8 +32365,9 @@ class ArchiveListing {
         this.#tree = new PlannedTree(rules.platform);
     }
     /**
-     * Throws ArchiveError `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as
-     * the entries so far are above a limit.
+     * Returns the entry's path, safe below any folder and next to the entries so far. Throws ArchiveError
+     * `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as the entries so far are
+     * above a limit.
      */
     add(entry) {
         verifyEntryCount(this.#listed.size + 1, this.#rules);
@@ -32370,9 +32377,11 @@ class ArchiveListing {
         this.#nameBytes += entry.name.length + targetBytes(entry);
         verifyNameBytes(this.#nameBytes, this.#rules);
         const type = requireExtractable(entry.name, entry.type);
-        this.#listed.set(this.#tree.add(parsePath(entry, this.#rules.platform), type), entry);
+        const node = this.#tree.add(parsePath(entry, this.#rules.platform), type);
+        this.#listed.set(node, entry);
         // A single top-level directory, which is left out, does not count.
         verifyEntryCount(this.#tree.count - 1, this.#rules);
+        return node.path;
     }
     /**
      * Plans the extraction of all entries: a single top-level directory left out where the rules say `flattened`, symlinks
@@ -32400,7 +32409,7 @@ class ArchiveListing {
         for (const node of nodesInOrder(root)) {
             const entry = this.#listed.get(node);
             if (node.type === 'file' && entry !== undefined)
-                files.push({ path: pathBelow(root, node), mode: entry.executable ? 0o755 : 0o644, entry });
+                files.push({ path: pathBelow(root, node), mode: fileMode(entry), entry });
             yield;
         }
         return files;
@@ -32419,6 +32428,10 @@ class ArchiveListing {
         }
         return symlinks;
     }
+}
+/** Set-uid and all else that an archive may say is left out (contract 4.3, rule 5). */
+function fileMode({ executable }) {
+    return executable ? 0o755 : 0o644;
 }
 /** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
 function requireExtractable(name, type) {
@@ -40342,120 +40355,10 @@ async function checkInThread({ bytes, key, signature }, signal) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/core/trust/streamed-digest.js
-
-/** SHA-256 of a known number of bytes that arrive in pieces. A single piece takes a third of the time. */
-class StreamedDigest {
-    #missing;
-    #started;
-    /** `size` in bytes. */
-    constructor(size) {
-        this.#missing = size;
-    }
-    /** Takes at most the bytes that are still missing. Returns lowercase hex after the last one, null before. */
-    add(bytes) {
-        this.#missing -= bytes.length;
-        if (this.#missing === 0 && this.#started === undefined)
-            return (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex');
-        this.#started ??= (0,external_node_crypto_namespaceObject.createHash)('sha256');
-        this.#started.update(bytes);
-        return this.#missing === 0 ? this.#started.digest('hex') : null;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
-
-/** Bytes of a header; all data is padded to a multiple of it. */
-const TAR_BLOCK_BYTES = 512;
-const TYPES = new Map([
-    ['\0', 'file'],
-    ['0', 'file'],
-    ['1', 'hard link'],
-    ['2', 'symlink'],
-    ['3', 'character device'],
-    ['4', 'block device'],
-    ['5', 'directory'],
-    ['6', 'fifo'],
-    ['S', 'sparse file'],
-    ['x', 'pax'],
-    ['g', 'pax global'],
-    ['L', 'gnu name'],
-    ['K', 'gnu link name'],
-]);
-const FIELDS = {
-    name: { label: 'name', at: 0, length: 100 },
-    mode: { label: 'mode', at: 100, length: 8 },
-    size: { label: 'size', at: 124, length: 12 },
-    checksum: { label: 'checksum', at: 148, length: 8 },
-    type: { label: 'type', at: 156, length: 1 },
-    linkName: { label: 'link name', at: 157, length: 100 },
-    magic: { label: 'magic', at: 257, length: 8 },
-    prefix: { label: 'prefix', at: 345, length: 155 },
-};
-const tar_header_OWNER_EXECUTE = 0o100;
-const SPACE = 0x20;
-const USTAR_MAGIC = 'ustar\x0000';
-const GNU_MAGIC = 'ustar  \0';
-const NO_MAGIC = '\0'.repeat(8);
-const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
-/**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
- * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes; a name's prefix
- * only where ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong checksum, another magic, such
- * a prefix and other numbers.
- */
-function parseTarHeader(block) {
-    if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
-        throw invalidArchive('a tar header has a wrong checksum');
-    const magic = latin1Of(block, FIELDS.magic);
-    if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
-        throw invalidArchive('a tar header has an unknown format');
-    }
-    const prefix = tar_header_readText(block, FIELDS.prefix);
-    if (magic !== USTAR_MAGIC && prefix.length > 0) {
-        throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it');
-    }
-    return {
-        name: prefixedName(prefix, tar_header_readText(block, FIELDS.name)),
-        linkName: tar_header_readText(block, FIELDS.linkName),
-        type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
-        size: readOctal(block, FIELDS.size),
-        executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
-    };
-}
-/** With the field itself counted as spaces. */
-function tar_header_checksum(block) {
-    const { at: start, length } = FIELDS.checksum;
-    let sum = length * SPACE;
-    for (let at = 0; at < TAR_BLOCK_BYTES; at++) {
-        if (at < start || at >= start + length)
-            sum += block[at];
-    }
-    return sum;
-}
-function prefixedName(prefix, name) {
-    return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
-}
-/** A copy, because the block is reused. */
-function tar_header_readText(block, { at, length }) {
-    const bytes = block.subarray(at, at + length);
-    const end = bytes.indexOf(0);
-    return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));
-}
-function readOctal(block, field) {
-    const digits = OCTAL_FIELD.exec(latin1Of(block, field))?.[1];
-    if (digits === undefined)
-        throw invalidArchive(`a tar header has a ${field.label} that is not an octal number`);
-    return Number.parseInt(digits, 8);
-}
-function latin1Of(block, { at, length }) {
-    return block.toString('latin1', at, at + length);
-}
-
 ;// CONCATENATED MODULE: ./build/core/archive/tar-pax.js
 
 
-const tar_pax_SPACE = 0x20;
+const SPACE = 0x20;
 const ZERO = 0x30;
 const NINE = 0x39;
 const EQUALS = 0x3d;
@@ -40503,7 +40406,7 @@ function parseRecords(body) {
         const keyAt = endOfDigits(body, at) + 1;
         const end = at + parseDecimal(body.toString('latin1', at, keyAt - 1));
         const equals = indexOfEquals(body, keyAt, end);
-        if (body[keyAt - 1] !== tar_pax_SPACE || equals === keyAt || body[end - 1] !== LINE_FEED)
+        if (body[keyAt - 1] !== SPACE || equals === keyAt || body[end - 1] !== LINE_FEED)
             throw tar_pax_malformed('record');
         const key = decisiveKey(body, keyAt, equals);
         if (key !== undefined && records.has(key))
@@ -40558,182 +40461,35 @@ function tar_pax_malformed(what) {
     return invalidArchive(`a PAX header has a malformed ${what}`);
 }
 
-;// CONCATENATED MODULE: ./build/core/archive/tar-listing.js
+;// CONCATENATED MODULE: ./build/core/archive/tar-member.js
 
 
 
 
-
-
-
-
+/** Of eleven octal digits. */
+const MAX_USTAR_SIZE = 0o77777777777;
 /** Whether a member is the archive's root, `./` or `.`, which an extraction does not create. */
 function isRoot({ storedName, type }) {
     return type === 'directory' && (storedName === './' || storedName === '.');
 }
-/** Of all PAX headers and long names before one member. */
-const MAX_EXTENSION_BYTES = 64 * 1024;
-const END_BLOCKS = 2;
-/** Of eleven octal digits. */
-const MAX_USTAR_SIZE = 0o77777777777;
-const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
-const EMPTY_SHA256 = (0,external_node_crypto_namespaceObject.hash)('sha256', '', 'hex');
-/**
- * Lists a tar that arrives in pieces. Of its members' data it keeps only the position and the digest. It is stricter
- * than tools are, so that no two of them can see different members: headers with correct checksums, complete members,
- * two blocks of zeros as the end and only zeros after it.
- */
-class TarListing {
-    #limits;
-    #entries = [];
-    #count = 0;
-    #collected = headerBlock();
-    #announced = {};
-    /** Bytes of the extension headers since the last member, and of all. */
-    #announcedBytes = 0;
-    #extensionBytes = 0;
-    #member = null;
-    /** Bytes of padding that are still to come. */
-    #padding = 0;
-    /** Bytes of the pieces before the current one. */
-    #passed = 0;
-    #bytes = 0;
-    #endBlocks = 0;
-    constructor(limits) {
-        this.#limits = limits;
-    }
-    /**
-     * Takes the next piece. Throws ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a
-     * member of a type that is not extracted and for names that are not UTF-8, `archive_too_large` above a limit.
-     */
-    add(piece) {
-        for (let at = 0; at < piece.length;)
-            at += this.#takeFrom(piece, at);
-        this.#passed += piece.length;
-    }
-    /** The members that are complete since the last call, in their order. */
-    take() {
-        const entries = this.#entries;
-        this.#entries = [];
-        return entries;
-    }
-    /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
-    finish() {
-        if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0)
-            throw invalidArchive('its tar ends in the middle');
-    }
-    #takeFrom(piece, at) {
-        if (this.#member !== null)
-            return this.#digest(this.#member, piece.subarray(at));
-        if (this.#padding > 0)
-            return this.#skip(piece.length - at);
-        return this.#collect(piece, at);
-    }
-    #digest(member, available) {
-        const data = available.subarray(0, member.missing);
-        member.missing -= data.length;
-        const sha256 = member.digest.add(data);
-        if (sha256 !== null)
-            this.#close(member, sha256);
-        return data.length;
-    }
-    #skip(available) {
-        const skipped = Math.min(this.#padding, available);
-        this.#padding -= skipped;
-        return skipped;
-    }
-    #collect(piece, at) {
-        const collected = this.#collected;
-        const copied = piece.copy(collected.bytes, collected.filled, at);
-        collected.filled += copied;
-        if (collected.filled === collected.bytes.length)
-            this.#take(collected, this.#passed + at + copied);
-        return copied;
-    }
-    /** `end` is the position after the collected bytes. */
-    #take({ bytes, header }, end) {
-        this.#collected = headerBlock();
-        if (header !== null)
-            this.#announce(header, bytes.subarray(0, header.size));
-        else if (bytes.equals(ZEROS))
-            this.#end();
-        else
-            this.#open(parseTarHeader(bytes), end);
-    }
-    #end() {
-        if (Object.keys(this.#announced).length > 0)
-            throw invalidArchive('its tar ends after announcing a member');
-        this.#endBlocks += 1;
-    }
-    #open(header, end) {
-        if (this.#endBlocks > 0)
-            throw invalidArchive('something follows the end of its tar');
-        if (isExtension(header))
-            this.#collected = this.#extensionData(header);
-        else
-            this.#addMember(header, end);
-    }
-    #extensionData(header) {
-        this.#announcedBytes += header.size;
-        this.#extensionBytes += header.size;
-        if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
-            throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`);
-        verifyExtensionBytes(this.#extensionBytes, this.#limits);
-        return { bytes: Buffer.allocUnsafe(tar_listing_padded(header.size)), filled: 0, header };
-    }
-    #announce({ type }, body) {
-        if (type === 'pax global') {
-            verifyGlobalPax(body);
-            return;
-        }
-        const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
-        verifyAnnouncedOnce(this.#announced, key);
-        const value = key === 'pax' ? parsePaxFields(body) : decodeLongName(body);
-        this.#announced = { ...this.#announced, [key]: value };
-    }
-    #addMember(header, dataOffset) {
-        const entry = { ...tar_listing_toEntry(header, this.#announced), dataOffset };
-        this.#announced = {};
-        this.#announcedBytes = 0;
-        this.#bytes += entry.size;
-        this.#count += 1;
-        verifyEntryCount(this.#count, this.#limits);
-        verifyExtractedBytes(this.#bytes, this.#limits);
-        this.#padding = tar_listing_padded(entry.size) - entry.size;
-        const member = { entry, digest: new StreamedDigest(entry.size), missing: entry.size };
-        if (entry.size > 0)
-            this.#member = member;
-        else
-            this.#close(member, EMPTY_SHA256);
-    }
-    #close({ entry }, sha256) {
-        this.#member = null;
-        this.#entries.push({ ...entry, sha256 });
-    }
-}
-function headerBlock() {
-    return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null };
-}
+/** Whether a header announces something of a member that follows. */
 function isExtension({ type }) {
     return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name';
 }
-function tar_listing_padded(size) {
-    return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
+/**
+ * The same with what an extension header of one member announces. Throws ArchiveError `invalid_archive` for what was
+ * announced before.
+ */
+function tar_member_announce(announced, { type }, body) {
+    const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
+    verifyAnnouncedOnce(announced, key);
+    return { ...announced, [key]: key === 'pax' ? parsePaxFields(body) : decodeLongName(body) };
 }
-/** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */
-function verifyAnnouncedOnce(announced, key) {
-    const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
-    if (isMixed || announced[key] !== undefined)
-        throw invalidArchive('a tar member is announced twice');
-}
-function decodeLongName(body) {
-    const end = body.indexOf(0);
-    const name = end === -1 ? body : body.subarray(0, end);
-    if (body.subarray(name.length).some(byte => byte !== 0))
-        throw invalidArchive('a long tar name continues after its end');
-    return decodeEntryText(name, 'utf-8');
-}
-function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
+/**
+ * The member of a header, with what was announced of it. Throws ArchiveError `unsafe_archive` for a type that is not
+ * extracted and a name that is not UTF-8, `invalid_archive` for two sizes.
+ */
+function tar_member_toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
     if (pax.specialKey !== undefined)
         throw unsafeEntry(storedName, 'is a sparse file or a part of one');
@@ -40753,6 +40509,19 @@ function tar_listing_toEntry(header, { pax = {}, name, linkName }) {
         target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
     };
 }
+/** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */
+function verifyAnnouncedOnce(announced, key) {
+    const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
+    if (isMixed || announced[key] !== undefined)
+        throw invalidArchive('a tar member is announced twice');
+}
+function decodeLongName(body) {
+    const end = body.indexOf(0);
+    const name = end === -1 ? body : body.subarray(0, end);
+    if (body.subarray(name.length).some(byte => byte !== 0))
+        throw invalidArchive('a long tar name continues after its end');
+    return decodeEntryText(name, 'utf-8');
+}
 /** A header's own field is at zero or full where a PAX size does not fit into it. */
 function agrees(own, size) {
     return own === size || (size > MAX_USTAR_SIZE && (own === 0 || own === MAX_USTAR_SIZE));
@@ -40763,53 +40532,293 @@ function memberType(type, name) {
     return requireExtractable(name, type);
 }
 
-;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
+;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
 
-const piece_reader_NOTHING = Buffer.alloc(0);
+/** Bytes of a header; all data is padded to a multiple of it. */
+const TAR_BLOCK_BYTES = 512;
+const TYPES = new Map([
+    ['\0', 'file'],
+    ['0', 'file'],
+    ['1', 'hard link'],
+    ['2', 'symlink'],
+    ['3', 'character device'],
+    ['4', 'block device'],
+    ['5', 'directory'],
+    ['6', 'fifo'],
+    ['S', 'sparse file'],
+    ['x', 'pax'],
+    ['g', 'pax global'],
+    ['L', 'gnu name'],
+    ['K', 'gnu link name'],
+]);
+const FIELDS = {
+    name: { label: 'name', at: 0, length: 100 },
+    mode: { label: 'mode', at: 100, length: 8 },
+    size: { label: 'size', at: 124, length: 12 },
+    checksum: { label: 'checksum', at: 148, length: 8 },
+    type: { label: 'type', at: 156, length: 1 },
+    linkName: { label: 'link name', at: 157, length: 100 },
+    magic: { label: 'magic', at: 257, length: 8 },
+    prefix: { label: 'prefix', at: 345, length: 155 },
+};
+const tar_header_OWNER_EXECUTE = 0o100;
+const tar_header_SPACE = 0x20;
+const USTAR_MAGIC = 'ustar\x0000';
+const GNU_MAGIC = 'ustar  \0';
+const NO_MAGIC = '\0'.repeat(8);
+const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
- * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
+ * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
+ * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes; a name's prefix
+ * only where ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong checksum, another magic, such
+ * a prefix and other numbers.
  */
-class PieceReader {
-    #pieces;
-    #piece = piece_reader_NOTHING;
-    /** Position of the piece. */
-    #start = 0;
-    constructor(pieces) {
-        this.#pieces = pieces[Symbol.asyncIterator]();
+function parseTarHeader(block) {
+    if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
+        throw invalidArchive('a tar header has a wrong checksum');
+    const magic = latin1Of(block, FIELDS.magic);
+    if (magic !== USTAR_MAGIC && magic !== GNU_MAGIC && magic !== NO_MAGIC) {
+        throw invalidArchive('a tar header has an unknown format');
+    }
+    const prefix = tar_header_readText(block, FIELDS.prefix);
+    if (magic !== USTAR_MAGIC && prefix.length > 0) {
+        throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it');
+    }
+    return {
+        name: prefixedName(prefix, tar_header_readText(block, FIELDS.name)),
+        linkName: tar_header_readText(block, FIELDS.linkName),
+        type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
+        size: readOctal(block, FIELDS.size),
+        executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
+    };
+}
+/** With the field itself counted as spaces. */
+function tar_header_checksum(block) {
+    const { at: start, length } = FIELDS.checksum;
+    let sum = length * tar_header_SPACE;
+    for (let at = 0; at < TAR_BLOCK_BYTES; at++) {
+        if (at < start || at >= start + length)
+            sum += block[at];
+    }
+    return sum;
+}
+function prefixedName(prefix, name) {
+    return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
+}
+/** A copy, because the block is reused. */
+function tar_header_readText(block, { at, length }) {
+    const bytes = block.subarray(at, at + length);
+    const end = bytes.indexOf(0);
+    return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));
+}
+function readOctal(block, field) {
+    const digits = OCTAL_FIELD.exec(latin1Of(block, field))?.[1];
+    if (digits === undefined)
+        throw invalidArchive(`a tar header has a ${field.label} that is not an octal number`);
+    return Number.parseInt(digits, 8);
+}
+function latin1Of(block, { at, length }) {
+    return block.toString('latin1', at, at + length);
+}
+
+;// CONCATENATED MODULE: ./build/core/archive/tar-reader.js
+
+
+
+
+
+/** Of all PAX headers and long names before one member. */
+const MAX_EXTENSION_BYTES = 64 * 1024;
+const END_BLOCKS = 2;
+const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
+const NO_DATA = Buffer.alloc(0);
+/**
+ * Reads a tar that arrives in pieces. It is stricter than tools are, so that no two of them can see different members:
+ * headers with correct checksums, complete members, two blocks of zeros as the end and only zeros after it.
+ */
+class TarReader {
+    #limits;
+    #count = 0;
+    #collected = headerBlock();
+    #announced = {};
+    /** Bytes of the extension headers since the last member, and of all. */
+    #announcedBytes = 0;
+    #extensionBytes = 0;
+    #member = null;
+    /** Bytes of padding that are still to come. */
+    #padding = 0;
+    #bytes = 0;
+    #endBlocks = 0;
+    constructor(limits) {
+        this.#limits = limits;
     }
     /**
-     * `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` when the stream
-     * ends.
+     * The members in the next piece, part by part: read them all before the next piece. Throws ArchiveError
+     * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted and
+     * for names that are not UTF-8, `archive_too_large` above a limit.
      */
-    async read(position, length) {
-        const parts = [];
-        for await (const part of this.stream(position, length))
-            parts.push(part.length < length ? Buffer.from(part) : part);
-        return parts.length === 1 ? parts[0] : Buffer.concat(parts);
-    }
-    /** The same bytes in parts as they arrive, each of which is valid until the next one is requested. */
-    async *stream(position, length) {
-        const end = position + length;
-        for (let at = position; at < end;) {
-            while (at >= this.#start + this.#piece.length)
-                await this.#next();
-            const part = this.#piece.subarray(at - this.#start, end - this.#start);
-            at += part.length;
-            yield part;
+    *read(piece) {
+        for (let at = 0; at < piece.length;) {
+            if (this.#member !== null) {
+                const part = this.#partOf(this.#member, piece.subarray(at));
+                at += part.data.length;
+                yield part;
+            }
+            else if (this.#padding > 0)
+                at += this.#skip(piece.length - at);
+            else {
+                at += this.#collect(piece, at);
+                const empty = this.#closeEmpty();
+                if (empty !== null)
+                    yield empty;
+            }
         }
     }
-    /** Ends the stream of pieces, read to its end or not. */
-    async close() {
-        await this.#pieces.return?.();
+    /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
+    finish() {
+        if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0)
+            throw invalidArchive('its tar ends in the middle');
     }
-    async #next() {
-        const start = this.#start + this.#piece.length;
-        const { value, done } = await this.#pieces.next();
+    #partOf(member, available) {
+        const { entry, missing } = member;
+        const data = available.subarray(0, missing);
+        member.missing -= data.length;
+        const isLast = member.missing === 0;
+        if (isLast)
+            this.#member = null;
+        return { entry, data, isFirst: missing === entry.size, isLast };
+    }
+    #closeEmpty() {
+        if (this.#member === null || this.#member.missing > 0)
+            return null;
+        return this.#partOf(this.#member, NO_DATA);
+    }
+    #skip(available) {
+        const skipped = Math.min(this.#padding, available);
+        this.#padding -= skipped;
+        return skipped;
+    }
+    #collect(piece, at) {
+        const collected = this.#collected;
+        const copied = piece.copy(collected.bytes, collected.filled, at);
+        collected.filled += copied;
+        if (collected.filled === collected.bytes.length)
+            this.#take(collected);
+        return copied;
+    }
+    #take({ bytes, header }) {
+        this.#collected = headerBlock();
+        if (header !== null)
+            this.#announce(header, bytes.subarray(0, header.size));
+        else if (bytes.equals(ZEROS))
+            this.#end();
+        else
+            this.#open(parseTarHeader(bytes));
+    }
+    #end() {
+        if (Object.keys(this.#announced).length > 0)
+            throw invalidArchive('its tar ends after announcing a member');
+        this.#endBlocks += 1;
+    }
+    #open(header) {
+        if (this.#endBlocks > 0)
+            throw invalidArchive('something follows the end of its tar');
+        if (isExtension(header))
+            this.#collected = this.#extensionData(header);
+        else
+            this.#openMember(header);
+    }
+    #extensionData(header) {
+        this.#announcedBytes += header.size;
+        this.#extensionBytes += header.size;
+        if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
+            throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`);
+        verifyExtensionBytes(this.#extensionBytes, this.#limits);
+        return { bytes: Buffer.allocUnsafe(tar_reader_padded(header.size)), filled: 0, header };
+    }
+    #announce(header, body) {
+        if (header.type === 'pax global')
+            verifyGlobalPax(body);
+        else
+            this.#announced = tar_member_announce(this.#announced, header, body);
+    }
+    #openMember(header) {
+        const entry = tar_member_toEntry(header, this.#announced);
+        this.#announced = {};
+        this.#announcedBytes = 0;
+        this.#bytes += entry.size;
+        this.#count += 1;
+        verifyEntryCount(this.#count, this.#limits);
+        verifyExtractedBytes(this.#bytes, this.#limits);
+        this.#padding = tar_reader_padded(entry.size) - entry.size;
+        this.#member = { entry, missing: entry.size };
+    }
+}
+function headerBlock() {
+    return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null };
+}
+function tar_reader_padded(size) {
+    return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
+}
+
+;// CONCATENATED MODULE: ./build/install/archive/read-tar.js
+
+
+
+/**
+ * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its data
+ * as it wants: only the return vouches for the archive, and until then the next member may be the one that is refused.
+ * Works in slices.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, what `onFile` throws,
+ * and the signal's reason once the slice's signal is aborted.
+ */
+async function readTar({ rules, slice, unpack }, onFile) {
+    const listing = new ArchiveListing(rules);
+    const parts = read_tar_partsOf(new TarReader(rules), slice.pace(unpack()));
+    for await (const part of parts) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (!part.isFirst || isRoot(part.entry))
+            continue;
+        const path = listing.add(part.entry);
+        if (part.entry.type === 'file')
+            await onFile(passing(path, part, parts));
+    }
+    return await slice.run(listing.plan());
+}
+async function* read_tar_partsOf(tar, pieces) {
+    for await (const piece of pieces)
+        yield* tar.read(piece);
+    tar.finish();
+}
+function passing(path, first, parts) {
+    const { entry, data, isLast } = first;
+    const pieces = () => dataFrom(first, parts);
+    return {
+        path,
+        mode: fileMode(entry),
+        size: entry.size,
+        pieces,
+        whole: async () => (isLast ? data : await collect(pieces(), entry.size)),
+    };
+}
+async function* dataFrom(first, parts) {
+    yield first.data;
+    for (let { isLast } = first; !isLast;) {
+        // Not with for-await, which would end the tar with the file. A tar that ends in a file throws.
+        const { value, done } = await parts.next();
         if (done === true)
-            throw invalidArchive('it is shorter than when it was listed');
-        this.#start = start;
-        this.#piece = value;
+            return;
+        yield value.data;
+        isLast = value.isLast;
     }
+}
+async function collect(pieces, size) {
+    const bytes = Buffer.allocUnsafe(size);
+    let filled = 0;
+    for await (const piece of pieces)
+        filled += piece.copy(bytes, filled);
+    return bytes;
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
@@ -40978,14 +40987,14 @@ const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
  * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
- * read as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up
+ * read again. Every frame is found by its headers before the first is unpacked, and each must be used up
  * and yield what it declares.
  * Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow.
  */
 async function* unpackZstd({ zstd }, limits) {
     const frames = parseZstdFrames(zstd);
-    verifyUnpackedBytes(declaredBytes(frames), limits);
+    verifyUnpackedBytes(sumOf(frames), limits);
     let bytes = 0;
     for (const frame of frames) {
         for await (const piece of unpackFrame(zstd, frame)) {
@@ -40995,8 +41004,17 @@ async function* unpackZstd({ zstd }, limits) {
         }
     }
 }
-function declaredBytes(frames) {
-    return frames.reduce((sum, frame) => sum + (frame.contentBytes ?? 0), 0);
+/**
+ * Bytes of the tar in an opened artifact, as its frames declare, which unpacking verifies; undefined where one does not
+ * say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ */
+function declaredBytes({ zstd }) {
+    const frames = parseZstdFrames(zstd);
+    return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames);
+}
+/** Those that do not say count as empty. */
+function sumOf(frames) {
+    return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0);
 }
 function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
     const most = maxExtractedBytes + maxEntries * TAR_BYTES_PER_ENTRY + TAR_TRAILER_BYTES;
@@ -41041,64 +41059,87 @@ function toArchiveError(error) {
 
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
-/** So many bytes of a tar can be headers all of them, and are listed in a few milliseconds. */
-const LISTED_BYTES = 128 * 1024;
 /**
- * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
- * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
- * what is written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the
- * umask; symlinks come last. With `only`, checks the same and writes less. Works in slices between which signals are
- * handled.
+ * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks it once: a file is
+ * written as it passes, once its own path has been checked, while the listing is still being read. So the caller uses
+ * nothing in `target` before this returns: only then has the whole listing passed. Directories are only those that this
+ * made, files are created exclusively, and symlinks come last, so nothing is written through one. Files become 0644 or
+ * 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes less. Works in slices between
+ * which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ * `disk_full` or `host_not_writable` for what passes the listing, and the signal's reason once it is aborted.
  */
-async function extractTar(opened, { target, limits, signal, only }) {
+async function extractTar(opened, request) {
+    const { limits, signal } = request;
     signal?.throwIfAborted();
-    const slice = new TimeSlice(signal);
-    const writer = new TreeWriter(target, slice);
-    const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) };
-    const listing = await readListing(extraction, { ...limits, platform: process.platform, shape: 'as packed' });
-    const plan = await slice.run(listing.plan());
-    return await writer.writeTree(only === undefined ? plan : reduced(plan, only), files => extract_tar_writeFiles(extraction, files));
+    const rules = { ...limits, platform: process.platform, shape: 'as packed' };
+    const unpack = () => unpackZstd(opened, limits);
+    const extraction = { ...request, opened, rules, unpack, slice: new TimeSlice(signal) };
+    await requireRoom(extraction);
+    try {
+        return await writeTar(extraction);
+    }
+    catch (error) {
+        // What the archive is comes before what the host refuses of it.
+        if (error instanceof DeploymentError && signal?.aborted !== true)
+            await listTar(extraction);
+        throw error;
+    }
 }
-function reduced(plan, only) {
+/**
+ * Finds room for everything before the first byte is written: for whatever the limits allow, or else for what the
+ * listing says, which is then read for that alone.
+ */
+async function requireRoom(extraction) {
+    const { target, limits, opened } = extraction;
+    const bytes = Math.min(declaredBytes(opened) ?? Number.POSITIVE_INFINITY, limits.maxExtractedBytes);
+    if (hasSpaceForAny(target, { bytes, entries: limits.maxEntries }))
+        return;
+    requireSpace(target, spaceFor(reduced(await listTar(extraction), extraction)));
+}
+async function listTar(source) {
+    return await readTar(source, async () => { });
+}
+function reduced(plan, { only }) {
+    if (only === undefined)
+        return plan;
     const files = plan.files.filter(({ path }) => only.has(path));
     const directories = plan.directories.filter(folder => files.some(({ path }) => path.startsWith(`${folder}/`)));
-    return { ...plan, files, directories, symlinks: [], bytes: files.reduce((sum, { entry }) => sum + entry.size, 0) };
+    return { ...plan, files, directories, symlinks: [] };
 }
-async function readListing({ slice, unpack }, rules) {
-    const tar = new TarListing(rules);
-    const listing = new ArchiveListing(rules);
-    for await (const piece of unpack()) {
-        for (let at = 0; at < piece.length; at += LISTED_BYTES) {
-            tar.add(piece.subarray(at, at + LISTED_BYTES));
-            await slice.forEach(tar.take(), entry => {
-                if (!isRoot(entry))
-                    listing.add(entry);
-            });
-        }
-    }
-    tar.finish();
-    return listing;
+async function writeTar(extraction) {
+    const { target, slice, only } = extraction;
+    const writer = new TreeWriter(target, slice);
+    const made = new Set();
+    const makeDirectory = (path) => {
+        if (made.has(path))
+            return;
+        writer.makeDirectory(path);
+        made.add(path);
+    };
+    const written = new Map();
+    const plan = await readTar(extraction, async (file) => {
+        if (only?.has(file.path) === false)
+            return;
+        for (const path of directoriesAbove(file.path))
+            makeDirectory(path);
+        written.set(file.path, await extract_tar_writeFile(writer, file));
+    });
+    const { directories, symlinks, flattened } = reduced(plan, extraction);
+    await slice.forEach(directories, makeDirectory);
+    await slice.forEach(symlinks, symlink => writer.makeSymlink(symlink));
+    const files = plan.files.flatMap(({ path }) => written.get(path) ?? []);
+    return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
 }
-async function extract_tar_writeFiles({ writer, slice, unpack }, planned) {
-    const reader = new PieceReader(unpack());
-    const files = [];
-    try {
-        for (const file of planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)) {
-            const { dataOffset, size, sha256 } = file.entry;
-            const written = size > SMALL_FILE_BYTES
-                ? await writer.writeFileFrom(file, reader.stream(dataOffset, size))
-                : writer.writeFile(file, await reader.read(dataOffset, size), sha256);
-            files.push(written);
-            if (slice.isOver())
-                await slice.giveBack();
-        }
-    }
-    finally {
-        await reader.close();
-    }
-    return files;
+/** The outermost first. */
+function* directoriesAbove(path) {
+    for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1))
+        yield path.slice(0, at);
+}
+async function extract_tar_writeFile(writer, file) {
+    if (file.size > SMALL_FILE_BYTES)
+        return await writer.writeFileFrom(file, file.pieces());
+    return writer.writeFile(file, await file.whole());
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/unseal.js
@@ -41883,6 +41924,55 @@ class HostGit {
 }
 function noLimits() {
     return new DeploymentError('source_not_supported', 'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy it on Linux, or have the publisher put the part into the project.');
+}
+
+;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
+
+const piece_reader_NOTHING = Buffer.alloc(0);
+/**
+ * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
+ */
+class PieceReader {
+    #pieces;
+    #piece = piece_reader_NOTHING;
+    /** Position of the piece. */
+    #start = 0;
+    constructor(pieces) {
+        this.#pieces = pieces[Symbol.asyncIterator]();
+    }
+    /**
+     * `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` when the stream
+     * ends.
+     */
+    async read(position, length) {
+        const parts = [];
+        for await (const part of this.stream(position, length))
+            parts.push(part.length < length ? Buffer.from(part) : part);
+        return parts.length === 1 ? parts[0] : Buffer.concat(parts);
+    }
+    /** The same bytes in parts as they arrive, each of which is valid until the next one is requested. */
+    async *stream(position, length) {
+        const end = position + length;
+        for (let at = position; at < end;) {
+            while (at >= this.#start + this.#piece.length)
+                await this.#next();
+            const part = this.#piece.subarray(at - this.#start, end - this.#start);
+            at += part.length;
+            yield part;
+        }
+    }
+    /** Ends the stream of pieces, read to its end or not. */
+    async close() {
+        await this.#pieces.return?.();
+    }
+    async #next() {
+        const start = this.#start + this.#piece.length;
+        const { value, done } = await this.#pieces.next();
+        if (done === true)
+            throw invalidArchive('it is shorter than when it was listed');
+        this.#start = start;
+        this.#piece = value;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/sources/git/list-tree.js

@@ -7,7 +7,7 @@ const FOLDER = join(ROOT, '.test-processes')
 /** Those that take longest with CI=true, or that wait for long: each in a process of its own, which starts early. */
 const ALONE = [
   'test/e2e/{*kill*,*cancel*,*nights,power-cuts,error-sweep,disk,damaged-state,durability-order}.test.ts',
-  'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,reported-full-disk,switch-frames,time-outs}.test.ts',
+  'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',
   'test/{layers,examples}.test.ts',
   'test/workflows/*.test.ts',
   'test/scripts/{bench-race,footprint}.test.ts',

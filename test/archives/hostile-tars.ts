@@ -15,6 +15,7 @@ const MIB = 1024 * KIB
 const GOOD = file('good.txt', 'good')
 /** What zstd cannot make smaller. */
 const NOISE = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(2 * MIB))
+const MANY = Array.from({ length: 30 }, (_, index) => file(`folder-${index % 3}/${index}`, 'good'))
 const LONG = `${'d/'.repeat(60)}file`
 
 function tar(name: string, items: TarItem[], end?: Buffer): HostileTar {
@@ -72,7 +73,11 @@ const names: HostileTar[] = [
   tar('unsafe_archive--listed-twice', [file('a', '1'), file('a', '2')]),
   tar('unsafe_archive--listed-twice-with-dot-slash', [file('a', '1'), file('./a', '2')]),
   tar('unsafe_archive--listed-twice-by-pax', [file('a', '1'), pax({ path: 'a' }), file('b', '2')]),
+  tar('unsafe_archive--listed-twice-in-another-composition', [file('\u00e9', '1'), file('e\u0301', '2')]),
   tar('unsafe_archive--file-and-directory', [file('a', '1'), file('a/b', '2')]),
+  tar('unsafe_archive--directory-and-file', [file('a/b', '1'), file('a', '2')]),
+  tar('unsafe_archive--directory-and-symlink', [file('a/b', '1'), symlink('a', '.')]),
+  tar('unsafe_archive--dotdot-before-the-last', [...MANY, file('../evil', 'evil'), file('last', 'good')]),
 ]
 
 const types: HostileTar[] = [

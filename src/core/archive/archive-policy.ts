@@ -69,10 +69,11 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
   }
 
   /**
-   * Throws ArchiveError `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as
-   * the entries so far are above a limit.
+   * Returns the entry's path, safe below any folder and next to the entries so far. Throws ArchiveError
+   * `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as the entries so far are
+   * above a limit.
    */
-  add(entry: Entry): void {
+  add(entry: Entry): string {
     verifyEntryCount(this.#listed.size + 1, this.#rules)
     this.#bytes += entry.size
     verifyExtractedBytes(this.#bytes, this.#rules)
@@ -80,9 +81,11 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
     this.#nameBytes += entry.name.length + targetBytes(entry)
     verifyNameBytes(this.#nameBytes, this.#rules)
     const type = requireExtractable(entry.name, entry.type)
-    this.#listed.set(this.#tree.add(parsePath(entry, this.#rules.platform), type), entry)
+    const node = this.#tree.add(parsePath(entry, this.#rules.platform), type)
+    this.#listed.set(node, entry)
     // A single top-level directory, which is left out, does not count.
     verifyEntryCount(this.#tree.count - 1, this.#rules)
+    return node.path
   }
 
   /**
@@ -111,7 +114,7 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
     for (const node of nodesInOrder(root)) {
       const entry = this.#listed.get(node)
       if (node.type === 'file' && entry !== undefined)
-        files.push({ path: pathBelow(root, node), mode: entry.executable ? 0o755 : 0o644, entry })
+        files.push({ path: pathBelow(root, node), mode: fileMode(entry), entry })
       yield
     }
     return files
@@ -130,6 +133,11 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
     }
     return symlinks
   }
+}
+
+/** Set-uid and all else that an archive may say is left out (contract 4.3, rule 5). */
+export function fileMode({ executable }: Pick<ArchiveEntry, 'executable'>): 0o644 | 0o755 {
+  return executable ? 0o755 : 0o644
 }
 
 /** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */

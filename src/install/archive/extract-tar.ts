@@ -1,102 +1,104 @@
-import {
-  ArchiveListing,
-  type ExtractionPlan,
-  type ExtractionRules,
-  type PlannedFile,
-} from '../../core/archive/archive-policy.ts'
-import { isRoot, type TarEntry, TarListing } from '../../core/archive/tar-listing.ts'
+import type { ExtractionPlan } from '../../core/archive/archive-policy.ts'
+import type { TarEntry } from '../../core/archive/tar-member.ts'
+import { DeploymentError } from '../../core/errors.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
+import { hasSpaceForAny, requireSpace } from '../files/space.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import type { Extraction } from './extraction.ts'
-import { PieceReader } from './piece-reader.ts'
-import { TreeWriter } from './tree-writer.ts'
+import { type PassingFile, readTar, type TarSource } from './read-tar.ts'
+import { spaceFor, TreeWriter } from './tree-writer.ts'
 import type { OpenedArtifact } from './unseal.ts'
-import { unpackZstd } from './zstd-stream.ts'
+import { declaredBytes, unpackZstd } from './zstd-stream.ts'
 
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024
 
-/** So many bytes of a tar can be headers all of them, and are listed in a few milliseconds. */
-const LISTED_BYTES = 128 * 1024
-
 /** Which part of a tar to extract. */
 export interface TarExtractionRequest extends Extraction {
   /** The files to write, and the directories that contain them; undefined for everything. */
-  readonly only?: ReadonlySet<string>
+  readonly only?: ReadonlySet<string> | undefined
 }
 
-/** A tar, and the writer of its content. */
-interface TarExtraction {
-  readonly writer: TreeWriter
-  readonly slice: TimeSlice
-  /** The tar's bytes from the beginning, each time it is called. */
-  readonly unpack: () => AsyncIterable<Buffer>
+interface TarExtraction extends TarSource, TarExtractionRequest {
+  readonly opened: OpenedArtifact
 }
 
 /**
- * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks twice: first to
- * check the whole listing, and to find room for it, then to write. Both readings are of the same bytes in memory, and
- * what is written is what the listing found there. Files become 0644 or 0755 and directories 0755, whatever the
- * umask; symlinks come last. With `only`, checks the same and writes less. Works in slices between which signals are
- * handled.
+ * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks it once: a file is
+ * written as it passes, once its own path has been checked, while the listing is still being read. So the caller uses
+ * nothing in `target` before this returns: only then has the whole listing passed. Directories are only those that this
+ * made, files are created exclusively, and symlinks come last, so nothing is written through one. Files become 0644 or
+ * 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes less. Works in slices between
+ * which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ * `disk_full` or `host_not_writable` for what passes the listing, and the signal's reason once it is aborted.
  */
-export async function extractTar(
-  opened: OpenedArtifact,
-  { target, limits, signal, only }: TarExtractionRequest,
-): Promise<ExtractedTree> {
+export async function extractTar(opened: OpenedArtifact, request: TarExtractionRequest): Promise<ExtractedTree> {
+  const { limits, signal } = request
   signal?.throwIfAborted()
-  const slice = new TimeSlice(signal)
-  const writer = new TreeWriter(target, slice)
-  const extraction = { writer, slice, unpack: () => slice.pace(unpackZstd(opened, limits)) }
-  const listing = await readListing(extraction, { ...limits, platform: process.platform, shape: 'as packed' })
-  const plan = await slice.run(listing.plan())
-  return await writer.writeTree(only === undefined ? plan : reduced(plan, only), files => writeFiles(extraction, files))
+  const rules = { ...limits, platform: process.platform, shape: 'as packed' as const }
+  const unpack = (): AsyncIterable<Buffer> => unpackZstd(opened, limits)
+  const extraction: TarExtraction = { ...request, opened, rules, unpack, slice: new TimeSlice(signal) }
+  await requireRoom(extraction)
+  try {
+    return await writeTar(extraction)
+  } catch (error) {
+    // What the archive is comes before what the host refuses of it.
+    if (error instanceof DeploymentError && signal?.aborted !== true) await listTar(extraction)
+    throw error
+  }
 }
 
-function reduced(plan: ExtractionPlan<TarEntry>, only: ReadonlySet<string>): ExtractionPlan<TarEntry> {
+/**
+ * Finds room for everything before the first byte is written: for whatever the limits allow, or else for what the
+ * listing says, which is then read for that alone.
+ */
+async function requireRoom(extraction: TarExtraction): Promise<void> {
+  const { target, limits, opened } = extraction
+  const bytes = Math.min(declaredBytes(opened) ?? Number.POSITIVE_INFINITY, limits.maxExtractedBytes)
+  if (hasSpaceForAny(target, { bytes, entries: limits.maxEntries })) return
+  requireSpace(target, spaceFor(reduced(await listTar(extraction), extraction)))
+}
+
+async function listTar(source: TarSource): Promise<ExtractionPlan<TarEntry>> {
+  return await readTar(source, async () => {})
+}
+
+function reduced(plan: ExtractionPlan<TarEntry>, { only }: TarExtractionRequest): ExtractionPlan<TarEntry> {
+  if (only === undefined) return plan
   const files = plan.files.filter(({ path }) => only.has(path))
   const directories = plan.directories.filter(folder => files.some(({ path }) => path.startsWith(`${folder}/`)))
-  return { ...plan, files, directories, symlinks: [], bytes: files.reduce((sum, { entry }) => sum + entry.size, 0) }
+  return { ...plan, files, directories, symlinks: [] }
 }
 
-async function readListing(
-  { slice, unpack }: TarExtraction,
-  rules: ExtractionRules,
-): Promise<ArchiveListing<TarEntry>> {
-  const tar = new TarListing(rules)
-  const listing = new ArchiveListing<TarEntry>(rules)
-  for await (const piece of unpack()) {
-    for (let at = 0; at < piece.length; at += LISTED_BYTES) {
-      tar.add(piece.subarray(at, at + LISTED_BYTES))
-      await slice.forEach(tar.take(), entry => {
-        if (!isRoot(entry)) listing.add(entry)
-      })
-    }
+async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
+  const { target, slice, only } = extraction
+  const writer = new TreeWriter(target, slice)
+  const made = new Set<string>()
+  const makeDirectory = (path: string): void => {
+    if (made.has(path)) return
+    writer.makeDirectory(path)
+    made.add(path)
   }
-  tar.finish()
-  return listing
+  const written = new Map<string, ExtractedFile>()
+  const plan = await readTar(extraction, async file => {
+    if (only?.has(file.path) === false) return
+    for (const path of directoriesAbove(file.path)) makeDirectory(path)
+    written.set(file.path, await writeFile(writer, file))
+  })
+  const { directories, symlinks, flattened } = reduced(plan, extraction)
+  await slice.forEach(directories, makeDirectory)
+  await slice.forEach(symlinks, symlink => writer.makeSymlink(symlink))
+  const files = plan.files.flatMap(({ path }) => written.get(path) ?? [])
+  return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
 }
 
-async function writeFiles(
-  { writer, slice, unpack }: TarExtraction,
-  planned: readonly PlannedFile<TarEntry>[],
-): Promise<ExtractedFile[]> {
-  const reader = new PieceReader(unpack())
-  const files: ExtractedFile[] = []
-  try {
-    for (const file of planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)) {
-      const { dataOffset, size, sha256 } = file.entry
-      const written =
-        size > SMALL_FILE_BYTES
-          ? await writer.writeFileFrom(file, reader.stream(dataOffset, size))
-          : writer.writeFile(file, await reader.read(dataOffset, size), sha256)
-      files.push(written)
-      if (slice.isOver()) await slice.giveBack()
-    }
-  } finally {
-    await reader.close()
-  }
-  return files
+/** The outermost first. */
+function* directoriesAbove(path: string): Generator<string> {
+  for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1)) yield path.slice(0, at)
+}
+
+async function writeFile(writer: TreeWriter, file: PassingFile): Promise<ExtractedFile> {
+  if (file.size > SMALL_FILE_BYTES) return await writer.writeFileFrom(file, file.pieces())
+  return writer.writeFile(file, await file.whole())
 }

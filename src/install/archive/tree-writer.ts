@@ -112,8 +112,8 @@ function inOrderOf(planned: readonly { readonly path: string }[], written: reado
   return planned.flatMap(({ path }) => byPath.get(path) ?? [])
 }
 
-/** A directory or a symlink takes a block too. */
-function spaceFor({ files, directories, symlinks }: ExtractionPlan<{ readonly size: number }>): NeededSpace {
+/** What a plan takes on a disk: a directory or a symlink takes a block too. */
+export function spaceFor({ files, directories, symlinks }: ExtractionPlan<{ readonly size: number }>): NeededSpace {
   const sizes = files.map(({ entry }) => entry.size)
   const others = directories.length + symlinks.length
   return { sizes: [...sizes, ...Array<number>(others).fill(1)], inodes: files.length + others + OWN_INODES }

@@ -14,14 +14,14 @@ const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
  * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
- * read as often as needed. Every frame is found by its headers before the first is unpacked, and each must be used up
+ * read again. Every frame is found by its headers before the first is unpacked, and each must be used up
  * and yield what it declares.
  * Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits and a tar's own
  * overhead allow.
  */
 export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLimits): AsyncGenerator<Buffer> {
   const frames = parseZstdFrames(zstd)
-  verifyUnpackedBytes(declaredBytes(frames), limits)
+  verifyUnpackedBytes(sumOf(frames), limits)
   let bytes = 0
   for (const frame of frames) {
     for await (const piece of unpackFrame(zstd, frame)) {
@@ -32,8 +32,18 @@ export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLi
   }
 }
 
-function declaredBytes(frames: readonly ZstdFrame[]): number {
-  return frames.reduce((sum, frame) => sum + (frame.contentBytes ?? 0), 0)
+/**
+ * Bytes of the tar in an opened artifact, as its frames declare, which unpacking verifies; undefined where one does not
+ * say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ */
+export function declaredBytes({ zstd }: OpenedArtifact): number | undefined {
+  const frames = parseZstdFrames(zstd)
+  return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames)
+}
+
+/** Those that do not say count as empty. */
+function sumOf(frames: readonly ZstdFrame[]): number {
+  return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0)
 }
 
 function verifyUnpackedBytes(bytes: number, { maxExtractedBytes, maxEntries }: ExtractionLimits): void {

@@ -16,6 +16,14 @@ export interface NeededSpace {
   readonly inodes: number
 }
 
+/** How large a tree may become whose entries are not known yet. */
+export interface MostSpace {
+  /** Of all files. */
+  readonly bytes: number
+  /** Files, directories and symlinks. */
+  readonly entries: number
+}
+
 type FreeSpace = Pick<StatsFs, 'bavail' | 'bsize' | 'files' | 'ffree'>
 
 /**
@@ -33,6 +41,17 @@ export function requireSpace(
   if (bavail * bsize < bytes) throw outOfSpace(path, bavail * bsize, bytes)
   // A file system that makes inodes as they are needed reports none.
   if (files > 0 && ffree < inodes) throw outOfInodes(path, ffree, inodes)
+}
+
+/** Whether there is room for so many entries with so many bytes in all, however these are divided between them. */
+export function hasSpaceForAny(
+  path: string,
+  { bytes, entries }: MostSpace,
+  readFree: (path: string) => FreeSpace = statfsSync,
+): boolean {
+  const { bavail, bsize, files, ffree } = readFree(path)
+  const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES
+  return hasBytes && (files === 0 || ffree >= entries + OWN_INODES)
 }
 
 function bytesOnDisk(sizes: Iterable<number>, blockBytes: number): number {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
@@ -153,12 +153,34 @@ describe('extractTar', () => {
     })
   })
 
-  it('refuses a second tar in a frame of its own, before anything is written', async t => {
+  it('refuses a second tar in a frame of its own', async t => {
     const frames = ['a', 'b'].map(name => zstdCompressSync(buildTar([file(name)])))
     const target = makeTarget(t)
     const isRefusal = (error: unknown) => error instanceof ArchiveError && error.code === 'invalid_archive'
     await assert.rejects(extractTar(await openedZstd(Buffer.concat(frames)), { target, limits: LIMITS }), isRefusal)
-    assert.deepEqual(readdirSync(target), [])
+    assert.deepEqual(readdirSync(target), ['a'])
+  })
+
+  it('makes directories that only the listing has, and those without files', async t => {
+    const target = makeTarget(t)
+    const { directories } = await extract([directory('a/b/'), file('c/d/e', ''), directory('f/')], target)
+    assert.deepEqual(directories, ['a', 'a/b', 'c', 'c/d', 'f'])
+    assert.deepEqual(Object.keys(listTree(target)).toSorted(), ['a', 'a/b', 'c', 'c/d', 'c/d/e', 'f'])
+  })
+
+  it('cuts out files of any size, wherever the decoder cuts its pieces', async t => {
+    const noise = createHash('shake128', { outputLength: 9_000_000 }).digest()
+    const sizes = [3_000_000, 0, 1_048_575, 1, 1_048_576, 1_048_577, 600_000, 600_000, 512]
+    const contents = sizes.map((size, index) => noise.subarray(index * 1000, index * 1000 + size))
+    const target = makeTarget(t)
+    const { files } = await extract(
+      contents.map((content, index) => file(`f${index}`, content)),
+      target,
+    )
+    for (const [index, content] of contents.entries()) {
+      assert.ok(readFileSync(join(target, `f${index}`)).equals(content))
+      assert.equal(files[index]?.sha256, createHash('sha256').update(content).digest('hex'))
+    }
   })
 
   it('writes nothing where there is no room for all of it', { skip: whyNoMounting() }, async t => {
@@ -174,6 +196,26 @@ describe('extractTar', () => {
     const entries = Array.from({ length: 40 }, (_, index) => file(`${index % 4}/${index}`, 'x'))
     await assert.rejects(extract(entries, target), { code: 'disk_full', message: /needs 60 inodes in .* has 49 left/ })
     assert.deepEqual(readdirSync(target), [])
+  })
+
+  it('extracts what has room where the limits allow more than that', { skip: whyNoMounting() }, async t => {
+    const target = mountMemory(t, 'size=4m')
+    const noise = createHash('shake128', { outputLength: 2_000_000 }).digest()
+    await extract([file('small', 'x'), file('large', noise)], target)
+    assert.deepEqual(readdirSync(target).toSorted(), ['large', 'small'])
+  })
+
+  it('says what is wrong with an archive rather than with the host', { skip: whyNoMounting() }, async t => {
+    const limits = { maxExtractedBytes: 1_000_000, maxEntries: 100 }
+    for (const [target, code] of [
+      [mountMemory(t, 'size=4m,ro'), 'host_not_writable'],
+      [mountMemory(t, 'size=16k'), 'disk_full'],
+    ] as const) {
+      const good = [file('good', 'x'.repeat(30_000))]
+      await assert.rejects(extractTar(await openedTar(buildTar(good)), { target, limits }), { code })
+      const hostile = await openedTar(buildTar([...good, file('../evil', '')]))
+      await assert.rejects(extractTar(hostile, { target, limits }), { code: 'unsafe_archive' })
+    }
   })
 
   for (const there of ['a file', 'a symlink to a file outside']) {

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict'
 import { tmpdir } from 'node:os'
 import { describe, it } from 'node:test'
-import { type NeededSpace, requireSpace } from '../../../src/install/files/space.ts'
+import {
+  hasSpaceForAny,
+  type MostSpace,
+  type NeededSpace,
+  OWN_INODES,
+  requireSpace,
+} from '../../../src/install/files/space.ts'
 
 const PLENTY = { bavail: 1_000_000, bsize: 4096, files: 1_000_000, ffree: 1_000_000 }
 const NEEDED: NeededSpace = { sizes: [1, 5000, 0], inodes: 20 }
@@ -38,5 +44,29 @@ describe('requireSpace', () => {
   it('counts no blocks larger than those of a disk, such as those of a network', () => {
     require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(200).fill(1), inodes: 1 })
     assert.throws(() => require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(300).fill(1), inodes: 1 }))
+  })
+})
+
+describe('hasSpaceForAny', () => {
+  const has = (free: Partial<typeof PLENTY>, most: MostSpace): boolean =>
+    hasSpaceForAny('/srv/host', most, () => ({ ...PLENTY, ...free }))
+
+  it('is true only where every division of the bytes between the entries has room', () => {
+    const [entries, bytes] = [10, 3 * 4096]
+    const divisions = [Array(entries).fill(1), [bytes], [bytes - 9, ...Array(9).fill(1)]]
+    for (let bavail = 0; bavail <= 13; bavail++) {
+      const free = { bavail, ffree: entries + OWN_INODES }
+      if (!has(free, { bytes, entries })) continue
+      assert.ok(bavail >= 12)
+      for (const sizes of divisions) require(free, { sizes, inodes: entries + OWN_INODES })
+    }
+    assert.equal(has({ bavail: 13, ffree: entries + OWN_INODES }, { bytes, entries }), true)
+  })
+
+  it('counts inodes where the file system has a fixed number of them', () => {
+    const most = { bytes: 1, entries: 10 }
+    assert.equal(has({ ffree: 10 + OWN_INODES }, most), true)
+    assert.equal(has({ ffree: 9 + OWN_INODES }, most), false)
+    assert.equal(has({ files: 0, ffree: 0 }, most), true)
   })
 })

@@ -1,19 +1,41 @@
 import assert from 'node:assert/strict'
-import { hash } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { isRoot, type TarEntry, TarListing } from '../../../src/core/archive/tar-listing.ts'
+import { isRoot, type TarEntry } from '../../../src/core/archive/tar-member.ts'
+import { TarReader } from '../../../src/core/archive/tar-reader.ts'
 import { ArchiveError } from '../../../src/core/errors.ts'
 import { buildTar, directory, file, GNU, gnuLong, pax, symlink, type TarItem, V7 } from '../../archives/tar-builder.ts'
 
 const LIMITS = { maxExtractedBytes: 1_000_000, maxEntries: 100 }
 const LONG = `${'d/'.repeat(60)}ä`
 
-function list(tar: Buffer, pieceBytes = tar.length): TarEntry[] {
-  const listing = new TarListing(LIMITS)
-  for (let at = 0; at < tar.length; at += pieceBytes) listing.add(tar.subarray(at, at + pieceBytes))
-  listing.finish()
-  return listing.take()
+interface Member {
+  entry: TarEntry
+  text: string
+}
+
+/** The members of a tar, each with its data. Every part is the next one of the member that was opened last. */
+function read(tar: Buffer, pieceBytes = tar.length): Member[] {
+  const reader = new TarReader(LIMITS)
+  const members: Member[] = []
+  let isOpen = false
+  for (let at = 0; at < tar.length; at += pieceBytes) {
+    for (const { entry, data, isFirst, isLast } of reader.read(tar.subarray(at, at + pieceBytes))) {
+      assert.equal(isFirst, !isOpen)
+      isOpen = !isLast
+      if (isFirst) members.push({ entry, text: '' })
+      const member = members.at(-1) as Member
+      assert.equal(member.entry, entry)
+      member.text += data.toString()
+    }
+  }
+  reader.finish()
+  assert.equal(isOpen, false)
+  return members
+}
+
+function list(tar: Buffer, pieceBytes?: number): TarEntry[] {
+  return read(tar, pieceBytes).map(({ entry }) => entry)
 }
 
 function only(items: TarItem[]): TarEntry {
@@ -89,7 +111,7 @@ const SAMPLE = buildTar([
   symlink('l', 'a'),
 ])
 
-describe('TarListing', () => {
+describe('TarReader', () => {
   for (const { name, items, expected } of members) {
     it(`reads ${name}`, () => assert.deepEqual({ ...only(items), ...expected }, only(items)))
   }
@@ -110,31 +132,35 @@ describe('TarListing', () => {
     assert.deepEqual(entries.map(isRoot), [true, true, false, false])
   })
 
-  it('gives the position and the digest of the data of each member', () => {
-    const contents = ['abc', '', 'x'.repeat(600)]
+  it('gives the data of each member', () => {
+    const contents = ['abc', '', 'x'.repeat(600), 'y'.repeat(1024)]
     const tar = buildTar([pax({ path: LONG }), ...contents.map((content, at) => file(`f${at}`, content))])
-    const found = list(tar, 700).map(({ dataOffset, size, sha256 }) => {
-      const data = tar.subarray(dataOffset, dataOffset + size)
-      assert.equal(sha256, hash('sha256', data, 'hex'))
-      return data.toString()
-    })
-    assert.deepEqual(found, contents)
+    assert.deepEqual(
+      read(tar, 700).map(({ text }) => text),
+      contents,
+    )
   })
 
-  it('lists the same members for any pieces', () => {
-    const whole = list(SAMPLE)
+  it('gives a member before its data is complete', () => {
+    const [part, ...more] = new TarReader(LIMITS).read(buildTar([file('a', 'x'.repeat(2000))]).subarray(0, 1000))
+    assert.deepEqual([part?.entry.name, part?.data.length, part?.isFirst, part?.isLast], ['a', 488, true, false])
+    assert.deepEqual(more, [])
+  })
+
+  it('reads the same members from any pieces', () => {
+    const whole = read(SAMPLE)
     assert.equal(whole.length, 5)
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 3000 }), pieceBytes => assert.deepEqual(list(SAMPLE, pieceBytes), whole)),
+      fc.property(fc.integer({ min: 1, max: 3000 }), pieceBytes => assert.deepEqual(read(SAMPLE, pieceBytes), whole)),
       { numRuns: 50 },
     )
   })
 
   it('refuses a member too many as soon as it arrives', () => {
-    const listing = new TarListing({ ...LIMITS, maxEntries: 2 })
+    const reader = new TarReader({ ...LIMITS, maxEntries: 2 })
     const three = buildTar([file('a'), file('b'), file('c')])
-    listing.add(three.subarray(0, 1024))
-    assert.throws(() => listing.add(three.subarray(1024, 1536)), { code: 'archive_too_large' })
+    assert.equal([...reader.read(three.subarray(0, 1024))].length, 2)
+    assert.throws(() => [...reader.read(three.subarray(1024, 1536))], { code: 'archive_too_large' })
   })
 
   it('refuses every incomplete archive', () => {
@@ -143,7 +169,7 @@ describe('TarListing', () => {
     }
   })
 
-  it('lists or refuses with one of its codes, whichever bytes change', () => {
+  it('reads or refuses with one of its codes, whichever bytes change', () => {
     const change = fc.tuple(fc.nat(SAMPLE.length - 1), fc.nat(255))
     fc.assert(
       fc.property(fc.array(change, { minLength: 1, maxLength: 4 }), changes => {

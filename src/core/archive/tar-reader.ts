@@ -1,0 +1,169 @@
+import { invalidArchive } from './archive-entry.ts'
+import {
+  type ExtractionLimits,
+  verifyEntryCount,
+  verifyExtensionBytes,
+  verifyExtractedBytes,
+} from './archive-limits.ts'
+import { parseTarHeader, TAR_BLOCK_BYTES, type TarHeader } from './tar-header.ts'
+import { type Announced, announce, isExtension, type TarEntry, toEntry } from './tar-member.ts'
+import { verifyGlobalPax } from './tar-pax.ts'
+
+/** The next bytes of a member's data; a member without data has one part, which is empty. */
+export interface TarPart {
+  readonly entry: TarEntry
+  /** A part of the piece that was read. */
+  readonly data: Buffer
+  readonly isFirst: boolean
+  readonly isLast: boolean
+}
+
+/** A member whose data is still to come. */
+interface OpenMember {
+  readonly entry: TarEntry
+  missing: number
+}
+
+/** Of all PAX headers and long names before one member. */
+const MAX_EXTENSION_BYTES = 64 * 1024
+const END_BLOCKS = 2
+const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
+const NO_DATA = Buffer.alloc(0)
+
+/** A header block, or the data of an extension header, that is still incomplete. */
+interface Collected {
+  readonly bytes: Buffer
+  filled: number
+  /** Null for a header block. */
+  readonly header: TarHeader | null
+}
+
+/**
+ * Reads a tar that arrives in pieces. It is stricter than tools are, so that no two of them can see different members:
+ * headers with correct checksums, complete members, two blocks of zeros as the end and only zeros after it.
+ */
+export class TarReader {
+  readonly #limits: ExtractionLimits
+  #count = 0
+  #collected: Collected = headerBlock()
+  #announced: Announced = {}
+  /** Bytes of the extension headers since the last member, and of all. */
+  #announcedBytes = 0
+  #extensionBytes = 0
+  #member: OpenMember | null = null
+  /** Bytes of padding that are still to come. */
+  #padding = 0
+  #bytes = 0
+  #endBlocks = 0
+
+  constructor(limits: ExtractionLimits) {
+    this.#limits = limits
+  }
+
+  /**
+   * The members in the next piece, part by part: read them all before the next piece. Throws ArchiveError
+   * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted and
+   * for names that are not UTF-8, `archive_too_large` above a limit.
+   */
+  *read(piece: Buffer): Generator<TarPart> {
+    for (let at = 0; at < piece.length; ) {
+      if (this.#member !== null) {
+        const part = this.#partOf(this.#member, piece.subarray(at))
+        at += part.data.length
+        yield part
+      } else if (this.#padding > 0) at += this.#skip(piece.length - at)
+      else {
+        at += this.#collect(piece, at)
+        const empty = this.#closeEmpty()
+        if (empty !== null) yield empty
+      }
+    }
+  }
+
+  /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
+  finish(): void {
+    if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0) throw invalidArchive('its tar ends in the middle')
+  }
+
+  #partOf(member: OpenMember, available: Buffer): TarPart {
+    const { entry, missing } = member
+    const data = available.subarray(0, missing)
+    member.missing -= data.length
+    const isLast = member.missing === 0
+    if (isLast) this.#member = null
+    return { entry, data, isFirst: missing === entry.size, isLast }
+  }
+
+  #closeEmpty(): TarPart | null {
+    if (this.#member === null || this.#member.missing > 0) return null
+    return this.#partOf(this.#member, NO_DATA)
+  }
+
+  #skip(available: number): number {
+    const skipped = Math.min(this.#padding, available)
+    this.#padding -= skipped
+    return skipped
+  }
+
+  #collect(piece: Buffer, at: number): number {
+    const collected = this.#collected
+    const copied = piece.copy(collected.bytes, collected.filled, at)
+    collected.filled += copied
+    if (collected.filled === collected.bytes.length) this.#take(collected)
+    return copied
+  }
+
+  #take({ bytes, header }: Collected): void {
+    this.#collected = headerBlock()
+    if (header !== null) this.#announce(header, bytes.subarray(0, header.size))
+    else if (bytes.equals(ZEROS)) this.#end()
+    else this.#open(parseTarHeader(bytes))
+  }
+
+  #end(): void {
+    if (Object.keys(this.#announced).length > 0) throw invalidArchive('its tar ends after announcing a member')
+    this.#endBlocks += 1
+  }
+
+  #open(header: TarHeader): void {
+    if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
+    if (isExtension(header)) this.#collected = this.#extensionData(header)
+    else this.#openMember(header)
+  }
+
+  #extensionData(header: TarHeader): Collected {
+    this.#announcedBytes += header.size
+    this.#extensionBytes += header.size
+    if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
+      throw invalidArchive(
+        `its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`,
+      )
+    verifyExtensionBytes(this.#extensionBytes, this.#limits)
+    return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header }
+  }
+
+  #announce(header: TarHeader, body: Buffer): void {
+    if (header.type === 'pax global') verifyGlobalPax(body)
+    else this.#announced = announce(this.#announced, header, body)
+  }
+
+  #openMember(header: TarHeader): void {
+    const entry = toEntry(header, this.#announced)
+    this.#announced = {}
+    this.#announcedBytes = 0
+    this.#bytes += entry.size
+    this.#count += 1
+    verifyEntryCount(this.#count, this.#limits)
+    verifyExtractedBytes(this.#bytes, this.#limits)
+    this.#padding = padded(entry.size) - entry.size
+    this.#member = { entry, missing: entry.size }
+  }
+}
+
+function headerBlock(): Collected {
+  return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null }
+}
+
+function padded(size: number): number {
+  return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES
+}
