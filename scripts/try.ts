@@ -90,7 +90,7 @@ async function tryPart(trial: Trial): Promise<void> {
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage)
   if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
-  if (result.exitCode === 0) showWorkflow(part, files)
+  if (result.exitCode === 0) showWorkflow(part, files, values.setting)
   await showNext(trial, result)
 }
 

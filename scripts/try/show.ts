@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult } from '../../local/runner.ts'
 import { listNames } from '../../src/core/foreign-text.ts'
+import { parseSettings } from '../../src/core/plan/settings.ts'
 import { drawTree } from '../terminal/file-tree.ts'
 import { markdownLines } from '../terminal/markdown.ts'
 import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
@@ -43,9 +44,11 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
   if (more > 0) print(`… and ${more} more`)
 }
 
-export function showWorkflow(part: Part, files: readonly OperatorFile[]): void {
+/** `given` are lines `NAME=value` that the action has accepted; their values are not shown. */
+export function showWorkflow(part: Part, files: readonly OperatorFile[], given: readonly string[]): void {
+  const { settings } = parseSettings(given.join('\n'))
   printHeading('The same on a real host: .github/workflows/deploy.yml')
-  print(...workflowLines(part, files))
+  print(...workflowLines(part, files, [...settings.keys()]))
   for (const file of files) showFile(file.path, file)
   if (files.length > 0) return
   const plan = defaultPlanFile(part)

@@ -2,8 +2,15 @@ import { stringify } from 'yaml'
 import type { OperatorFile } from './operator-files.ts'
 import type { Part } from './part.ts'
 
-/** The lines of a workflow that deploys the part on a real host: that of the README, for this part. */
-export function workflowLines({ kind, slug, isSigned }: Part, files: readonly OperatorFile[]): string[] {
+/**
+ * The lines of a workflow that deploys the part on a real host: that of the README, for this part. Each setting takes its
+ * value from a secret of the same name.
+ */
+export function workflowLines(
+  { kind, slug, isSigned }: Part,
+  files: readonly OperatorFile[],
+  settings: readonly string[] = [],
+): string[] {
   const inputs = {
     'hub-url': 'https://hub.example.com # your hub',
     slug: stringify(slug).trim(),
@@ -38,6 +45,8 @@ export function workflowLines({ kind, slug, isSigned }: Part, files: readonly Op
     '      - uses: OWNER/hub-deploy@v1 # replace OWNER; preferably pin a full commit SHA',
     '        with:',
     ...Object.entries(inputs).map(([name, value]) => `          ${name}: ${value}`),
+    ...(settings.length > 0 ? ['          settings: |'] : []),
+    ...settings.map(name => `            ${name}=${secret(name)}`),
   ]
 }
 

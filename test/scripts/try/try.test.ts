@@ -114,6 +114,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await given.ended, 0, given.output())
     assert.match(readFileSync(join(temporary, 'stage/host/plugins/greeter.env'), 'utf8'), /correct horse/)
     assert.ok(!given.output().includes(token))
+    assert.match(given.output(), /settings: \|\n.*GREETER_TOKEN=\$\{\{ secrets\.GREETER_TOKEN \}\}$/m)
   })
 
   it('cancels the deployment when it is stopped, and leaves nothing', async () => {

@@ -50,6 +50,14 @@ describe('the workflow for a real host', () => {
     assert.deepEqual(steps, [checkout, { ...deploy, with: { ...deploy.with, [PLAN.input]: PLAN.path } }])
   })
 
+  it('gives each setting the value of a secret of its name', () => {
+    const { jobs } = parse(workflowLines(PART, [PLAN], ['GREETER_TOKEN', 'lang']).join('\n').concat('\n'))
+    const { settings } = jobs.deploy.steps.at(-1).with
+    const lines = ['GREETER_TOKEN', 'lang'].map(name => `${name}=\${{ secrets.${name} }}\n`)
+    assert.equal(settings, lines.join(''))
+    assert.ok('settings' in inputs)
+  })
+
   it('names the secret after the slug, as GitHub allows', () => {
     const secretFor = (slug: string): string =>
       /secrets\.(\S+SIGNING_SECRET)/.exec(workflowLines({ ...PART, slug }, []).join('\n'))?.[1] ?? ''
