@@ -19085,23 +19085,22 @@ function healthchecksOf(step, config, ids) {
 }
 /** The ids of which a step examines a service or a check; it finds nothing out about others. */
 function examinedBy(step, config, ids) {
-    return checksOf(step, config, ids)
-        .filter(isExamining)
-        .map(({ id }) => id);
+    return checksOf(step, config, ids).map(({ id }) => id);
 }
-/** Whether there is anything to examine. */
+/** Whether there is anything to examine. What an earlier version of the action has noted may have nothing. */
 function isExamining({ service, check }) {
     return service !== null || check !== null;
 }
 function checksOf(step, config, ids) {
     const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
-    return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
         id,
         service: findService(config, id) ?? null,
         check: config.plugins.get(id)?.healthcheck ?? null,
         timeout_seconds: step.timeoutSeconds,
         retries: step.retries,
     }));
+    return checks.filter(isExamining);
 }
 /**
  * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
@@ -25896,19 +25895,21 @@ async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
         await clock.sleep(pauseMs, signal);
     }
 }
+/** Without a service and without a check, nothing is found healthy. */
 async function probeService({ service, check }, limits) {
-    const state = service && (await readServiceState(service, limits));
-    if (state !== null && !state.running)
-        return { healthy: false, evidence: state.evidence, run: null };
-    const run = service && state && (await identifyRun(service, state, limits));
-    if (check === null)
-        return {
-            healthy: true,
-            evidence: state?.evidence ?? '',
-            brief: service === null ? '' : `${shortName(service)} is running`,
-            run,
-        };
-    return { ...(await runProbe(check.probe, limits)), run };
+    const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits);
+    if (check === null || (service !== null && !supervised.healthy))
+        return supervised;
+    return { ...(await runProbe(check.probe, limits)), run: supervised.run };
+}
+const UNEXAMINED = { healthy: false, evidence: 'nothing examines it', run: null };
+async function probeSupervisor(service, limits) {
+    const state = await readServiceState(service, limits);
+    const { running: healthy, evidence } = state;
+    if (!healthy)
+        return { healthy, evidence, run: null };
+    const run = await identifyRun(service, state, limits);
+    return { healthy, evidence, brief: `${shortName(service)} is running`, run };
 }
 async function identifyRun(service, state, limits) {
     const run = await readServiceRun(service, limits);
@@ -25939,7 +25940,7 @@ async function verifyHealth(subject, step) {
     const ids = parts.map(part => part.id);
     const found = [];
     const config = requireConfig(subject);
-    for (const healthcheck of healthchecksOf(step, config, ids).filter(isExamining)) {
+    for (const healthcheck of healthchecksOf(step, config, ids)) {
         const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
         const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal });
         log.info(`${healthcheck.id} is healthy. ${evidence}`);
@@ -29994,6 +29995,7 @@ function summarise(failures) {
 
 
 
+
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
  * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
@@ -30058,7 +30060,7 @@ async function restoreAndCheckServices(request, starts) {
         log.info('Services start when the unit of this recovery has started, so their health is not checked here.');
         return { healthy: null, problems };
     }
-    const checks = request.healthchecks.filter(check => check.previous_version !== null);
+    const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check));
     const isExpectedToRun = isRunning || services.length === 0;
     if (!isExpectedToRun || checks.length === 0)
         return { healthy: null, problems };

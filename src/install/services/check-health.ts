@@ -133,18 +133,21 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
   }
 }
 
+/** Without a service and without a check, nothing is found healthy. */
 async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<Finding & Sight> {
-  const state = service && (await readServiceState(service, limits))
-  if (state !== null && !state.running) return { healthy: false, evidence: state.evidence, run: null }
-  const run = service && state && (await identifyRun(service, state, limits))
-  if (check === null)
-    return {
-      healthy: true,
-      evidence: state?.evidence ?? '',
-      brief: service === null ? '' : `${shortName(service)} is running`,
-      run,
-    }
-  return { ...(await runProbe(check.probe, limits)), run }
+  const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits)
+  if (check === null || (service !== null && !supervised.healthy)) return supervised
+  return { ...(await runProbe(check.probe, limits)), run: supervised.run }
+}
+
+const UNEXAMINED: Finding & Sight = { healthy: false, evidence: 'nothing examines it', run: null }
+
+async function probeSupervisor(service: Service, limits: Limits): Promise<Finding & Sight> {
+  const state = await readServiceState(service, limits)
+  const { running: healthy, evidence } = state
+  if (!healthy) return { healthy, evidence, run: null }
+  const run = await identifyRun(service, state, limits)
+  return { healthy, evidence, brief: `${shortName(service)} is running`, run }
 }
 
 async function identifyRun(service: Service, state: ParsedState, limits: Limits): Promise<string | null> {

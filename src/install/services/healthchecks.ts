@@ -40,25 +40,24 @@ export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: r
 
 /** The ids of which a step examines a service or a check; it finds nothing out about others. */
 export function examinedBy(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): string[] {
-  return checksOf(step, config, ids)
-    .filter(isExamining)
-    .map(({ id }) => id)
+  return checksOf(step, config, ids).map(({ id }) => id)
 }
 
-/** Whether there is anything to examine. */
+/** Whether there is anything to examine. What an earlier version of the action has noted may have nothing. */
 export function isExamining({ service, check }: Pick<Healthcheck, 'service' | 'check'>): boolean {
   return service !== null || check !== null
 }
 
 function checksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
   const findService = step.plugin === undefined ? projectServiceOf : serviceOf
-  return (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+  const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
     id,
     service: findService(config, id) ?? null,
     check: config.plugins.get(id)?.healthcheck ?? null,
     timeout_seconds: step.timeoutSeconds,
     retries: step.retries,
   }))
+  return checks.filter(isExamining)
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { checkHealth } from '../services/check-health.ts'
-import { examinedBy, healthchecksOf, isExamining } from '../services/healthchecks.ts'
+import { examinedBy, healthchecksOf } from '../services/healthchecks.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { StepResult } from './run-steps.ts'
 import { requireConfig } from './services-of.ts'
@@ -25,7 +25,7 @@ export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep
   const ids = parts.map(part => part.id)
   const found: string[] = []
   const config = requireConfig(subject)
-  for (const healthcheck of healthchecksOf(step, config, ids).filter(isExamining)) {
+  for (const healthcheck of healthchecksOf(step, config, ids)) {
     const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
     const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal })
     log.info(`${healthcheck.id} is healthy. ${evidence}`)

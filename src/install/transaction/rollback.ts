@@ -8,7 +8,7 @@ import { installPath, isSamePlace, type Layout, type Place, placePath } from '..
 import { compareInstalled, findRecordedIn } from '../host/trees/drift.ts'
 import { findLater, readDriftNote } from '../host/trees/drift-note.ts'
 import { findUnhealthy } from '../services/check-health.ts'
-import type { RestoredCheck } from '../services/healthchecks.ts'
+import { isExamining, type RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
 import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/service-changes.ts'
 import type { RollbackFacts } from './end.ts'
@@ -112,7 +112,7 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
     log.info('Services start when the unit of this recovery has started, so their health is not checked here.')
     return { healthy: null, problems }
   }
-  const checks = request.healthchecks.filter(check => check.previous_version !== null)
+  const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check))
   const isExpectedToRun = isRunning || services.length === 0
   if (!isExpectedToRun || checks.length === 0) return { healthy: null, problems }
   try {

@@ -374,6 +374,13 @@ describe('findUnhealthy', () => {
     assert.ok(log.lines.some(line => line.startsWith('info web is healthy again.')))
   })
 
+  it('calls nothing healthy that it cannot examine', async () => {
+    const log = collectLog()
+    const nothing = { ...checkOf(null, { timeout: 1 }), previous_version: '1.0.0' }
+    assert.match((await findUnhealthy([nothing], { log, signal })).join(), /nothing examines it/)
+    assert.deepEqual(log.lines, [])
+  })
+
   it('makes one attempt, whatever the retries of the check', async () => {
     const log = collectLog()
     const once = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1, retries: 3 })

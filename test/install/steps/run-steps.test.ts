@@ -7,7 +7,7 @@ import type { PlanStep } from '../../../src/core/plan/plan-step.ts'
 import { installPath, type Place } from '../../../src/install/host/layout.ts'
 import { runSteps } from '../../../src/install/steps/run-steps.ts'
 import type { InstallOrder, StepContext } from '../../../src/install/steps/step-context.ts'
-import { contextOf, deploymentOf } from '../prepared-deployment.ts'
+import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
@@ -51,6 +51,22 @@ describe('runSteps', () => {
       ['two', 'warned', warning],
       ['three', 'done', null],
     ])
+  })
+
+  it('notes checks of the old version for a rollback, and none that examines nothing', async t => {
+    const healthcheck = { ...COMMON, id: 'ok', action: 'healthcheck', timeoutSeconds: 1, retries: 0 } as const
+    const hostConfig = parseHostConfig(
+      'version: 1\nplugins: {a: {healthcheck: {command: [/bin/true]}}, b: {}}\n',
+      'host.yaml',
+    )
+    const context = await contextWith(t, { steps: [healthcheck], hostConfig })
+    const parts = ['a', 'b'].map(id => partOf(context.deployment.layout, { id }))
+    await runSteps({ ...context, order: { ...context.order, parts } }, doNothing)
+    assert.deepEqual(
+      context.transaction.healthchecks.map(({ id }) => id),
+      ['a'],
+    )
+    assert.deepEqual(context.deployment.record.steps[0]?.checked, ['a'])
   })
 
   it('stops at the first that throws, and throws its error', async t => {

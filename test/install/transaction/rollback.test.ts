@@ -18,7 +18,7 @@ import { recordInstalled } from '../../../src/install/host/installed/host-record
 import { type Layout, treeRecordPath } from '../../../src/install/host/layout.ts'
 import { findDrift } from '../../../src/install/host/trees/drift.ts'
 import { driftNotePath, noteDrift } from '../../../src/install/host/trees/drift-note.ts'
-import { type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
+import { type RollbackRequest, type RolledBack, rollBack } from '../../../src/install/transaction/rollback.ts'
 import { collectLog } from '../collected-log.ts'
 import { installRecorded, GREETER as PLACE, recordTreeAt, treeOf } from '../host/trees/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
@@ -35,20 +35,23 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   return { layout, place, record: treeRecordPath(layout, record) }
 }
 
-async function rolledBack(layout: Layout, undo: () => Promise<boolean>, byContent = false): Promise<RolledBack> {
-  const stagingFolder = layout.staging
-  const noServices = { services: [], healthchecks: [] }
-  const request = {
+/** Without services and checks. */
+function requestOf(layout: Layout): Omit<RollbackRequest, 'undo'> {
+  return {
     layout,
     log: collectLog(),
     grace: endlessGrace(),
     places: [PLACE],
     keepPaths: ['data'],
-    stagingFolder,
-    byContent,
-    undo,
+    stagingFolder: layout.staging,
+    byContent: false,
+    services: [],
+    healthchecks: [],
   }
-  return await rollBack({ ...request, ...noServices })
+}
+
+async function rolledBack(layout: Layout, undo: () => Promise<boolean>, byContent = false): Promise<RolledBack> {
+  return await rollBack({ ...requestOf(layout), byContent, undo })
 }
 
 /** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
@@ -98,6 +101,20 @@ describe('rollBack', () => {
     assert.deepEqual([result.rollback?.restored, result.rollback?.problems], [false, ['in the way']])
   })
 
+  it('does not know the health of what no check examines', async t => {
+    const { layout } = await makeRestored(t)
+    const log = collectLog()
+    const nothing = { id: 'greeter', service: null, check: null, timeout_seconds: 1, retries: 0 }
+    const { rollback } = await rollBack({
+      ...requestOf(layout),
+      log,
+      healthchecks: [{ ...nothing, previous_version: '1.0.0' }],
+      undo: async () => true,
+    })
+    assert.deepEqual([rollback?.healthy, rollback?.problems], [null, []])
+    assert.doesNotMatch(log.lines.join(), /healthy/)
+  })
+
   for (const late of ['cancelled', 'comparing', 'restoring'] as const) {
     it(`leaves to the post step what a cancel leaves no time for (${late})`, async t => {
       const { layout } = await makeRestored(t)
@@ -107,13 +124,8 @@ describe('rollBack', () => {
       const check = { probe, intervalSeconds: 1, stableForSeconds: 0 }
       const healthcheck = { id: 'greeter', service: null, check, timeout_seconds: 60, retries: 0 }
       const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
-        layout,
-        log: collectLog(),
+        ...requestOf(layout),
         grace: { ...endlessGrace(), [late]: AbortSignal.abort(new Error('late')), cancelled: AbortSignal.abort() },
-        places: [PLACE],
-        keepPaths: ['data'],
-        stagingFolder: layout.staging,
-        byContent: false,
         services: late === 'restoring' ? [{ service, action: 'restart', was_running: true, replicas: null }] : [],
         healthchecks: [{ ...healthcheck, previous_version: '1.0.0' }],
         undo: async () => true,
