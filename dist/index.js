@@ -28431,7 +28431,6 @@ async function buildInstallation(context) {
     const { parts, removals } = context.order;
     const installed = parts.map(part => buildRow(context, part));
     const removed = removals.map(part => buildRemovedRow(context, part));
-    log.did(describeSnapshots([...installed, ...removed]));
     return {
         rows: installed.map(({ row }) => installedRowSchema.parse(row)),
         removed: removed.map(({ row }) => removedRowSchema.parse(row)),
@@ -28439,10 +28438,10 @@ async function buildInstallation(context) {
         ...versionOfProject(context, installed.map(({ row }) => row)),
     };
 }
-function describeSnapshots(retained) {
-    const kept = retained.reduce((sum, { row }) => sum + row.snapshots.length, 0);
-    const gone = retained.reduce((sum, { discard }) => sum + discard.length, 0);
-    return `${countInWords(kept, 'snapshot')} kept${gone === 0 ? '' : `, ${countInWords(gone)} removed`}`;
+/** What a commit has decided about the snapshots. */
+function describeSnapshots({ rows, removed, discard }) {
+    const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
+    return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
 }
 /** All that a project has on this host, also what its plan has left as it was. */
 function versionOfProject({ order, deployment }, rows) {
@@ -30830,6 +30829,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
 /**
  * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
  * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
@@ -30909,6 +30909,7 @@ async function commit(deployment, session, installation) {
     await hearSignals();
     deployment.tools.signal.throwIfAborted();
     await session.transaction.commit(installation);
+    deployment.tools.log.did(describeSnapshots(installation));
     announceRemoved(deployment, installation.removed);
     const settled = await cleanUp(deployment, session, installation);
     const { changed } = session.transaction;

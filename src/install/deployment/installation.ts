@@ -41,7 +41,6 @@ export async function buildInstallation(context: StepContext): Promise<Installat
   const { parts, removals } = context.order
   const installed = parts.map(part => buildRow(context, part))
   const removed = removals.map(part => buildRemovedRow(context, part))
-  log.did(describeSnapshots([...installed, ...removed]))
   return {
     rows: installed.map(({ row }) => installedRowSchema.parse(row)),
     removed: removed.map(({ row }) => removedRowSchema.parse(row)),
@@ -53,10 +52,10 @@ export async function buildInstallation(context: StepContext): Promise<Installat
   }
 }
 
-function describeSnapshots(retained: readonly Retained<InstalledRow | RemovedRow>[]): string {
-  const kept = retained.reduce((sum, { row }) => sum + row.snapshots.length, 0)
-  const gone = retained.reduce((sum, { discard }) => sum + discard.length, 0)
-  return `${countInWords(kept, 'snapshot')} kept${gone === 0 ? '' : `, ${countInWords(gone)} removed`}`
+/** What a commit has decided about the snapshots. */
+export function describeSnapshots({ rows, removed, discard }: Installation): string {
+  const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0)
+  return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`
 }
 
 /** All that a project has on this host, also what its plan has left as it was. */

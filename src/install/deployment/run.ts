@@ -16,6 +16,7 @@ import { isInDoubt } from './dead-run.ts'
 import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
 import { failedEnd } from './failed-end.ts'
 import { writeHandover } from './handover.ts'
+import { describeSnapshots } from './installation.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
 import { type HostSession, type LockedHost, lockHost } from './session.ts'
 
@@ -139,6 +140,7 @@ async function commit(
   await hearSignals()
   deployment.tools.signal.throwIfAborted()
   await session.transaction.commit(installation)
+  deployment.tools.log.did(describeSnapshots(installation))
   announceRemoved(deployment, installation.removed)
   const settled = await cleanUp(deployment, session, installation)
   const { changed } = session.transaction
