@@ -43588,12 +43588,13 @@ async function rollbackPost() {
 /** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
 function readRollbackInputs(workspace) {
     const read = new InputReader(workspace);
-    const subject = readSubject(read);
+    const isSlugForId = namesSlugForId(read);
+    const subject = readSubject(read, isSlugForId);
     const slug = read.optional('slug', slugSchema);
     const request = {
         subject,
         slug,
-        access: readAccess(read, { subject, slug }),
+        access: isSlugForId ? undefined : readAccess(read, { subject, slug }),
         toVersion: read.optional('to-version', versionSchema),
         plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
@@ -43623,12 +43624,15 @@ function rollback_pathOf(subject, projectRoot, { report }) {
         return projectRoot;
     return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }));
 }
+/** A slug belongs to a report. Without anything else of a report, it is meant as the id that is not there. */
+function namesSlugForId(read) {
+    return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
+}
 /** A plugin or service by `kind` and `id`, or a project. */
-function readSubject(read) {
+function readSubject(read, isSlugForId) {
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
     const projectId = read.optional('project-id', projectIdSchema);
-    const namesSlug = projectId === undefined && !read.isGiven('id') && read.isGiven('slug');
-    if (namesSlug) {
+    if (isSlugForId) {
         read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id');
         return undefined;
     }
@@ -43651,11 +43655,8 @@ function readAccess(read, { subject, slug }) {
         read.refuse('project-id', 'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug');
         return undefined;
     }
-    // Without a hub and a key, no report is meant: it is named by mistake in the place of the id.
-    if (subject === undefined && hub === undefined && apiKey === undefined)
-        return undefined;
     for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
-        if (value === undefined)
+        if (value === undefined && !read.isRefused(name))
             read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them');
     }
     if (!hub || !deployments || !apiKey || !slug || !subject)

@@ -56,12 +56,13 @@ export async function rollbackPost(): Promise<void> {
 /** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
 export function readRollbackInputs(workspace: string): RollbackInputs {
   const read = new InputReader(workspace)
-  const subject = readSubject(read)
+  const isSlugForId = namesSlugForId(read)
+  const subject = readSubject(read, isSlugForId)
   const slug = read.optional('slug', slugSchema)
   const request = {
     subject,
     slug,
-    access: readAccess(read, { subject, slug }),
+    access: isSlugForId ? undefined : readAccess(read, { subject, slug }),
     toVersion: read.optional('to-version', versionSchema),
     plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
@@ -96,12 +97,16 @@ function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult):
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
 
+/** A slug belongs to a report. Without anything else of a report, it is meant as the id that is not there. */
+function namesSlugForId(read: InputReader): boolean {
+  return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
+}
+
 /** A plugin or service by `kind` and `id`, or a project. */
-function readSubject(read: InputReader): Subject | undefined {
+function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefined {
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
   const projectId = read.optional('project-id', projectIdSchema)
-  const namesSlug = projectId === undefined && !read.isGiven('id') && read.isGiven('slug')
-  if (namesSlug) {
+  if (isSlugForId) {
     read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id')
     return undefined
   }
@@ -129,10 +134,9 @@ function readAccess(
     )
     return undefined
   }
-  // Without a hub and a key, no report is meant: it is named by mistake in the place of the id.
-  if (subject === undefined && hub === undefined && apiKey === undefined) return undefined
   for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
-    if (value === undefined) read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them')
+    if (value === undefined && !read.isRefused(name))
+      read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them')
   }
   if (!hub || !deployments || !apiKey || !slug || !subject) return undefined
   return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey }
