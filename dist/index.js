@@ -21357,10 +21357,10 @@ function collectProblems(read) {
         return problemsOf(error);
     }
 }
-/** The same for work with pauses. */
+/** The same for work with pauses; nothing of a file that there is not. */
 function* collectProblemsSlowly(reading) {
     try {
-        return { value: yield* reading, problems: [] };
+        return { value: reading && (yield* reading), problems: [] };
     }
     catch (error) {
         return problemsOf(error);
@@ -26408,6 +26408,717 @@ function restoredChecks({ steps, parts, hostConfig, skipped }) {
         .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
 }
 
+;// CONCATENATED MODULE: ./build/core/document/near-miss.js
+
+/**
+ * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
+ * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
+ */
+function nearMiss(word, candidates) {
+    for (const candidate of candidates) {
+        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
+            return candidate;
+    }
+    return undefined;
+}
+/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
+function didYouMean(word, candidates) {
+    const candidate = nearMiss(word, candidates);
+    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
+}
+function bareLetters(word) {
+    return word.toLowerCase().replace(/[-_ ]/g, '');
+}
+function isOneEditApart(a, b) {
+    if (Math.abs(a.length - b.length) > 1)
+        return false;
+    const shorter = Math.min(a.length, b.length);
+    let start = 0;
+    while (start < shorter && a[start] === b[start])
+        start++;
+    let end = 0;
+    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
+        end++;
+    const left = a.slice(start, a.length - end);
+    const right = b.slice(start, b.length - end);
+    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
+}
+
+;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
+
+
+
+/**
+ * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
+ * wording as `error`: zod/mini has none.
+ */
+class SchemaComplaints {
+    #source;
+    #words;
+    constructor(source, words) {
+        this.#source = source;
+        this.#words = words;
+    }
+    /**
+     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
+     * is one problem, which quotes nothing of it.
+     */
+    problemsOf(issues) {
+        const known = this.#words.keysAt([], this.#source.value);
+        if (isAnotherDocument(this.#source.value, known))
+            return [this.#anotherDocument(known)];
+        return issues
+            .flatMap(issue => this.#issueProblems(issue))
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(buildProblem => buildProblem());
+    }
+    #anotherDocument(known) {
+        const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`;
+        return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`);
+    }
+    #issueProblems(issue) {
+        if (issue.code !== 'unrecognized_keys')
+            return [() => this.#valueProblem(issue)];
+        return issue.keys.map(key => () => this.#unknownKey(issue.path, key));
+    }
+    #unknownKey(path, key) {
+        const known = this.#words.keysAt(path, this.#source.value);
+        const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
+        const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
+        return problemAt(this.#source.positionOfKey([...path, key]), message);
+    }
+    #valueProblem(issue) {
+        const found = valueAt(this.#source.value, issue.path);
+        const { path, code } = issue;
+        const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
+        return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`);
+    }
+    #nameOf(path) {
+        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
+        const rest = path.slice(covers);
+        if (rest.length === 0)
+            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
+        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
+        return prefix + cleanForeignText(keys.join(''), 200);
+    }
+}
+/** The value at `path` in a parsed document, or undefined. */
+function valueAt(value, path) {
+    return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
+}
+/** Not a map, or one with unknown keys only. */
+function isAnotherDocument(value, known) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value))
+        return true;
+    const keys = Object.keys(value);
+    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
+}
+function complaint(issue, found) {
+    if (issue.code === 'invalid_key')
+        return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
+    if (found === undefined)
+        return `is missing${choices(issue)}`;
+    if (issue.code === 'invalid_type')
+        return wrongType(issue.expected, found);
+    if (issue.code === 'invalid_value')
+        return `must be ${schema_problems_listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
+    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`;
+}
+function choices(issue) {
+    return issue.code === 'invalid_value' ? `: it must be ${schema_problems_listed(issue.values)}` : '';
+}
+function wrongType(expected, found) {
+    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
+    const hint = quotable ? ': put quotes around it' : '';
+    return `must be ${TYPE_WORDS[expected] ?? expected}, found ${shown(found)}${hint}`;
+}
+const TYPE_WORDS = {
+    string: 'text',
+    array: 'a list',
+    tuple: 'a list',
+    object: 'a map of keys and values',
+    record: 'a map of keys and values',
+    map: 'a map of keys and values',
+    number: 'a number',
+    int: 'a whole number',
+    boolean: 'true or false',
+};
+function nearValue(values, found) {
+    return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
+}
+function schema_problems_listed(values) {
+    return [...new Set(values.map(String))].join(', ');
+}
+function shown(value) {
+    if (typeof value === 'string')
+        return `"${cleanForeignText(value, 60)}"`;
+    if (value === null)
+        return 'nothing';
+    if (Array.isArray(value))
+        return 'a list';
+    return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
+}
+
+;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
+
+/**
+ * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
+ * wrong file and contain secrets.
+ */
+function yamlComplaintSentence({ code, message }) {
+    switch (code) {
+        case 'MULTIPLE_DOCS':
+            return 'the file must contain one YAML document, found another one here';
+        case 'TAB_AS_INDENT':
+            return 'tabs are not accepted as indentation: use spaces';
+        case 'RESOURCE_EXHAUSTION':
+            return message;
+        case 'NON_STRING_KEY':
+            return 'keys must be text';
+        case 'TAG_RESOLVE_FAILED':
+            return 'tags (!) beyond the YAML core schema are not accepted: remove it';
+        case 'BAD_DIRECTIVE':
+            return 'directives (%) are not accepted: remove them';
+        case 'BAD_DQ_ESCAPE':
+            return 'not valid YAML: invalid escape sequence in double quotes';
+        default:
+            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
+    }
+}
+/** The parser quotes the file after a colon that ends a word. */
+function withoutQuote(message) {
+    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
+}
+function lowerFirst(message) {
+    return message.charAt(0).toLowerCase() + message.slice(1);
+}
+
+;// CONCATENATED MODULE: ./build/core/document/syntax-mistake.js
+
+/** The library reads on after a mistake and complains about what it then takes the rest for. */
+function firstSyntaxMistake(complaints, text) {
+    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
+    if (first === undefined)
+        return undefined;
+    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
+    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
+    return indented === undefined
+        ? { message: yamlComplaintSentence(first), offset: first.offset }
+        : { message: TOO_FAR, offset: indented };
+}
+const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
+/** The others are about YAML that is valid, but not accepted here. */
+const NOT_SYNTAX = new Set([
+    'BAD_DIRECTIVE',
+    'MULTIPLE_DOCS',
+    'NON_STRING_KEY',
+    'RESOURCE_EXHAUSTION',
+    'TAG_RESOLVE_FAILED',
+]);
+function isSyntax({ code, isWarning }) {
+    return !isWarning && !NOT_SYNTAX.has(code);
+}
+/** The library complains at the value, of which it takes such a line for a part; undefined for a value in quotes. */
+function nextLine(text, offset) {
+    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
+    return found === undefined ? undefined : offset + found.length;
+}
+
+;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
+
+
+
+
+
+
+
+const STRICT_YAML = {
+    version: '1.2',
+    schema: 'core',
+    merge: false,
+    resolveKnownTags: false,
+    stringKeys: true,
+    uniqueKeys: false,
+};
+/**
+ * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
+ * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
+ * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not valid YAML, only the first
+ * mistake. It never throws because of the text.
+ */
+function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
+    if (Buffer.byteLength(text) > limits.bytes)
+        return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
+    const stranger = unreadableCharacter(text);
+    if (stranger !== undefined)
+        return unreadable(file, `the file must be text, found ${stranger}`);
+    const plain = text.replace(/^\uFEFF/, '');
+    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
+    yield;
+    const mistake = firstSyntaxMistake(composed.complaints, plain);
+    return new ParsedSource(composed, file, mistake);
+}
+function unreadable(file, message) {
+    const start = { file, line: 1, column: 1 };
+    return {
+        problems: [problemAt(start, message)],
+        value: undefined,
+        positionOf: () => start,
+        positionOfKey: () => start,
+    };
+}
+class ParsedSource {
+    problems;
+    value;
+    #file;
+    #root;
+    #lines;
+    constructor(composed, file, mistake) {
+        this.#file = file;
+        this.#lines = composed.lines;
+        this.#root = composed.document?.contents ?? null;
+        const walked = walkNodes(this.#root);
+        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
+            .slice(0, MAX_REPORTED_PROBLEMS)
+            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
+        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
+    }
+    positionOf(path) {
+        let node = this.#root;
+        for (const key of path) {
+            const child = yaml_source_childOf(node, key);
+            if (yaml_source_offsetOf(child) === undefined)
+                break;
+            node = child;
+        }
+        return this.#positionAt(yaml_source_offsetOf(node) ?? 0);
+    }
+    positionOfKey(path) {
+        let parent = this.#root;
+        for (const key of path.slice(0, -1))
+            parent = yaml_source_childOf(parent, key);
+        const offset = yaml_source_offsetOf(keyNodeOf(parent, path.at(-1)));
+        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
+    }
+    #positionAt(offset) {
+        const { line, col } = this.#lines.linePos(offset);
+        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
+    }
+}
+function isSound({ complaints }) {
+    return complaints.every(({ isWarning }) => isWarning);
+}
+function syntaxFindings({ document, complaints }) {
+    const versionDirective = document?.directives.yaml.explicit
+        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
+        : [];
+    const reported = complaints.map(complaint => ({
+        message: yamlComplaintSentence(complaint),
+        offset: complaint.offset,
+    }));
+    return [...versionDirective, ...reported];
+}
+function walkNodes(root) {
+    const findings = [];
+    const open = [root];
+    let hasAlias = false;
+    for (let node = open.pop(); node !== undefined; node = open.pop()) {
+        findings.push(...nodeFindings(node));
+        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
+        open.push(...childNodes(node).filter(child => child !== undefined));
+    }
+    return { findings, hasAlias };
+}
+function nodeFindings(node) {
+    if ((0,dist/* isAlias */.Vj)(node))
+        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
+    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
+    return [
+        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
+        ...keyFindings(node),
+    ];
+}
+function keyFindings(node) {
+    if (!(0,dist/* isMap */.jh)(node))
+        return [];
+    const seen = new Set();
+    return node.items.flatMap(({ key }) => {
+        const name = keyText(key);
+        const repeated = seen.has(name);
+        seen.add(name);
+        if (repeated)
+            return [finding(key, 'this key is already in the same map')];
+        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
+    });
+}
+function childNodes(node) {
+    if (!(0,dist/* isCollection */.P3)(node))
+        return [];
+    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
+}
+function yaml_source_childOf(node, key) {
+    if ((0,dist/* isMap */.jh)(node))
+        return node.items.find(pair => keyText(pair.key) === key)?.value;
+    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
+}
+function keyNodeOf(node, key) {
+    return (0,dist/* isMap */.jh)(node) ? node.items.find(pair => keyText(pair.key) === key)?.key : undefined;
+}
+function keyText(key) {
+    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
+}
+function finding(node, message) {
+    return { message, offset: yaml_source_offsetOf(node) ?? 0 };
+}
+function yaml_source_offsetOf(node) {
+    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
+/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
+const MAX_CYCLES = 20;
+/**
+ * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
+ * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
+ */
+function orderSteps({ steps }) {
+    return new DependencyWalk(steps).order;
+}
+/**
+ * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
+ */
+function findCycles(steps) {
+    return new DependencyWalk(steps).cycles;
+}
+/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
+class DependencyWalk {
+    order = [];
+    cycles = [];
+    #byId;
+    #entered = new Set();
+    #waiting = new Set();
+    #path = [];
+    constructor(steps) {
+        this.#byId = new Map(steps.toReversed().map(step => [step.id, step]));
+        for (const step of steps)
+            this.#walkFrom(step);
+    }
+    #walkFrom(root) {
+        this.#enter(root);
+        for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1))
+            this.#advance(frame);
+    }
+    #advance(frame) {
+        frame.entry += 1;
+        const id = frame.step.dependsOn[frame.entry];
+        if (id === undefined)
+            this.#leave(frame.step);
+        else
+            this.#follow(frame, this.#byId.get(id));
+    }
+    #follow(frame, dependency) {
+        if (dependency === undefined || dependency === frame.step)
+            return;
+        if (this.#waiting.has(dependency))
+            this.#noteCycle(frame, dependency);
+        else
+            this.#enter(dependency);
+    }
+    #enter(step) {
+        if (this.#entered.has(step))
+            return;
+        this.#entered.add(step);
+        this.#waiting.add(step);
+        this.#path.push({ step, entry: -1 });
+    }
+    #leave(step) {
+        this.#path.pop();
+        this.#waiting.delete(step);
+        this.order.push(step);
+    }
+    #noteCycle({ step: last, entry }, first) {
+        if (this.cycles.length >= MAX_CYCLES)
+            return;
+        const steps = this.#path.map(frame => frame.step);
+        const around = steps.slice(steps.indexOf(first));
+        this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry });
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-graph.js
+
+
+
+
+/**
+ * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
+ * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
+ * mistakes.
+ */
+function planGraphProblems(source) {
+    const steps = writtenSteps(source.value);
+    return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()));
+}
+function writtenSteps(plan) {
+    return listAt(plan, 'steps').map((step, index) => {
+        const path = ['steps', index];
+        const named = listAt(step, 'depends_on').flatMap((id, entry) => typeof id === 'string' ? [{ id, path: [...path, 'depends_on', entry] }] : []);
+        const dependencies = { dependsOn: named.map(({ id }) => id), entryPaths: named.map(entry => entry.path) };
+        const id = propertyOf(step, 'id');
+        if (typeof id !== 'string')
+            return { id: `(${index + 1})`, name: `step ${index + 1}`, path, ...dependencies };
+        return { id, name: `step "${plan_graph_shown(id)}"`, path, ...dependencies };
+    });
+}
+function duplicateIds(steps) {
+    const taken = new Set();
+    return steps.flatMap(({ id, name, path }) => {
+        const duplicate = taken.has(id);
+        taken.add(id);
+        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
+    });
+}
+function wrongDependencies(steps) {
+    const ids = new Set(steps.map(step => step.id));
+    return steps.flatMap(({ id, name, dependsOn, entryPaths }) => dependsOn.flatMap((dependency, entry) => {
+        const path = entryPaths[entry] ?? [];
+        if (dependency === id)
+            return [{ path, sentence: () => `${name} depends on itself` }];
+        if (ids.has(dependency))
+            return [];
+        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
+    }));
+}
+function unknownDependency(dependency, ids) {
+    return `depends on "${plan_graph_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
+}
+function cycles(steps) {
+    return findCycles(steps).map(({ ids, step, entry }) => ({
+        path: step.entryPaths[entry] ?? [],
+        sentence: () => `these steps wait for each other: ${ids.map(plan_graph_shown).join(' → ')}`,
+    }));
+}
+function plan_graph_shown(id) {
+    return cleanForeignText(id, 64);
+}
+function listAt(value, key) {
+    const list = propertyOf(value, key);
+    return Array.isArray(list) ? list : [];
+}
+function propertyOf(value, key) {
+    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+        ? value[key]
+        : undefined;
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-positions.js
+function positionsIn(source) {
+    return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan.js
+
+
+
+
+
+
+
+
+
+
+
+
+/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
+class PlanError extends SourceError {
+    name = 'PlanError';
+    /** What is written, where something of it can be read all the same: see `readablePlan`. */
+    source;
+    constructor(problems, source) {
+        super('invalid_plan', 'The install plan', problems);
+        this.source = source;
+    }
+}
+/**
+ * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
+ */
+function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
+    return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
+}
+/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
+    const source = yield* parseYamlSource(text, file, limits);
+    if (source.value === undefined)
+        throw new PlanError(source.problems);
+    yield;
+    const parsed = planSchema.safeParse(source.value);
+    yield;
+    const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
+    yield;
+    const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
+    if (!parsed.success || problems.length > 0)
+        throw new PlanError(problems, source);
+    yield;
+    return buildPlan(parsed.data, source);
+}
+/** The form of a plan; its graph is checked by itself. */
+const planSchema = strictObject({
+    format_version: literal(['1', 1]),
+    project_id: projectIdSchema,
+    version: versionSchema,
+    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
+});
+function buildPlan(written, source) {
+    return {
+        formatVersion: '1',
+        projectId: written.project_id,
+        version: written.version,
+        steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
+        positions: positionsIn(source),
+    };
+}
+/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
+function stepAwareProblems(issues, source) {
+    const strangers = issues.filter(isUnknownAction);
+    const known = issues.filter(issue => !isUnknownAction(issue));
+    const common = strangers
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
+    return [
+        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
+        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
+    ];
+}
+function isUnknownAction(issue) {
+    return issue.code === 'invalid_union' && issue.discriminator === 'action';
+}
+function commonIssues(path, source) {
+    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
+    return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
+}
+function unknownActionProblem(path, source) {
+    const { prefix } = planWords.subjectOf(path, source.value);
+    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
+}
+function actionComplaint(action) {
+    const actions = `the actions are ${ACTIONS.join(', ')}`;
+    if (action === undefined)
+        return `action is missing; ${actions}`;
+    if (typeof action !== 'string')
+        return `action must be a word; ${actions}`;
+    const hint = didYouMean(action, ACTIONS);
+    return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`;
+}
+const planWords = {
+    document: 'the plan',
+    subjectOf(path, value) {
+        if (path[0] !== 'steps' || typeof path[1] !== 'number')
+            return { prefix: '', covers: 0 };
+        const id = valueAt(value, ['steps', path[1], 'id']);
+        const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1;
+        return { prefix: `step ${name}: `, covers: 2 };
+    },
+    keysAt(path, value) {
+        return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']));
+    },
+};
+
+;// CONCATENATED MODULE: ./build/core/plan/default-plan.js
+
+
+const DEFAULT_PLAN_NAME = 'the default plan';
+const DEFAULT_CHECK_SECONDS = 60;
+/** What a check may need beyond the time for which it must be stable. */
+const SPARE_CHECK_SECONDS = 30;
+/**
+ * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
+ * supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps are
+ * those that `parsePlan` reads in `text`.
+ */
+function buildDefaultPlan(artifact, hostConfig) {
+    const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
+    return { text, reason: default_plan_reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) };
+}
+/** A slug may look like a number to YAML. */
+function default_plan_headOf({ slug }) {
+    return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:'];
+}
+function stepsOf({ kind, slug }, hostConfig) {
+    const install = kind === 'plugin' ? `install_plugin, plugin: "${slug}"` : `install_extension, extension: "${slug}"`;
+    const known = knownOf(slug, hostConfig);
+    const before = known.isSupervised ? 'up' : 'files';
+    const of = known.isProjectWide ? '' : `, plugin: "${slug}"`;
+    return [
+        '- {id: prepare, action: prepare}',
+        `- {id: files, action: ${install}, snapshot: true, depends_on: [prepare]}`,
+        ...(known.isSupervised ? [`- {id: up, action: restart${of}, depends_on: [files]}`] : []),
+        ...(known.isSupervised || known.hasCheck
+            ? [`- {id: healthy, action: healthcheck${of}, timeout: ${known.seconds}s, depends_on: [${before}]}`]
+            : []),
+    ];
+}
+/** What the host config has for an id. */
+function knownOf(id, hostConfig) {
+    const check = hostConfig?.plugins.get(id)?.healthcheck;
+    const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS;
+    return {
+        isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
+        hasCheck: check !== undefined,
+        // Then that unit runs what has none of its own.
+        isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
+        seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
+    };
+}
+function hasProjectUnit(hostConfig) {
+    return hostConfig?.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined;
+}
+function default_plan_reasonOf({ kind, slug }, hostConfig) {
+    const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`;
+    if (hostConfig === undefined)
+        return `${start}, and does nothing else, because host-config names no file.`;
+    const { file, supervisor } = hostConfig;
+    const { isSupervised, hasCheck, isProjectWide } = knownOf(slug, hostConfig);
+    const service = isProjectWide ? hostConfig.systemd.projectUnit : 'its service';
+    const check = `plugins.${slug}.healthcheck`;
+    if (isSupervised)
+        return `${start}, then restarts ${service} and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`;
+    if (hasCheck)
+        return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`;
+    return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`;
+}
+
+;// CONCATENATED MODULE: ./build/marketplace/default-plan.js
+
+
+
+/**
+ * The default plan, made ready by `ready`. The operator has no file in which to look for the lines of its problems:
+ * throws ConfigError `invalid_plan` where it does not fit.
+ */
+function readyDefaultPlan(artifact, hostConfig, ready) {
+    const defaultPlan = buildDefaultPlan(artifact, hostConfig);
+    try {
+        return { ...ready(defaultPlan.plan), defaultPlan };
+    }
+    catch (error) {
+        if (!(error instanceof PlanError))
+            throw error;
+        const reasons = error.problems.map(({ message }) => message).join('; ');
+        throw new ConfigError('invalid_plan', `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`);
+    }
+}
+/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
+function announceDefaultPlan({ defaultPlan }, log) {
+    if (defaultPlan === undefined)
+        return;
+    log.info(defaultPlan.reason);
+    for (const line of defaultPlan.text.trimEnd().split('\n'))
+        log.info(line);
+}
+
 ;// CONCATENATED MODULE: ./build/core/state-machine.js
 function createStateMachine(transitions, initial, now) {
     let current = initial;
@@ -27088,738 +27799,6 @@ function installedPlace({ layout, shelf }, id) {
     return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
 }
 
-;// CONCATENATED MODULE: ./build/core/document/near-miss.js
-
-/**
- * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
- */
-function nearMiss(word, candidates) {
-    for (const candidate of candidates) {
-        if (bareLetters(candidate) === bareLetters(word) || isOneEditApart(candidate, word))
-            return candidate;
-    }
-    return undefined;
-}
-/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
-function didYouMean(word, candidates) {
-    const candidate = nearMiss(word, candidates);
-    return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
-}
-function bareLetters(word) {
-    return word.toLowerCase().replace(/[-_ ]/g, '');
-}
-function isOneEditApart(a, b) {
-    if (Math.abs(a.length - b.length) > 1)
-        return false;
-    const shorter = Math.min(a.length, b.length);
-    let start = 0;
-    while (start < shorter && a[start] === b[start])
-        start++;
-    let end = 0;
-    while (end < shorter - start && a.at(-1 - end) === b.at(-1 - end))
-        end++;
-    const left = a.slice(start, a.length - end);
-    const right = b.slice(start, b.length - end);
-    return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
-}
-
-;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
-
-
-
-/**
- * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
- * wording as `error`: zod/mini has none.
- */
-class SchemaComplaints {
-    #source;
-    #words;
-    constructor(source, words) {
-        this.#source = source;
-        this.#words = words;
-    }
-    /**
-     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
-     * is one problem, which quotes nothing of it.
-     */
-    problemsOf(issues) {
-        const known = this.#words.keysAt([], this.#source.value);
-        if (isAnotherDocument(this.#source.value, known))
-            return [this.#anotherDocument(known)];
-        return issues
-            .flatMap(issue => this.#issueProblems(issue))
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(buildProblem => buildProblem());
-    }
-    #anotherDocument(known) {
-        const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`;
-        return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`);
-    }
-    #issueProblems(issue) {
-        if (issue.code !== 'unrecognized_keys')
-            return [() => this.#valueProblem(issue)];
-        return issue.keys.map(key => () => this.#unknownKey(issue.path, key));
-    }
-    #unknownKey(path, key) {
-        const known = this.#words.keysAt(path, this.#source.value);
-        const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
-        const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
-        return problemAt(this.#source.positionOfKey([...path, key]), message);
-    }
-    #valueProblem(issue) {
-        const found = valueAt(this.#source.value, issue.path);
-        const { path, code } = issue;
-        const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
-        return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`);
-    }
-    #nameOf(path) {
-        const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
-        const rest = path.slice(covers);
-        if (rest.length === 0)
-            return prefix === '' ? this.#words.document : prefix.replace(/: $/, '');
-        const keys = rest.map((key, index) => typeof key === 'number' ? `[${key}]` : `${index > 0 ? '.' : ''}${String(key)}`);
-        return prefix + cleanForeignText(keys.join(''), 200);
-    }
-}
-/** The value at `path` in a parsed document, or undefined. */
-function valueAt(value, path) {
-    return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
-}
-/** Not a map, or one with unknown keys only. */
-function isAnotherDocument(value, known) {
-    if (typeof value !== 'object' || value === null || Array.isArray(value))
-        return true;
-    const keys = Object.keys(value);
-    return keys.length > 0 && !keys.some(key => known.includes(key) || nearMiss(key, known) !== undefined);
-}
-function complaint(issue, found) {
-    if (issue.code === 'invalid_key')
-        return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
-    if (found === undefined)
-        return `is missing${choices(issue)}`;
-    if (issue.code === 'invalid_type')
-        return wrongType(issue.expected, found);
-    if (issue.code === 'invalid_value')
-        return `must be ${schema_problems_listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
-    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`;
-}
-function choices(issue) {
-    return issue.code === 'invalid_value' ? `: it must be ${schema_problems_listed(issue.values)}` : '';
-}
-function wrongType(expected, found) {
-    const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
-    const hint = quotable ? ': put quotes around it' : '';
-    return `must be ${TYPE_WORDS[expected] ?? expected}, found ${shown(found)}${hint}`;
-}
-const TYPE_WORDS = {
-    string: 'text',
-    array: 'a list',
-    tuple: 'a list',
-    object: 'a map of keys and values',
-    record: 'a map of keys and values',
-    map: 'a map of keys and values',
-    number: 'a number',
-    int: 'a whole number',
-    boolean: 'true or false',
-};
-function nearValue(values, found) {
-    return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
-}
-function schema_problems_listed(values) {
-    return [...new Set(values.map(String))].join(', ');
-}
-function shown(value) {
-    if (typeof value === 'string')
-        return `"${cleanForeignText(value, 60)}"`;
-    if (value === null)
-        return 'nothing';
-    if (Array.isArray(value))
-        return 'a list';
-    return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
-
-/**
- * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
- * wrong file and contain secrets.
- */
-function yamlComplaintSentence({ code, message }) {
-    switch (code) {
-        case 'MULTIPLE_DOCS':
-            return 'the file must contain one YAML document, found another one here';
-        case 'TAB_AS_INDENT':
-            return 'tabs are not accepted as indentation: use spaces';
-        case 'RESOURCE_EXHAUSTION':
-            return message;
-        case 'NON_STRING_KEY':
-            return 'keys must be text';
-        case 'TAG_RESOLVE_FAILED':
-            return 'tags (!) beyond the YAML core schema are not accepted: remove it';
-        case 'BAD_DIRECTIVE':
-            return 'directives (%) are not accepted: remove them';
-        case 'BAD_DQ_ESCAPE':
-            return 'not valid YAML: invalid escape sequence in double quotes';
-        default:
-            return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
-    }
-}
-/** The parser quotes the file after a colon that ends a word. */
-function withoutQuote(message) {
-    return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
-}
-function lowerFirst(message) {
-    return message.charAt(0).toLowerCase() + message.slice(1);
-}
-
-;// CONCATENATED MODULE: ./build/core/document/syntax-mistake.js
-
-/** The library reads on after a mistake and complains about what it then takes the rest for. */
-function firstSyntaxMistake(complaints, text) {
-    const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
-    if (first === undefined)
-        return undefined;
-    const isTwoLines = rest.some(({ code, offset }) => code === 'MULTILINE_IMPLICIT_KEY' && offset === first.offset);
-    const indented = first.code === 'BLOCK_AS_IMPLICIT_KEY' && isTwoLines ? nextLine(text, first.offset) : undefined;
-    return indented === undefined
-        ? { message: yamlComplaintSentence(first), offset: first.offset }
-        : { message: TOO_FAR, offset: indented };
-}
-const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
-/** The others are about YAML that is valid, but not accepted here. */
-const NOT_SYNTAX = new Set([
-    'BAD_DIRECTIVE',
-    'MULTIPLE_DOCS',
-    'NON_STRING_KEY',
-    'RESOURCE_EXHAUSTION',
-    'TAG_RESOLVE_FAILED',
-]);
-function isSyntax({ code, isWarning }) {
-    return !isWarning && !NOT_SYNTAX.has(code);
-}
-/** The library complains at the value, of which it takes such a line for a part; undefined for a value in quotes. */
-function nextLine(text, offset) {
-    const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
-    return found === undefined ? undefined : offset + found.length;
-}
-
-;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
-
-
-
-
-
-
-
-const STRICT_YAML = {
-    version: '1.2',
-    schema: 'core',
-    merge: false,
-    resolveKnownTags: false,
-    stringKeys: true,
-    uniqueKeys: false,
-};
-/**
- * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
- * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
- * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not valid YAML, only the first
- * mistake. It never throws because of the text.
- */
-function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
-    if (Buffer.byteLength(text) > limits.bytes)
-        return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
-    const stranger = unreadableCharacter(text);
-    if (stranger !== undefined)
-        return unreadable(file, `the file must be text, found ${stranger}`);
-    const plain = text.replace(/^\uFEFF/, '');
-    const composed = yield* composeYaml(plain, limits, STRICT_YAML);
-    yield;
-    const mistake = firstSyntaxMistake(composed.complaints, plain);
-    return new ParsedSource(composed, file, mistake);
-}
-function unreadable(file, message) {
-    const start = { file, line: 1, column: 1 };
-    return {
-        problems: [problemAt(start, message)],
-        value: undefined,
-        positionOf: () => start,
-        positionOfKey: () => start,
-    };
-}
-class ParsedSource {
-    problems;
-    value;
-    #file;
-    #root;
-    #lines;
-    constructor(composed, file, mistake) {
-        this.#file = file;
-        this.#lines = composed.lines;
-        this.#root = composed.document?.contents ?? null;
-        const walked = walkNodes(this.#root);
-        this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
-        this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
-    }
-    positionOf(path) {
-        let node = this.#root;
-        for (const key of path) {
-            const child = yaml_source_childOf(node, key);
-            if (yaml_source_offsetOf(child) === undefined)
-                break;
-            node = child;
-        }
-        return this.#positionAt(yaml_source_offsetOf(node) ?? 0);
-    }
-    positionOfKey(path) {
-        let parent = this.#root;
-        for (const key of path.slice(0, -1))
-            parent = yaml_source_childOf(parent, key);
-        const offset = yaml_source_offsetOf(keyNodeOf(parent, path.at(-1)));
-        return offset === undefined ? this.positionOf(path) : this.#positionAt(offset);
-    }
-    #positionAt(offset) {
-        const { line, col } = this.#lines.linePos(offset);
-        return { file: this.#file, line: Math.max(line, 1), column: Math.max(col, 1) };
-    }
-}
-function isSound({ complaints }) {
-    return complaints.every(({ isWarning }) => isWarning);
-}
-function syntaxFindings({ document, complaints }) {
-    const versionDirective = document?.directives.yaml.explicit
-        ? [{ message: 'directives (%) are not accepted: remove them', offset: 0 }]
-        : [];
-    const reported = complaints.map(complaint => ({
-        message: yamlComplaintSentence(complaint),
-        offset: complaint.offset,
-    }));
-    return [...versionDirective, ...reported];
-}
-function walkNodes(root) {
-    const findings = [];
-    const open = [root];
-    let hasAlias = false;
-    for (let node = open.pop(); node !== undefined; node = open.pop()) {
-        findings.push(...nodeFindings(node));
-        hasAlias ||= (0,dist/* isAlias */.Vj)(node);
-        open.push(...childNodes(node).filter(child => child !== undefined));
-    }
-    return { findings, hasAlias };
-}
-function nodeFindings(node) {
-    if ((0,dist/* isAlias */.Vj)(node))
-        return [finding(node, 'aliases (*) are not accepted: write the value out instead')];
-    const anchored = ((0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node)) && node.anchor !== undefined;
-    return [
-        ...(anchored ? [finding(node, 'anchors (&) are not accepted: write the value out where it is used')] : []),
-        ...keyFindings(node),
-    ];
-}
-function keyFindings(node) {
-    if (!(0,dist/* isMap */.jh)(node))
-        return [];
-    const seen = new Set();
-    return node.items.flatMap(({ key }) => {
-        const name = keyText(key);
-        const repeated = seen.has(name);
-        seen.add(name);
-        if (repeated)
-            return [finding(key, 'this key is already in the same map')];
-        return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
-    });
-}
-function childNodes(node) {
-    if (!(0,dist/* isCollection */.P3)(node))
-        return [];
-    return node.items.flatMap(item => ((0,dist/* isPair */.tO)(item) ? [item.key, item.value] : [item]));
-}
-function yaml_source_childOf(node, key) {
-    if ((0,dist/* isMap */.jh)(node))
-        return node.items.find(pair => keyText(pair.key) === key)?.value;
-    return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
-}
-function keyNodeOf(node, key) {
-    return (0,dist/* isMap */.jh)(node) ? node.items.find(pair => keyText(pair.key) === key)?.key : undefined;
-}
-function keyText(key) {
-    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
-}
-function finding(node, message) {
-    return { message, offset: yaml_source_offsetOf(node) ?? 0 };
-}
-function yaml_source_offsetOf(node) {
-    return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
-/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
-const MAX_CYCLES = 20;
-/**
- * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
- * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
- */
-function orderSteps({ steps }) {
-    return new DependencyWalk(steps).order;
-}
-/**
- * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
- */
-function findCycles(steps) {
-    return new DependencyWalk(steps).cycles;
-}
-/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
-class DependencyWalk {
-    order = [];
-    cycles = [];
-    #byId;
-    #entered = new Set();
-    #waiting = new Set();
-    #path = [];
-    constructor(steps) {
-        this.#byId = new Map(steps.toReversed().map(step => [step.id, step]));
-        for (const step of steps)
-            this.#walkFrom(step);
-    }
-    #walkFrom(root) {
-        this.#enter(root);
-        for (let frame = this.#path.at(-1); frame !== undefined; frame = this.#path.at(-1))
-            this.#advance(frame);
-    }
-    #advance(frame) {
-        frame.entry += 1;
-        const id = frame.step.dependsOn[frame.entry];
-        if (id === undefined)
-            this.#leave(frame.step);
-        else
-            this.#follow(frame, this.#byId.get(id));
-    }
-    #follow(frame, dependency) {
-        if (dependency === undefined || dependency === frame.step)
-            return;
-        if (this.#waiting.has(dependency))
-            this.#noteCycle(frame, dependency);
-        else
-            this.#enter(dependency);
-    }
-    #enter(step) {
-        if (this.#entered.has(step))
-            return;
-        this.#entered.add(step);
-        this.#waiting.add(step);
-        this.#path.push({ step, entry: -1 });
-    }
-    #leave(step) {
-        this.#path.pop();
-        this.#waiting.delete(step);
-        this.order.push(step);
-    }
-    #noteCycle({ step: last, entry }, first) {
-        if (this.cycles.length >= MAX_CYCLES)
-            return;
-        const steps = this.#path.map(frame => frame.step);
-        const around = steps.slice(steps.indexOf(first));
-        this.cycles.push({ ids: [...around, first].map(step => step.id), step: last, entry });
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-graph.js
-
-
-
-
-/**
- * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
- * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
- * mistakes.
- */
-function planGraphProblems(source) {
-    const steps = writtenSteps(source.value);
-    return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()));
-}
-function writtenSteps(plan) {
-    return listAt(plan, 'steps').map((step, index) => {
-        const path = ['steps', index];
-        const named = listAt(step, 'depends_on').flatMap((id, entry) => typeof id === 'string' ? [{ id, path: [...path, 'depends_on', entry] }] : []);
-        const dependencies = { dependsOn: named.map(({ id }) => id), entryPaths: named.map(entry => entry.path) };
-        const id = propertyOf(step, 'id');
-        if (typeof id !== 'string')
-            return { id: `(${index + 1})`, name: `step ${index + 1}`, path, ...dependencies };
-        return { id, name: `step "${plan_graph_shown(id)}"`, path, ...dependencies };
-    });
-}
-function duplicateIds(steps) {
-    const taken = new Set();
-    return steps.flatMap(({ id, name, path }) => {
-        const duplicate = taken.has(id);
-        taken.add(id);
-        return duplicate ? [{ path: [...path, 'id'], sentence: () => `${name}: another step already has this id` }] : [];
-    });
-}
-function wrongDependencies(steps) {
-    const ids = new Set(steps.map(step => step.id));
-    return steps.flatMap(({ id, name, dependsOn, entryPaths }) => dependsOn.flatMap((dependency, entry) => {
-        const path = entryPaths[entry] ?? [];
-        if (dependency === id)
-            return [{ path, sentence: () => `${name} depends on itself` }];
-        if (ids.has(dependency))
-            return [];
-        return [{ path, sentence: () => `${name} ${unknownDependency(dependency, ids)}` }];
-    }));
-}
-function unknownDependency(dependency, ids) {
-    return `depends on "${plan_graph_shown(dependency)}", which is not in this plan${didYouMean(dependency, ids)}`;
-}
-function cycles(steps) {
-    return findCycles(steps).map(({ ids, step, entry }) => ({
-        path: step.entryPaths[entry] ?? [],
-        sentence: () => `these steps wait for each other: ${ids.map(plan_graph_shown).join(' → ')}`,
-    }));
-}
-function plan_graph_shown(id) {
-    return cleanForeignText(id, 64);
-}
-function listAt(value, key) {
-    const list = propertyOf(value, key);
-    return Array.isArray(list) ? list : [];
-}
-function propertyOf(value, key) {
-    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
-        ? value[key]
-        : undefined;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/readable-plan.js
-
-/** What can be read of the steps of a refused plan; `positionOf` gives the position of each. */
-function readSteps(written, positionOf) {
-    const list = Array.isArray(written) ? written : [];
-    const read = list.map((step, index) => readStep(step, positionOf(index)));
-    const steps = read.flatMap(step => step ?? []);
-    const installs = steps.some(({ action }) => isInstallAction(action));
-    const isHidden = (step, index) => {
-        const action = textAt(step, 'action');
-        if (isKnown(action))
-            return read[index] === undefined && isInstallAction(action);
-        return !installs;
-    };
-    return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
-}
-/** With it, no check of its time fails because the written one cannot be read. */
-const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
-/** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
-function readStep(written, position) {
-    if (typeof written !== 'object' || written === null)
-        return undefined;
-    // Nothing is known of an unknown action but that its plugin should be the one of the plan, as of this one.
-    const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
-    const step = { ...written, ...action };
-    const { data, error } = stepSchema.safeParse(step);
-    if (data !== undefined)
-        return buildStep(data, position);
-    const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)));
-    const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
-    if (!rest.success)
-        return undefined;
-    // Without its plugin, a step means everything that the plan installs.
-    if (bad.includes('plugin'))
-        return undefined;
-    const built = buildStep(rest.data, position);
-    return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built;
-}
-function isKnown(action) {
-    return ACTIONS.some(known => known === action);
-}
-function textAt(step, key) {
-    const value = typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : '';
-    return typeof value === 'string' ? value : '';
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan.js
-
-
-
-
-
-
-
-
-
-
-
-
-/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
-class PlanError extends SourceError {
-    name = 'PlanError';
-    /** What can be read of the plan all the same, where something can be. */
-    readable;
-    constructor(problems, readable) {
-        super('invalid_plan', 'The install plan', problems);
-        this.readable = readable;
-    }
-}
-/**
- * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
- * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
- */
-function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
-    return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
-}
-/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
-function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
-    const source = yield* parseYamlSource(text, file, limits);
-    if (source.value === undefined)
-        throw new PlanError(source.problems);
-    yield;
-    const parsed = planSchema.safeParse(source.value);
-    yield;
-    const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source);
-    yield;
-    const problems = [...source.problems, ...complaints, ...planGraphProblems(source)];
-    if (!parsed.success || problems.length > 0)
-        throw new PlanError(problems, readablePlan(source));
-    yield;
-    return buildPlan(parsed.data, source);
-}
-/** The form of a plan; its graph is checked by itself. */
-const planSchema = strictObject({
-    format_version: literal(['1', 1]),
-    project_id: projectIdSchema,
-    version: versionSchema,
-    steps: array(stepSchema).check(_minLength(1, { error: 'must contain at least one step' })),
-});
-/** Its steps are not whole: some have a mistake, or wait for one that does not exist. */
-function readablePlan(source) {
-    const { steps, hidesInstall } = readSteps(valueAt(source.value, ['steps']), index => source.positionOf(['steps', index]));
-    const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data;
-    return { projectId, steps, hidesInstall, isWhole: false, positions: positionsIn(source) };
-}
-function positionsIn(source) {
-    return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
-}
-function buildPlan(written, source) {
-    return {
-        formatVersion: '1',
-        projectId: written.project_id,
-        version: written.version,
-        steps: written.steps.map((step, index) => buildStep(step, source.positionOf(['steps', index]))),
-        positions: positionsIn(source),
-    };
-}
-/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
-function stepAwareProblems(issues, source) {
-    const strangers = issues.filter(isUnknownAction);
-    const known = issues.filter(issue => !isUnknownAction(issue));
-    const common = strangers
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .flatMap(({ path }) => commonIssues(path.slice(0, -1), source));
-    return [
-        ...strangers.slice(0, MAX_REPORTED_PROBLEMS).map(({ path }) => unknownActionProblem(path, source)),
-        ...new SchemaComplaints(source, planWords).problemsOf([...known, ...common]),
-    ];
-}
-function isUnknownAction(issue) {
-    return issue.code === 'invalid_union' && issue.discriminator === 'action';
-}
-function commonIssues(path, source) {
-    const { error } = anyStepSchema.safeParse(valueAt(source.value, path));
-    return (error?.issues ?? []).map(issue => ({ ...issue, path: [...path, ...issue.path] }));
-}
-function unknownActionProblem(path, source) {
-    const { prefix } = planWords.subjectOf(path, source.value);
-    return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
-}
-function actionComplaint(action) {
-    const actions = `the actions are ${ACTIONS.join(', ')}`;
-    if (action === undefined)
-        return `action is missing; ${actions}`;
-    if (typeof action !== 'string')
-        return `action must be a word; ${actions}`;
-    const hint = didYouMean(action, ACTIONS);
-    return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`;
-}
-const planWords = {
-    document: 'the plan',
-    subjectOf(path, value) {
-        if (path[0] !== 'steps' || typeof path[1] !== 'number')
-            return { prefix: '', covers: 0 };
-        const id = valueAt(value, ['steps', path[1], 'id']);
-        const name = typeof id === 'string' ? `"${cleanForeignText(id, 64)}"` : path[1] + 1;
-        return { prefix: `step ${name}: `, covers: 2 };
-    },
-    keysAt(path, value) {
-        return path.length === 0 ? Object.keys(planSchema.shape) : keysOfStep(valueAt(value, [...path, 'action']));
-    },
-};
-
-;// CONCATENATED MODULE: ./build/core/plan/default-plan.js
-
-
-const DEFAULT_PLAN_NAME = 'the default plan';
-const DEFAULT_CHECK_SECONDS = 60;
-/** What a check may need beyond the time for which it must be stable. */
-const SPARE_CHECK_SECONDS = 30;
-/**
- * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
- * supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps are
- * those that `parsePlan` reads in `text`.
- */
-function buildDefaultPlan(artifact, hostConfig) {
-    const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
-    return { text, reason: default_plan_reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) };
-}
-/** A slug may look like a number to YAML. */
-function default_plan_headOf({ slug }) {
-    return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:'];
-}
-function stepsOf({ kind, slug }, hostConfig) {
-    const install = kind === 'plugin' ? `install_plugin, plugin: "${slug}"` : `install_extension, extension: "${slug}"`;
-    const known = knownOf(slug, hostConfig);
-    const before = known.isSupervised ? 'up' : 'files';
-    const of = known.isProjectWide ? '' : `, plugin: "${slug}"`;
-    return [
-        '- {id: prepare, action: prepare}',
-        `- {id: files, action: ${install}, snapshot: true, depends_on: [prepare]}`,
-        ...(known.isSupervised ? [`- {id: up, action: restart${of}, depends_on: [files]}`] : []),
-        ...(known.isSupervised || known.hasCheck
-            ? [`- {id: healthy, action: healthcheck${of}, timeout: ${known.seconds}s, depends_on: [${before}]}`]
-            : []),
-    ];
-}
-/** What the host config has for an id. */
-function knownOf(id, hostConfig) {
-    const check = hostConfig?.plugins.get(id)?.healthcheck;
-    const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS;
-    return {
-        isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
-        hasCheck: check !== undefined,
-        // Then that unit runs what has none of its own.
-        isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
-        seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
-    };
-}
-function hasProjectUnit(hostConfig) {
-    return hostConfig?.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined;
-}
-function default_plan_reasonOf({ kind, slug }, hostConfig) {
-    const start = `install-plan names no file, so this is the default plan: it installs the ${kind} under its slug`;
-    if (hostConfig === undefined)
-        return `${start}, and does nothing else, because host-config names no file.`;
-    const { file, supervisor } = hostConfig;
-    const { isSupervised, hasCheck, isProjectWide } = knownOf(slug, hostConfig);
-    const service = isProjectWide ? hostConfig.systemd.projectUnit : 'its service';
-    const check = `plugins.${slug}.healthcheck`;
-    if (isSupervised)
-        return `${start}, then restarts ${service} and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`;
-    if (hasCheck)
-        return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`;
-    return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`;
-}
-
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
 /** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
 function keysOfSchema(schema, path) {
@@ -28008,6 +27987,72 @@ function buildCommands(written) {
     ]));
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/readable-plan.js
+
+
+
+
+/** A plan that was not refused. */
+function wholePlan(plan) {
+    return { ...plan, hidesInstall: false, isWhole: true };
+}
+/**
+ * What can be read of a refused plan. Pauses at each `yield`. Its steps are not whole: some have a mistake, or wait for
+ * one that does not exist.
+ */
+function* readablePlan(source) {
+    const steps = yield* readSteps(source);
+    const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data;
+    return { projectId, ...steps, isWhole: false, positions: positionsIn(source) };
+}
+function* readSteps(source) {
+    const written = valueAt(source.value, ['steps']);
+    const list = Array.isArray(written) ? written : [];
+    const read = [];
+    for (const [index, step] of list.entries()) {
+        read.push(readStep(step, source.positionOf(['steps', index])));
+        yield;
+    }
+    const steps = read.flatMap(step => step ?? []);
+    const installs = steps.some(({ action }) => isInstallAction(action));
+    const isHidden = (step, index) => {
+        const action = textAt(step, 'action');
+        if (isKnown(action))
+            return read[index] === undefined && isInstallAction(action);
+        return !installs;
+    };
+    return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
+}
+/** With it, no check of its time fails because the written one cannot be read. */
+const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
+/** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
+function readStep(written, position) {
+    if (typeof written !== 'object' || written === null)
+        return undefined;
+    // Nothing is known of an unknown action but that its plugin should be the one of the plan, as of this one.
+    const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
+    const step = { ...written, ...action };
+    const { data, error } = stepSchema.safeParse(step);
+    if (data !== undefined)
+        return buildStep(data, position);
+    const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)));
+    const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
+    if (!rest.success)
+        return undefined;
+    // Without its plugin, a step means everything that the plan installs.
+    if (bad.includes('plugin'))
+        return undefined;
+    const built = buildStep(rest.data, position);
+    return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built;
+}
+function isKnown(action) {
+    return ACTIONS.some(known => known === action);
+}
+function textAt(step, key) {
+    const value = typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : '';
+    return typeof value === 'string' ? value : '';
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 
 /**
@@ -28134,13 +28179,14 @@ function verifyTemplates(steps, keepPaths, hasFile) {
 
 
 
+
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
  * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
  * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
-    const problems = bindingProblems({ ...plan, hidesInstall: false, isWhole: true }, artifact);
+    const problems = bindingProblems(wholePlan(plan), artifact);
     const installStep = plan.steps.find(isInstallStep);
     if (installStep === undefined || problems.length > 0)
         throw new PlanError(problems);
@@ -28209,64 +28255,43 @@ function templateProblems(plan, installStep) {
 
 /**
  * The operator's plan, else the default plan, bound to what is deployed and to what this host can do, before anything
- * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
- * with the position of every problem; ConfigError `invalid_plan` where the default plan does not fit.
+ * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError
+ * `invalid_host_config` when only that file is wrong) with the position of every problem; ConfigError `invalid_plan`
+ * where the default plan does not fit.
  */
 function* readyArtifactPlan(request) {
     const { plan, hostConfig } = yield* parseSources(request);
     yield;
-    if (plan === undefined)
-        return readyDefaultPlan(request, hostConfig);
-    return { ...ready(plan, request, hostConfig), defaultPlan: undefined };
-}
-/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
-function announceDefaultPlan({ defaultPlan }, log) {
-    if (defaultPlan === undefined)
-        return;
-    log.info(defaultPlan.reason);
-    for (const line of defaultPlan.text.trimEnd().split('\n'))
-        log.info(line);
+    const ready = (any) => {
+        const { bound, skipped } = readyPlan(any, hostConfig, () => bindPlanToArtifact(any, request));
+        return { ...bound, hostConfig, skipped };
+    };
+    return plan === undefined ? readyDefaultPlan(request, hostConfig, ready) : { ...ready(plan), defaultPlan: undefined };
 }
 /** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
 function bindToFiles({ steps }, hasFile, keepPaths) {
     verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
 }
+/** Where one of the files is refused, says of the plan also what later checks would find. */
 function* parseSources(request) {
-    const { plan: file, hostConfig: source } = request;
-    const plan = file && (yield* collectProblemsSlowly(parsePlanSlowly(file.text, file.path)));
-    const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)));
-    const ofConfig = hostConfig?.problems ?? [];
-    const isConfigKnown = ofConfig.length === 0;
-    const needs = (readable) => (isConfigKnown ? needsProblems(readable, hostConfig?.value) : []);
-    if (plan && plan.problems.length > 0) {
-        yield;
-        const readable = plan.error instanceof PlanError ? plan.error.readable : undefined;
-        const further = readable === undefined ? [] : [...bindingProblems(readable, request), ...needs(readable)];
-        throw new PlanError([...plan.problems, ...further.slice(0, MAX_REPORTED_PROBLEMS), ...ofConfig]);
-    }
-    if (!isConfigKnown) {
-        const { value } = plan ?? {};
-        const unbound = value === undefined ? [] : collectProblems(() => bindPlanToArtifact(value, request)).problems;
-        throw unbound.length > 0 ? new PlanError([...unbound, ...ofConfig]) : new HostConfigError(ofConfig);
-    }
-    return { plan: plan?.value, hostConfig: hostConfig?.value };
+    const { plan: planFile, hostConfig: configFile } = request;
+    const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path));
+    const config = yield* collectProblemsSlowly(configFile && parseHostConfigSlowly(configFile.text, configFile.path));
+    if (plan.problems.length + config.problems.length === 0)
+        return { plan: plan.value, hostConfig: config.value };
+    const readable = yield* readAsFarAsPossible(plan);
+    const ofPlan = [...plan.problems, ...(readable === undefined ? [] : misfits(readable, request, config))];
+    throw ofPlan.length > 0 ? new PlanError([...ofPlan, ...config.problems]) : new HostConfigError(config.problems);
 }
-function ready(plan, request, hostConfig) {
-    const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request));
-    return { ...bound, hostConfig, skipped };
+function* readAsFarAsPossible({ value, error }) {
+    if (value !== undefined)
+        return wholePlan(value);
+    return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined;
 }
-/** The operator has no file in which to look for the lines of its problems. */
-function readyDefaultPlan(request, hostConfig) {
-    const defaultPlan = buildDefaultPlan(request, hostConfig);
-    try {
-        return { ...ready(defaultPlan.plan, request, hostConfig), defaultPlan };
-    }
-    catch (error) {
-        if (!(error instanceof PlanError))
-            throw error;
-        const reasons = error.problems.map(({ message }) => message).join('; ');
-        throw new ConfigError('invalid_plan', `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`);
-    }
+/** In what a plan does not fit the artifact and this host, as far as the host config can be read. */
+function misfits(plan, request, config) {
+    const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : [];
+    return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/second-copy.js
@@ -28292,6 +28317,7 @@ function refuseSecondCopy(deployment, { id, defaultPlan }) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/check.js
+
 
 
 
@@ -33356,6 +33382,7 @@ function mismatch({ asked, served }, found) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
+
 
 
 
@@ -42963,14 +42990,13 @@ async function parseFiles({ request, tools }) {
     return await new TimeSlice(tools.signal).run(plan_parseSources(request));
 }
 function* plan_parseSources({ plan: planFile, hostConfig: file }) {
-    const plan = planFile && (yield* collectProblemsSlowly(parsePlanSlowly(planFile.text, planFile.path)));
-    const hostConfig = file && (yield* collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)));
-    const ofConfig = hostConfig?.problems ?? [];
-    if (plan && plan.problems.length > 0)
-        throw new PlanError([...plan.problems, ...ofConfig]);
-    if (ofConfig.length > 0)
-        throw new HostConfigError(ofConfig);
-    return { plan: plan?.value, hostConfig: hostConfig?.value };
+    const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path));
+    const hostConfig = yield* collectProblemsSlowly(file && parseHostConfigSlowly(file.text, file.path));
+    if (plan.problems.length > 0)
+        throw new PlanError([...plan.problems, ...hostConfig.problems]);
+    if (hostConfig.problems.length > 0)
+        throw new HostConfigError(hostConfig.problems);
+    return { plan: plan.value, hostConfig: hostConfig.value };
 }
 /**
  * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
@@ -44403,6 +44429,7 @@ function local_artifact_unusable({ path }, what) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/gate/gate.js
+
 
 
 

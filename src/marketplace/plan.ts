@@ -1,42 +1,37 @@
-import { collectProblems, collectProblemsSlowly, MAX_REPORTED_PROBLEMS } from '../core/document/source-problem.ts'
-import { ConfigError } from '../core/errors.ts'
-import type { Log } from '../core/log.ts'
-import { buildDefaultPlan, type DefaultPlan } from '../core/plan/default-plan.ts'
+import { type Collected, collectProblemsSlowly, MAX_REPORTED_PROBLEMS } from '../core/document/source-problem.ts'
 import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
-import { type Plan, PlanError, parsePlanSlowly } from '../core/plan/plan.ts'
-import type { ReadablePlan } from '../core/plan/readable-plan.ts'
+import { type Plan, PlanError, type PlanProblem, parsePlanSlowly } from '../core/plan/plan.ts'
+import { type ReadablePlan, readablePlan, wholePlan } from '../core/plan/readable-plan.ts'
 import { needsProblems, readyPlan, verifyTemplates } from '../core/plan/ready-plan.ts'
 import { type BoundPlan, bindingProblems, bindPlanToArtifact } from '../core/plan/single-artifact-plan.ts'
+import { readyDefaultPlan, type WithDefault } from './default-plan.ts'
 import type { DeployRequest } from './request.ts'
 
-export interface ReadyArtifactPlan extends BoundPlan {
-  hostConfig: HostConfig | undefined
+interface ReadySteps extends BoundPlan {
+  readonly hostConfig: HostConfig | undefined
   /** Ids of the steps that `supervisor: none` in the host config leaves out. */
-  skipped: ReadonlySet<string>
-  /** What stands in for a plan that the operator has not written. */
-  defaultPlan: DefaultPlan | undefined
+  readonly skipped: ReadonlySet<string>
 }
+
+export type ReadyArtifactPlan = WithDefault<ReadySteps>
 
 /** The operator's files, and what they are for. */
 export type PlanSources = Pick<DeployRequest, 'slug' | 'kind' | 'plan' | 'hostConfig'>
 
 /**
  * The operator's plan, else the default plan, bound to what is deployed and to what this host can do, before anything
- * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError `invalid_host_config` when only that file is wrong)
- * with the position of every problem; ConfigError `invalid_plan` where the default plan does not fit.
+ * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError
+ * `invalid_host_config` when only that file is wrong) with the position of every problem; ConfigError `invalid_plan`
+ * where the default plan does not fit.
  */
 export function* readyArtifactPlan(request: PlanSources): Generator<void, ReadyArtifactPlan> {
   const { plan, hostConfig } = yield* parseSources(request)
   yield
-  if (plan === undefined) return readyDefaultPlan(request, hostConfig)
-  return { ...ready(plan, request, hostConfig), defaultPlan: undefined }
-}
-
-/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
-export function announceDefaultPlan({ defaultPlan }: ReadyArtifactPlan, log: Log): void {
-  if (defaultPlan === undefined) return
-  log.info(defaultPlan.reason)
-  for (const line of defaultPlan.text.trimEnd().split('\n')) log.info(line)
+  const ready = (any: Plan): ReadySteps => {
+    const { bound, skipped } = readyPlan(any, hostConfig, () => bindPlanToArtifact(any, request))
+    return { ...bound, hostConfig, skipped }
+  }
+  return plan === undefined ? readyDefaultPlan(request, hostConfig, ready) : { ...ready(plan), defaultPlan: undefined }
 }
 
 /** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
@@ -53,43 +48,24 @@ interface ParsedSources {
   readonly hostConfig: HostConfig | undefined
 }
 
+/** Where one of the files is refused, says of the plan also what later checks would find. */
 function* parseSources(request: PlanSources): Generator<void, ParsedSources> {
-  const { plan: file, hostConfig: source } = request
-  const plan = file && (yield* collectProblemsSlowly(parsePlanSlowly(file.text, file.path)))
-  const hostConfig = source && (yield* collectProblemsSlowly(parseHostConfigSlowly(source.text, source.path)))
-  const ofConfig = hostConfig?.problems ?? []
-  const isConfigKnown = ofConfig.length === 0
-  const needs = (readable: ReadablePlan) => (isConfigKnown ? needsProblems(readable, hostConfig?.value) : [])
-  if (plan && plan.problems.length > 0) {
-    yield
-    const readable = plan.error instanceof PlanError ? plan.error.readable : undefined
-    const further = readable === undefined ? [] : [...bindingProblems(readable, request), ...needs(readable)]
-    throw new PlanError([...plan.problems, ...further.slice(0, MAX_REPORTED_PROBLEMS), ...ofConfig])
-  }
-  if (!isConfigKnown) {
-    const { value } = plan ?? {}
-    const unbound = value === undefined ? [] : collectProblems(() => bindPlanToArtifact(value, request)).problems
-    throw unbound.length > 0 ? new PlanError([...unbound, ...ofConfig]) : new HostConfigError(ofConfig)
-  }
-  return { plan: plan?.value, hostConfig: hostConfig?.value }
+  const { plan: planFile, hostConfig: configFile } = request
+  const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path))
+  const config = yield* collectProblemsSlowly(configFile && parseHostConfigSlowly(configFile.text, configFile.path))
+  if (plan.problems.length + config.problems.length === 0) return { plan: plan.value, hostConfig: config.value }
+  const readable = yield* readAsFarAsPossible(plan)
+  const ofPlan = [...plan.problems, ...(readable === undefined ? [] : misfits(readable, request, config))]
+  throw ofPlan.length > 0 ? new PlanError([...ofPlan, ...config.problems]) : new HostConfigError(config.problems)
 }
 
-function ready(plan: Plan, request: PlanSources, hostConfig: HostConfig | undefined) {
-  const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, request))
-  return { ...bound, hostConfig, skipped }
+function* readAsFarAsPossible({ value, error }: Collected<Plan>): Generator<void, ReadablePlan | undefined> {
+  if (value !== undefined) return wholePlan(value)
+  return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined
 }
 
-/** The operator has no file in which to look for the lines of its problems. */
-function readyDefaultPlan(request: PlanSources, hostConfig: HostConfig | undefined): ReadyArtifactPlan {
-  const defaultPlan = buildDefaultPlan(request, hostConfig)
-  try {
-    return { ...ready(defaultPlan.plan, request, hostConfig), defaultPlan }
-  } catch (error) {
-    if (!(error instanceof PlanError)) throw error
-    const reasons = error.problems.map(({ message }) => message).join('; ')
-    throw new ConfigError(
-      'invalid_plan',
-      `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`,
-    )
-  }
+/** In what a plan does not fit the artifact and this host, as far as the host config can be read. */
+function misfits(plan: ReadablePlan, request: PlanSources, config: Collected<HostConfig>): PlanProblem[] {
+  const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : []
+  return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS)
 }

@@ -20,10 +20,11 @@ import { findIntactTree, hasRegularFile, type IntactTree, keepIfIntact } from '.
 import { environmentOf, type Part, type PartTree } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks.ts'
+import { announceDefaultPlan } from './default-plan.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
 import { type FetchedVersion, noticeOtherVersion } from './fetch.ts'
 import { choosePlace } from './place.ts'
-import { announceDefaultPlan, bindToFiles, type ReadyArtifactPlan } from './plan.ts'
+import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { refuseSecondCopy } from './second-copy.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 

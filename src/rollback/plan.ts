@@ -36,12 +36,11 @@ export async function parseFiles({ request, tools }: RunningRollback): Promise<P
 }
 
 function* parseSources({ plan: planFile, hostConfig: file }: RunningRollback['request']): Generator<void, ParsedFiles> {
-  const plan = planFile && (yield* collectProblemsSlowly(parsePlanSlowly(planFile.text, planFile.path)))
-  const hostConfig = file && (yield* collectProblemsSlowly(parseHostConfigSlowly(file.text, file.path)))
-  const ofConfig = hostConfig?.problems ?? []
-  if (plan && plan.problems.length > 0) throw new PlanError([...plan.problems, ...ofConfig])
-  if (ofConfig.length > 0) throw new HostConfigError(ofConfig)
-  return { plan: plan?.value, hostConfig: hostConfig?.value }
+  const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path))
+  const hostConfig = yield* collectProblemsSlowly(file && parseHostConfigSlowly(file.text, file.path))
+  if (plan.problems.length > 0) throw new PlanError([...plan.problems, ...hostConfig.problems])
+  if (hostConfig.problems.length > 0) throw new HostConfigError(hostConfig.problems)
+  return { plan: plan.value, hostConfig: hostConfig.value }
 }
 
 /**

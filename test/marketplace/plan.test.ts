@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { SourceError } from '../../src/core/document/source-problem.ts'
 import { runToEnd } from '../../src/core/pausing-work.ts'
+import { parsePlanSlowly } from '../../src/core/plan/plan.ts'
 import { type PlanSources, readyArtifactPlan } from '../../src/marketplace/plan.ts'
 
 const head = (id = 'tick') => `format_version: "1"\nproject_id: ${id}\nversion: 1.0.0\nsteps:\n`
@@ -96,6 +97,23 @@ describe('a plan with mistakes of form', () => {
     })
 })
 
+describe('a long plan with a mistake in every step', () => {
+  const text = `${head()}${'  - {}\n'.repeat(300)}`
+  const plan = { path: 'install.yaml', text }
+
+  it('is read once more with a pause at each of its steps', () => {
+    const sources: PlanSources = { slug: 'tick', kind: 'plugin', plan, hostConfig: undefined }
+    const pauses = pausesOf(readyArtifactPlan(sources)) - pausesOf(parsePlanSlowly(text, plan.path))
+    assert.ok(pauses >= 300, String(pauses))
+  })
+
+  it('lists at most a hundred of what later checks would find', () => {
+    const stops = '  - {id: up, action: stop, plugin: other}\n'.repeat(300)
+    const { problems } = refusalOf({ kind: 'plugin', plan: `${head()}${FILES}${stops}`, hostConfig: undefined })
+    assert.equal(problems.filter(({ message }) => message.includes('plugin must be "tick"')).length, 100)
+  })
+})
+
 describe('a plan and a host config with mistakes', () => {
   it('are listed one after the other, each with its own code', () => {
     const plan = `${head('tock')}${FILES}  - {id: up, action: restart}\n`
@@ -118,6 +136,15 @@ describe('a plan and a host config with mistakes', () => {
     assert.deepEqual([code, problems.length], ['invalid_host_config', 1])
   })
 })
+
+/** How often work that is refused has paused before. */
+function pausesOf(work: Generator<void>): number {
+  let pauses = 0
+  assert.throws(() => {
+    for (const _ of work) pauses += 1
+  }, SourceError)
+  return pauses
+}
 
 function refusalOf({
   kind,

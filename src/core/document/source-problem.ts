@@ -55,10 +55,10 @@ export function collectProblems<T>(read: () => T): Collected<T> {
   }
 }
 
-/** The same for work with pauses. */
-export function* collectProblemsSlowly<T>(reading: Generator<void, T>): Generator<void, Collected<T>> {
+/** The same for work with pauses; nothing of a file that there is not. */
+export function* collectProblemsSlowly<T>(reading: Generator<void, T> | undefined): Generator<void, Collected<T>> {
   try {
-    return { value: yield* reading, problems: [] }
+    return { value: reading && (yield* reading), problems: [] }
   } catch (error) {
     return problemsOf(error)
   }

@@ -1,21 +1,15 @@
 import { z } from 'zod/mini'
 import { didYouMean } from '../document/near-miss.ts'
 import { type DocumentWords, SchemaComplaints, valueAt } from '../document/schema-problems.ts'
-import {
-  MAX_REPORTED_PROBLEMS,
-  problemAt,
-  SourceError,
-  type SourcePosition,
-  type SourceProblem,
-} from '../document/source-problem.ts'
+import { MAX_REPORTED_PROBLEMS, problemAt, SourceError, type SourceProblem } from '../document/source-problem.ts'
 import { parseYamlSource, type YamlPath, type YamlSource } from '../document/yaml-source.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { projectIdSchema, versionSchema } from '../identifiers.ts'
 import { OPERATOR_YAML_LIMITS } from '../limits.ts'
 import { runToEnd } from '../pausing-work.ts'
 import { planGraphProblems } from './plan-graph.ts'
+import { type PlanPositions, positionsIn } from './plan-positions.ts'
 import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
-import { type ReadablePlan, readSteps } from './readable-plan.ts'
 
 export type PlanProblem = SourceProblem
 
@@ -25,19 +19,18 @@ export interface Plan {
   readonly projectId: string
   readonly version: string
   readonly steps: readonly PlanStep[]
-  /** Where the parts that later checks report on are written. */
-  readonly positions: { readonly projectId: SourcePosition; readonly steps: SourcePosition }
+  readonly positions: PlanPositions
 }
 
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 export class PlanError extends SourceError {
   override readonly name: string = 'PlanError'
-  /** What can be read of the plan all the same, where something can be. */
-  readonly readable: ReadablePlan | undefined
+  /** What is written, where something of it can be read all the same: see `readablePlan`. */
+  readonly source: YamlSource | undefined
 
-  constructor(problems: readonly PlanProblem[], readable?: ReadablePlan) {
+  constructor(problems: readonly PlanProblem[], source?: YamlSource) {
     super('invalid_plan', 'The install plan', problems)
-    this.readable = readable
+    this.source = source
   }
 }
 
@@ -59,7 +52,7 @@ export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_Y
   const complaints = parsed.success ? [] : stepAwareProblems(parsed.error.issues, source)
   yield
   const problems = [...source.problems, ...complaints, ...planGraphProblems(source)]
-  if (!parsed.success || problems.length > 0) throw new PlanError(problems, readablePlan(source))
+  if (!parsed.success || problems.length > 0) throw new PlanError(problems, source)
   yield
   return buildPlan(parsed.data, source)
 }
@@ -71,19 +64,6 @@ export const planSchema = z.strictObject({
   version: versionSchema,
   steps: z.array(stepSchema).check(z.minLength(1, { error: 'must contain at least one step' })),
 })
-
-/** Its steps are not whole: some have a mistake, or wait for one that does not exist. */
-function readablePlan(source: YamlSource): ReadablePlan {
-  const { steps, hidesInstall } = readSteps(valueAt(source.value, ['steps']), index =>
-    source.positionOf(['steps', index]),
-  )
-  const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data
-  return { projectId, steps, hidesInstall, isWhole: false, positions: positionsIn(source) }
-}
-
-function positionsIn(source: YamlSource): Plan['positions'] {
-  return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) }
-}
 
 function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Plan {
   return {

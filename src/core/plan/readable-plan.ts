@@ -1,4 +1,9 @@
+import { valueAt } from '../document/schema-problems.ts'
 import type { SourcePosition } from '../document/source-problem.ts'
+import type { YamlSource } from '../document/yaml-source.ts'
+import { projectIdSchema } from '../identifiers.ts'
+import type { Plan } from './plan.ts'
+import { type PlanPositions, positionsIn } from './plan-positions.ts'
 import { ACTIONS, buildStep, isInstallAction, MAX_HEALTHCHECK_SECONDS, type PlanStep, stepSchema } from './plan-step.ts'
 
 /** What can be read of a plan, so that one run reports what is wrong with the rest of it too. */
@@ -6,21 +11,36 @@ export interface ReadablePlan {
   /** Undefined where it is malformed. */
   readonly projectId: string | undefined
   readonly steps: readonly PlanStep[]
-  /** Where the parts that later checks report on are written. */
-  readonly positions: { readonly projectId: SourcePosition; readonly steps: SourcePosition }
+  readonly positions: PlanPositions
   /** Whether a step that installs something, or may be meant to, cannot be read. */
   readonly hidesInstall: boolean
   /** Whether all steps and dependencies are as their author means them. */
   readonly isWhole: boolean
 }
 
-/** What can be read of the steps of a refused plan; `positionOf` gives the position of each. */
-export function readSteps(
-  written: unknown,
-  positionOf: (index: number) => SourcePosition,
-): Pick<ReadablePlan, 'steps' | 'hidesInstall'> {
+/** A plan that was not refused. */
+export function wholePlan(plan: Plan): ReadablePlan {
+  return { ...plan, hidesInstall: false, isWhole: true }
+}
+
+/**
+ * What can be read of a refused plan. Pauses at each `yield`. Its steps are not whole: some have a mistake, or wait for
+ * one that does not exist.
+ */
+export function* readablePlan(source: YamlSource): Generator<void, ReadablePlan> {
+  const steps = yield* readSteps(source)
+  const projectId = projectIdSchema.safeParse(valueAt(source.value, ['project_id'])).data
+  return { projectId, ...steps, isWhole: false, positions: positionsIn(source) }
+}
+
+function* readSteps(source: YamlSource): Generator<void, Pick<ReadablePlan, 'steps' | 'hidesInstall'>> {
+  const written = valueAt(source.value, ['steps'])
   const list: readonly unknown[] = Array.isArray(written) ? written : []
-  const read = list.map((step, index) => readStep(step, positionOf(index)))
+  const read: (PlanStep | undefined)[] = []
+  for (const [index, step] of list.entries()) {
+    read.push(readStep(step, source.positionOf(['steps', index])))
+    yield
+  }
   const steps = read.flatMap(step => step ?? [])
   const installs = steps.some(({ action }) => isInstallAction(action))
   const isHidden = (step: unknown, index: number): boolean => {

@@ -13,7 +13,7 @@ import {
 } from './plan-binding.ts'
 import { orderSteps } from './plan-order.ts'
 import type { PlanStep } from './plan-step.ts'
-import type { ReadablePlan } from './readable-plan.ts'
+import { type ReadablePlan, wholePlan } from './readable-plan.ts'
 
 /** A plan that fits one marketplace artifact. */
 export interface BoundPlan {
@@ -32,7 +32,7 @@ export interface BoundPlan {
  * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
-  const problems = bindingProblems({ ...plan, hidesInstall: false, isWhole: true }, artifact)
+  const problems = bindingProblems(wholePlan(plan), artifact)
   const installStep = plan.steps.find(isInstallStep)
   if (installStep === undefined || problems.length > 0) throw new PlanError(problems)
   const steps = orderSteps(plan)

@@ -1,0 +1,38 @@
+import { ConfigError } from '../core/errors.ts'
+import type { Log } from '../core/log.ts'
+import { buildDefaultPlan, type DefaultPlan } from '../core/plan/default-plan.ts'
+import type { HostConfig } from '../core/plan/host-config.ts'
+import { type Plan, PlanError } from '../core/plan/plan.ts'
+import type { DeployRequest } from './request.ts'
+
+/** A plan, and what stands in for it if the operator has not written it. */
+export type WithDefault<Ready> = Ready & { readonly defaultPlan: DefaultPlan | undefined }
+
+/**
+ * The default plan, made ready by `ready`. The operator has no file in which to look for the lines of its problems:
+ * throws ConfigError `invalid_plan` where it does not fit.
+ */
+export function readyDefaultPlan<Ready>(
+  artifact: Pick<DeployRequest, 'slug' | 'kind'>,
+  hostConfig: HostConfig | undefined,
+  ready: (plan: Plan) => Ready,
+): WithDefault<Ready> {
+  const defaultPlan = buildDefaultPlan(artifact, hostConfig)
+  try {
+    return { ...ready(defaultPlan.plan), defaultPlan }
+  } catch (error) {
+    if (!(error instanceof PlanError)) throw error
+    const reasons = error.problems.map(({ message }) => message).join('; ')
+    throw new ConfigError(
+      'invalid_plan',
+      `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`,
+    )
+  }
+}
+
+/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
+export function announceDefaultPlan({ defaultPlan }: WithDefault<object>, log: Log): void {
+  if (defaultPlan === undefined) return
+  log.info(defaultPlan.reason)
+  for (const line of defaultPlan.text.trimEnd().split('\n')) log.info(line)
+}
