@@ -42635,7 +42635,7 @@ function parseRecoverCommand(args) {
         lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
     };
 }
-/** The lines of a program: progress to stdout, warnings to stderr. */
+/** The lines of a program, none of them folded: progress to stdout, warnings to stderr. */
 function createConsoleLog() {
     const line = (text) => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`;
     return {

@@ -47,7 +47,7 @@ export function parseRecoverCommand(args: readonly string[]): RecoverCommand | '
   }
 }
 
-/** The lines of a program: progress to stdout, warnings to stderr. */
+/** The lines of a program, none of them folded: progress to stdout, warnings to stderr. */
 export function createConsoleLog(): Log {
   const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
   return {

@@ -33,6 +33,19 @@ describe('createRunnerLog', () => {
     ])
   })
 
+  it('has no title for what was done outside a group', () => {
+    const lines = written(log => {
+      log.did('early')
+      log.group('one')
+      log.end()
+      log.did('late')
+    })
+    assert.deepEqual(
+      lines.map(line => line.replace(/\d+ ms/, 'n ms')),
+      ['::group::one (n ms)', '::endgroup::'],
+    )
+  })
+
   it('shows the lines of a slow group as they come, and what it did after them', t => {
     t.mock.timers.enable({ apis: ['setTimeout'] })
     const lines = written(log => {
