@@ -27317,6 +27317,14 @@ function parseErrorText(body) {
     return reasonText(fields.find(field => typeof field === 'string' && field !== '') ?? fields.find(reasonText));
 }
 
+;// CONCATENATED MODULE: ./build/marketplace/api/hub-bases.js
+/** The base of a group of routes. A group without an input of its own is where the hub is. */
+function namedBase(bases, group, inputs) {
+    const url = bases[group];
+    const isOwn = group === 'hub' || url !== bases.hub;
+    return { url, input: isOwn ? inputs[group] : `${inputs.hub}, or set ${inputs[group]}` };
+}
+
 ;// CONCATENATED MODULE: ./build/marketplace/api/input-names.js
 const OWN_INPUTS = {
     hub: 'hub-url',
@@ -27381,6 +27389,7 @@ function remedyFor({ status, foreign }, { isSigned, base }, inputs) {
 
 
 
+
 const DETAIL_TIMEOUT_MS = 60_000;
 /**
  * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
@@ -27389,8 +27398,7 @@ const DETAIL_TIMEOUT_MS = 60_000;
  */
 function createMarketplaceClient(wire, subject) {
     const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject;
-    const group = kind === 'plugin' ? 'hub' : 'services';
-    const base = { url: bases[group], input: inputs[group] };
+    const base = namedBase(bases, kind === 'plugin' ? 'hub' : 'services', inputs);
     const detailUrl = routeOf(base.url, `${kind}s`, slug);
     const credentials = { 'X-API-Key': apiKey };
     return {
@@ -27637,6 +27645,7 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
+
 const MAX_ERROR_MESSAGE_CHARS = 2000;
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
 function createReportSender(client, subject) {
@@ -27648,7 +27657,7 @@ function createReportSender(client, subject) {
                 const { status, attempts } = answer;
                 if (status >= 200 && status < 300)
                     return { accepted: true, attempts };
-                return refused(status, { attempts, error: `${saidBy(answer)}.${hub_report_remedyFor(status, subject.bases.deployments)}` });
+                return refused(status, { attempts, error: `${saidBy(answer)}.${hub_report_remedyFor(status, subject)}` });
             }
             catch (error) {
                 return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
@@ -27669,8 +27678,11 @@ function buildReportBody(report, { kind, slug }) {
         error_message: report.error === null ? null : report.error.message.slice(0, MAX_ERROR_MESSAGE_CHARS),
     };
 }
-function hub_report_remedyFor(status, url) {
-    return status === 404 ? ` It was sent to ${shownBase({ url })}: check ${OWN_INPUTS.deployments}.` : '';
+function hub_report_remedyFor(status, { bases, inputs = OWN_INPUTS }) {
+    if (status !== 404)
+        return '';
+    const base = namedBase(bases, 'deployments', inputs);
+    return ` It was sent to ${shownBase(base)}: check ${base.input}.`;
 }
 function reportAddress({ bases, kind, slug }) {
     return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
@@ -38201,7 +38213,7 @@ function host_report_nameHosts(ids) {
     return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 function host_report_unusableAnswer(expected) {
-    return new ArtifactError('bad_response', `The hub's list of hosts is not ${expected}: check hub-url and deployments-url, or report this to the hub's operator.`);
+    return new ArtifactError('bad_response', `The hub's list of hosts is not ${expected}: check hub-url, and deployments-url if it is set, or report this to the hub's operator.`);
 }
 
 ;// CONCATENATED MODULE: ./build/fleet/fleet.js
@@ -38301,6 +38313,7 @@ function isAhead(report, newest, now) {
 
 
 
+
 const HOSTS_TIMEOUT_MS = 60_000;
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
 /**
@@ -38308,10 +38321,10 @@ const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
  * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
  */
 async function readHosts(wire, access, reading) {
-    const { deployments, kind, slug, apiKey, accessToken } = access;
+    const { bases, kind, slug, apiKey, accessToken } = access;
     const answer = await wire.requestJson({
         method: 'GET',
-        url: routeOf(deployments, 'deployments', kind, slug, 'hosts'),
+        url: routeOf(bases.deployments, 'deployments', kind, slug, 'hosts'),
         credentials: {
             ...(apiKey === undefined ? {} : { 'X-API-Key': apiKey }),
             ...(accessToken === undefined ? {} : { Authorization: `Bearer ${accessToken}` }),
@@ -38321,7 +38334,7 @@ async function readHosts(wire, access, reading) {
         maxBytes: MAX_HOSTS_BYTES,
     });
     if (answer.status !== 200) {
-        const base = { url: deployments, input: OWN_INPUTS.deployments };
+        const base = namedBase(bases, 'deployments', OWN_INPUTS);
         const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' };
         throw refusal_refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
     }
@@ -38636,7 +38649,7 @@ function readFleetInputs(workspace) {
     const connection = readConnection(read);
     const given = read.given();
     // Without problems every required input was parsed; what is undefined may be.
-    const access = { deployments, kind, slug, ...keys };
+    const access = { bases: { hub, deployments }, kind, slug, ...keys };
     const request = given.problems.length > 0 ? undefined : { access, ...question };
     return { request, slug, connection, ...given };
 }

@@ -53,7 +53,7 @@ export function readFleetInputs(workspace: string): FleetInputs {
   const connection = readConnection(read)
   const given = read.given()
   // Without problems every required input was parsed; what is undefined may be.
-  const access = { deployments, kind, slug, ...keys } as FleetRequest['access']
+  const access = { bases: { hub, deployments }, kind, slug, ...keys } as FleetRequest['access']
   const request = given.problems.length > 0 ? undefined : { access, ...question }
   return { request, slug, connection, ...given }
 }

@@ -188,6 +188,6 @@ function nameHosts(ids: readonly string[]): string {
 function unusableAnswer(expected: string): ArtifactError {
   return new ArtifactError(
     'bad_response',
-    `The hub's list of hosts is not ${expected}: check hub-url and deployments-url, or report this to the hub's operator.`,
+    `The hub's list of hosts is not ${expected}: check hub-url, and deployments-url if it is set, or report this to the hub's operator.`,
   )
 }

@@ -2,7 +2,7 @@ import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
 import type { SourceFile } from '../core/document/source-file.ts'
 import type { Kind } from '../core/identifiers.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
-import type { HubBases } from './api/client.ts'
+import type { HubBases } from './api/hub-bases.ts'
 
 /** Everything that the operator asks for; parsed, and independent of where it was read. */
 export interface DeployRequest extends HostRequest {

@@ -220,7 +220,10 @@ describe('the fleet action', () => {
 
   it('names the base URL that was asked, and the input that says it, where there is no such route', async t => {
     const { result, server } = await ask(t, answering({ error: 'no route' }, 404), {})
-    assert.match(result.log, new RegExp(`from ${server.url}: .*404.* Check slug, kind and deployments-url\\.`))
+    assert.match(
+      result.log,
+      new RegExp(`from ${server.url}: .*404.* Check slug, kind and hub-url, or set deployments-url\\.`),
+    )
   })
 
   for (const [name, body, status] of [

@@ -73,7 +73,7 @@ describe('on a hub that mounts its services, with the base URLs that the README 
     const deploy = (more = {}) => stage.deploy({ 'sources-hub-url': hub, ...sources, ...more })
     assert.match(
       (await deploy()).log,
-      /extensions\/clock: .* from http:[^ ]*\/app\/marketplace: .* sources-services-url\./,
+      /extensions\/clock: .* from http:[^ ]*\/app\/marketplace: .* and sources-hub-url, or set sources-services-url\./,
     )
     assertDeployed(await deploy({ 'sources-services-url': services }))
     assert.equal(readFileSync(join(stage.root, 'extensions/clock/run.sh'), 'utf8'), 'true\n')

@@ -6,19 +6,13 @@ import type { ReportLimits } from '../../install/reports/outbox.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer, Wire } from '../../net/wire.ts'
 import { detailSchema, type ReportBody } from './bodies.ts'
+import { type HubBases, type NamedBase, namedBase } from './hub-bases.ts'
 import { OWN_INPUTS } from './input-names.ts'
-import { type MarketplaceSubject, type NamedBase, refusal, shownBase } from './refusal.ts'
+import { type MarketplaceSubject, refusal, shownBase } from './refusal.ts'
 
 export type { MarketplaceSubject } from './refusal.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
-
-/** Where a hub mounts the three groups of routes; each base may contain a path. */
-export interface HubBases {
-  hub: string
-  services: string
-  deployments: string
-}
 
 /** What a client needs to know of a plugin or service and its hub. */
 export interface MarketplaceAccess extends MarketplaceSubject {
@@ -67,8 +61,7 @@ export interface MarketplaceClient {
  */
 export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess): MarketplaceClient {
   const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject
-  const group = kind === 'plugin' ? 'hub' : 'services'
-  const base = { url: bases[group], input: inputs[group] }
+  const base = namedBase(bases, kind === 'plugin' ? 'hub' : 'services', inputs)
   const detailUrl = routeOf(base.url, `${kind}s`, slug)
   const credentials = { 'X-API-Key': apiKey }
   return {

@@ -1,6 +1,7 @@
 import { type HostReports, parseHostReports, type Reading } from '../../fleet/host-report.ts'
 import type { Wire } from '../../net/wire.ts'
 import { routeOf } from './client.ts'
+import { type HubBases, namedBase } from './hub-bases.ts'
 import { OWN_INPUTS } from './input-names.ts'
 import { type MarketplaceSubject, refusal } from './refusal.ts'
 
@@ -9,8 +10,7 @@ const MAX_HOSTS_BYTES = 16 * 1024 * 1024
 
 /** Whose hosts to ask for, where, and as whom. */
 export interface HostsAccess extends MarketplaceSubject {
-  /** The base of the hub's `/deployments/...` routes. */
-  readonly deployments: string
+  readonly bases: Pick<HubBases, 'hub' | 'deployments'>
   readonly apiKey: string | undefined
   readonly accessToken: string | undefined
 }
@@ -20,10 +20,10 @@ export interface HostsAccess extends MarketplaceSubject {
  * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
  */
 export async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Promise<HostReports> {
-  const { deployments, kind, slug, apiKey, accessToken } = access
+  const { bases, kind, slug, apiKey, accessToken } = access
   const answer = await wire.requestJson({
     method: 'GET',
-    url: routeOf(deployments, 'deployments', kind, slug, 'hosts'),
+    url: routeOf(bases.deployments, 'deployments', kind, slug, 'hosts'),
     credentials: {
       ...(apiKey === undefined ? {} : { 'X-API-Key': apiKey }),
       ...(accessToken === undefined ? {} : { Authorization: `Bearer ${accessToken}` }),
@@ -33,7 +33,7 @@ export async function readHosts(wire: Wire, access: HostsAccess, reading: Readin
     maxBytes: MAX_HOSTS_BYTES,
   })
   if (answer.status !== 200) {
-    const base = { url: deployments, input: OWN_INPUTS.deployments }
+    const base = namedBase(bases, 'deployments', OWN_INPUTS)
     const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' }
     throw refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false })
   }

@@ -3,6 +3,7 @@ import type { LocalReport } from '../../install/reports/local-report.ts'
 import { type Delivery, type ReportSender, refused } from '../../install/reports/outbox.ts'
 import type { ReportBody } from './bodies.ts'
 import type { MarketplaceAccess, MarketplaceClient } from './client.ts'
+import { namedBase } from './hub-bases.ts'
 import { OWN_INPUTS } from './input-names.ts'
 import { type MarketplaceSubject, saidBy, shownBase } from './refusal.ts'
 
@@ -20,7 +21,7 @@ export function createReportSender(
         const answer = await client.sendReport(buildReportBody(report, subject), limits)
         const { status, attempts } = answer
         if (status >= 200 && status < 300) return { accepted: true, attempts }
-        return refused(status, { attempts, error: `${saidBy(answer)}.${remedyFor(status, subject.bases.deployments)}` })
+        return refused(status, { attempts, error: `${saidBy(answer)}.${remedyFor(status, subject)}` })
       } catch (error) {
         return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
       }
@@ -42,8 +43,10 @@ export function buildReportBody(report: LocalReport, { kind, slug }: Marketplace
   }
 }
 
-function remedyFor(status: number, url: string): string {
-  return status === 404 ? ` It was sent to ${shownBase({ url })}: check ${OWN_INPUTS.deployments}.` : ''
+function remedyFor(status: number, { bases, inputs = OWN_INPUTS }: Omit<MarketplaceAccess, 'apiKey'>): string {
+  if (status !== 404) return ''
+  const base = namedBase(bases, 'deployments', inputs)
+  return ` It was sent to ${shownBase(base)}: check ${base.input}.`
 }
 
 function reportAddress({ bases, kind, slug }: Omit<MarketplaceAccess, 'apiKey'>): string {

@@ -4,6 +4,7 @@ import type { Kind } from '../../core/identifiers.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer } from '../../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
+import type { NamedBase } from './hub-bases.ts'
 import { type InputNames, OWN_INPUTS } from './input-names.ts'
 
 export interface MarketplaceSubject {
@@ -11,12 +12,6 @@ export interface MarketplaceSubject {
   slug: string
   /** Where they are not those of the deploy action. */
   inputs?: InputNames
-}
-
-/** A base URL, and the input that says it. */
-export interface NamedBase {
-  readonly url: string
-  readonly input: string
 }
 
 /** What was asked for and where, and whether the hub signs it. */

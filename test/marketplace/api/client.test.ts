@@ -3,7 +3,8 @@ import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { describe, it, type TestContext } from 'node:test'
 import { ArtifactError, AuthenticationError, type DeployError } from '../../../src/core/errors.ts'
-import { createMarketplaceClient, type HubBases, type MarketplaceClient } from '../../../src/marketplace/api/client.ts'
+import { createMarketplaceClient, type MarketplaceClient } from '../../../src/marketplace/api/client.ts'
+import type { HubBases } from '../../../src/marketplace/api/hub-bases.ts'
 import { type Handler, type LoopbackServer, serve } from '../../net/loopback-server.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import { artifactRequest } from '../gate/open-artifact-file.ts'
@@ -203,6 +204,14 @@ describe('a refusal', () => {
       (await refusalOf(() => clientOf(server.url, elsewhere, kind).fetchArtifact(artifactRequest(t, '1')))).message
     assert.match(await said('plugin'), /from http:[^ ]*\/app: .* Check slug, kind, version and hub-url\.$/)
     assert.match(await said('service'), /from http:[^ ]*\/svc: .* Check slug, kind, version and services-url\.$/)
+  })
+
+  it('with 404 does not name an input that nobody has set as one to check', async t => {
+    const { server } = await withHub(t, answering(404, '{}'))
+    const { message } = await refusalOf(() =>
+      clientOf(server.url, {}, 'service').fetchArtifact(artifactRequest(t, '1')),
+    )
+    assert.match(message, / Check slug, kind, version and hub-url, or set services-url\.$/)
   })
 
   it('quotes the hub in clean text of limited length', async t => {

@@ -8,8 +8,8 @@ import { createTestedWire } from '../../net/tested-wire.ts'
 
 const GREETER = { kind: 'plugin', slug: 'greeter' } as const
 
-function senderTo(url: string) {
-  const access = { ...GREETER, bases: { hub: url, services: url, deployments: url }, apiKey: 'key' }
+function senderTo(url: string, hub = url) {
+  const access = { ...GREETER, bases: { hub, services: hub, deployments: url }, apiKey: 'key' }
   return createReportSender(createMarketplaceClient(createTestedWire(), access), access)
 }
 
@@ -50,9 +50,14 @@ describe('createReportSender', () => {
 
   it('says where a report went that the hub has no route for, and which input says so', async t => {
     const server = await serve(t, (_, response) => response.writeHead(404).end('{}'))
-    const delivery = await senderTo(`${server.url}/app/`).send(reportOf(), { retry: false, timeoutMs: 10_000 })
-    assert.ok(!delivery.accepted)
-    assert.match(delivery.error, /answered 404\. It was sent to http:[^ ]*\/app: check deployments-url\.$/)
+    const said = async (hub?: string): Promise<string> => {
+      const sender = senderTo(`${server.url}/app/`, hub)
+      const delivery = await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 })
+      return delivery.accepted ? '' : delivery.error
+    }
+    const sent = /answered 404\. It was sent to http:[^ ]*\/app: check /.source
+    assert.match(await said(server.url), new RegExp(`${sent}deployments-url\\.$`))
+    assert.match(await said(), new RegExp(`${sent}hub-url, or set deployments-url\\.$`))
   })
 
   it('retries the report of this run, but sends a waiting report once', async t => {

@@ -28,7 +28,12 @@ async function watch(t: TestContext, handler: Handler, more: Partial<FleetReques
     waits.push(ms)
     await clock.sleep(ms, signal)
   }
-  const access = { ...SUBJECT, deployments: server.url, apiKey: 'key', accessToken: undefined }
+  const access = {
+    ...SUBJECT,
+    bases: { hub: server.url, deployments: server.url },
+    apiKey: 'key',
+    accessToken: undefined,
+  }
   const question = { expectVersion: '2.0.0', expectHosts: undefined, maxAgeMs: undefined, waitMs: 100_000 }
   const tools = {
     wire: createTestedWire(),

@@ -1,0 +1,25 @@
+import type { InputNames } from './input-names.ts'
+
+/** Where a hub mounts the three groups of routes; each base may contain a path. */
+export interface HubBases {
+  hub: string
+  services: string
+  deployments: string
+}
+
+/** A base URL, and what sets it, as the end of a list of inputs. */
+export interface NamedBase {
+  readonly url: string
+  readonly input: string
+}
+
+/** The base of a group of routes. A group without an input of its own is where the hub is. */
+export function namedBase<Group extends keyof HubBases>(
+  bases: Pick<HubBases, Group | 'hub'>,
+  group: Group,
+  inputs: InputNames,
+): NamedBase {
+  const url = bases[group]
+  const isOwn = group === 'hub' || url !== bases.hub
+  return { url, input: isOwn ? inputs[group] : `${inputs.hub}, or set ${inputs[group]}` }
+}
