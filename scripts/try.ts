@@ -57,7 +57,7 @@ Nothing outside one temporary folder changes.`,
     root: {
       type: 'string',
       value: 'DIR',
-      help: 'keep hub and host in DIR, and continue with them next time:\nafter a change, you see an update or a rollback',
+      help: 'keep hub and host in DIR, and continue with them next time:\nafter you raise the version, you see an update, or with --break a rollback',
     },
     break: { type: 'boolean', default: false, help: 'let a step fail when the files are in place, to see a rollback' },
     keep: { type: 'boolean', default: false, help: 'keep the hub running until a signal, as in a terminal' },
@@ -129,7 +129,7 @@ function adviceAfter({ exitCode, outputs }: ActionResult, values: Values): strin
   if (exitCode !== 0) return 'Correct what the error names, and run it again.'
   if (values.root === undefined)
     return 'Add --root DIR to keep hub and host. Then raise the version and run it again, to see an update.'
-  return 'Raise the version and run it again, to see an update. Add --break, to see a rollback.'
+  return 'Raise the version and run it again, to see an update; with --break, to see a rollback.'
 }
 
 /** How everything ends. */
