@@ -98,12 +98,17 @@ ${more}`)
 
 function placesOf(stage: Stage | ProjectStage): Record<string, string> {
   return {
-    [new URL(stage.hub.url).host]: 'hub.example.com',
+    ...hubPlaces(stage.hub.url),
     [stage.root]: '/srv/app',
     [stage.workspace.path]: '/runner/workspace',
     [stage.workspace.temp]: '/runner/temp',
     [stage.folder]: '/tmp/stage',
   }
+}
+
+/** A hub that is not on loopback speaks https. */
+function hubPlaces(url: string): Record<string, string> {
+  return { [url]: 'https://hub.example.com', [new URL(url).host]: 'hub.example.com' }
 }
 
 async function playUpdates(): Promise<PlayedEnding[]> {
@@ -223,7 +228,7 @@ steps:
 async function playProject(): Promise<PlayedEnding[]> {
   const stage = await openProjectStage()
   const refusing = await openRefusingHub(stage.hub.url)
-  const places = { ...placesOf(stage), [new URL(refusing.url).host]: 'hub.example.com', [stage.signerPublicKey]: 'KEY' }
+  const places = { ...placesOf(stage), ...hubPlaces(refusing.url), [stage.signerPublicKey]: 'KEY' }
   const ended: PlayedEnding[] = []
   const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
   try {
@@ -252,7 +257,8 @@ async function playProject(): Promise<PlayedEnding[]> {
 
 async function playReading(): Promise<PlayedEnding[]> {
   const stage = await openStage()
-  const places = placesOf(stage)
+  const folderOf = (host: number): string => join(stage.folder, `host-${host}`)
+  const places = { ...placesOf(stage), [folderOf(3)]: '/srv/app' }
   const ended: PlayedEnding[] = []
   const add = async (name: string, run: Promise<ActionResult>) => ended.push({ name, result: await run, places })
   const { workspace, root, hub, apiKey } = stage
@@ -265,13 +271,13 @@ async function playReading(): Promise<PlayedEnding[]> {
     await add('status-nothing', runAction({ action: 'status', workspace, inputs: { 'project-root': root } }))
     for (const [index, version] of ['1.1.0', '1.1.0', '1.0.0'].entries()) {
       if (index === 0) await stage.publish('1.1.0', NEW)
-      const folder = join(stage.folder, `host-${index}`)
+      const folder = folderOf(index + 1)
       mkdirSync(folder, { mode: 0o755 })
       await stage.deploy({ 'host-id': `app-${index + 1}`, 'project-root': folder, version })
     }
-    const app3 = { 'host-id': 'app-3', 'project-root': join(stage.folder, 'host-2') }
-    rmSync(join(stage.folder, 'host-2/plugins'), { recursive: true })
-    writeFileSync(join(stage.folder, 'host-2/plugins'), '')
+    const app3 = { 'host-id': 'app-3', 'project-root': folderOf(3) }
+    rmSync(join(folderOf(3), 'plugins'), { recursive: true })
+    writeFileSync(join(folderOf(3), 'plugins'), '')
     await stage.deploy(app3)
     await add('fleet', runAction({ action: 'fleet', workspace, inputs: fleet }))
     await add(

@@ -6,7 +6,7 @@ type Places = Readonly<Record<string, string>>
 export function placed(text: string, places: Places): string {
   const longestFirst = Object.entries(places).toSorted(([a], [b]) => b.length - a.length)
   return longestFirst
-    .reduce((all, [from, to]) => all.replaceAll(from, to).replaceAll(encoded(from), to), text)
+    .reduce((all, [from, to]) => all.replaceAll(from, to).replaceAll(encoded(from), encoded(to)), text)
     .replaceAll(hostname(), 'this-host')
 }
 
@@ -58,5 +58,5 @@ function normalise(text: string): string {
 
 /** As a summary writes an address. */
 function encoded(text: string): string {
-  return text.replaceAll('_', '&#95;')
+  return text.replaceAll('_', '&#95;').replaceAll('://', '&#58;//')
 }
