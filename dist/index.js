@@ -32506,12 +32506,22 @@ function singleDirectory(top) {
     return another === undefined && only?.type === 'directory' ? only : null;
 }
 /** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
-function* nodesInOrder(directory) {
-    for (const node of [...directory.children.values()].sort((a, b) => comparePaths(a.name, b.name))) {
-        yield node;
-        if (node.type === 'directory')
-            yield* nodesInOrder(node);
+function* nodesInOrder(root) {
+    // Not by recursion: a generator in a generator costs a step for each level and node.
+    const rest = [lastFirst(root)];
+    for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
+        const node = siblings.pop();
+        if (node === undefined)
+            rest.pop();
+        else {
+            yield node;
+            if (node.type === 'directory')
+                rest.push(lastFirst(node));
+        }
     }
+}
+function lastFirst({ children }) {
+    return [...children.values()].sort((a, b) => comparePaths(b.name, a.name));
 }
 function pathBelow(root, node) {
     return root.depth === 0 ? node.path : node.path.slice(root.path.length + 1);
@@ -40609,6 +40619,7 @@ const tar_header_SPACE = 0x20;
 const USTAR_MAGIC = 'ustar\x0000';
 const GNU_MAGIC = 'ustar  \0';
 const NO_MAGIC = '\0'.repeat(8);
+const NO_TEXT = Buffer.alloc(0);
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
  * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
@@ -40648,11 +40659,12 @@ function tar_header_checksum(block) {
 function prefixedName(prefix, name) {
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
-/** A copy, because the block is reused. */
 function tar_header_readText(block, { at, length }) {
-    const bytes = block.subarray(at, at + length);
-    const end = bytes.indexOf(0);
-    return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end));
+    // Most headers have neither a prefix nor a link name, and a Buffer costs more than to look.
+    if (block[at] === 0)
+        return NO_TEXT;
+    const end = block.indexOf(0, at);
+    return block.subarray(at, end === -1 ? at + length : Math.min(end, at + length));
 }
 function readOctal(block, field) {
     const digits = OCTAL_FIELD.exec(latin1Of(block, field))?.[1];
@@ -40675,6 +40687,7 @@ const MAX_EXTENSION_BYTES = 64 * 1024;
 const END_BLOCKS = 2;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const NO_DATA = Buffer.alloc(0);
+const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
  * Reads a tar that arrives in pieces. It is stricter than tools are, so that no two of them can see different members:
  * headers with correct checksums, complete members, two blocks of zeros as the end and only zeros after it.
@@ -40682,7 +40695,10 @@ const NO_DATA = Buffer.alloc(0);
 class TarReader {
     #limits;
     #count = 0;
-    #collected = headerBlock();
+    #next = HEADER_BLOCK;
+    /** The beginning of what follows, where a piece ends in it. */
+    #begun = [];
+    #begunBytes = 0;
     #announced = {};
     /** Bytes of the extension headers since the last member, and of all. */
     #announcedBytes = 0;
@@ -40703,7 +40719,7 @@ class TarReader {
     *read(piece) {
         for (let at = 0; at < piece.length;) {
             if (this.#member !== null) {
-                const part = this.#partOf(this.#member, piece.subarray(at));
+                const part = this.#partOf(this.#member, piece, at);
                 at += part.data.length;
                 yield part;
             }
@@ -40719,12 +40735,12 @@ class TarReader {
     }
     /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
     finish() {
-        if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0)
+        if (this.#endBlocks < END_BLOCKS || this.#begunBytes > 0)
             throw invalidArchive('its tar ends in the middle');
     }
-    #partOf(member, available) {
+    #partOf(member, piece, at) {
         const { entry, missing } = member;
-        const data = available.subarray(0, missing);
+        const data = piece.subarray(at, at + missing);
         member.missing -= data.length;
         const isLast = member.missing === 0;
         if (isLast)
@@ -40734,29 +40750,37 @@ class TarReader {
     #closeEmpty() {
         if (this.#member === null || this.#member.missing > 0)
             return null;
-        return this.#partOf(this.#member, NO_DATA);
+        return this.#partOf(this.#member, NO_DATA, 0);
     }
     #skip(available) {
         const skipped = Math.min(this.#padding, available);
         this.#padding -= skipped;
         return skipped;
     }
+    /** Most blocks are taken where they are in the piece. */
     #collect(piece, at) {
-        const collected = this.#collected;
-        const copied = piece.copy(collected.bytes, collected.filled, at);
-        collected.filled += copied;
-        if (collected.filled === collected.bytes.length)
-            this.#take(collected);
-        return copied;
+        const part = piece.subarray(at, at + this.#next.bytes - this.#begunBytes);
+        this.#begunBytes += part.length;
+        if (part.length === this.#next.bytes)
+            this.#take(part);
+        else {
+            this.#begun.push(Buffer.from(part));
+            if (this.#begunBytes === this.#next.bytes)
+                this.#take(Buffer.concat(this.#begun));
+        }
+        return part.length;
     }
-    #take({ bytes, header }) {
-        this.#collected = headerBlock();
+    #take(block) {
+        const { header } = this.#next;
+        this.#next = HEADER_BLOCK;
+        this.#begun = [];
+        this.#begunBytes = 0;
         if (header !== null)
-            this.#announce(header, bytes.subarray(0, header.size));
-        else if (bytes.equals(ZEROS))
+            this.#announce(header, block.subarray(0, header.size));
+        else if (block.equals(ZEROS))
             this.#end();
         else
-            this.#open(parseTarHeader(bytes));
+            this.#open(parseTarHeader(block));
     }
     #end() {
         if (Object.keys(this.#announced).length > 0)
@@ -40767,7 +40791,7 @@ class TarReader {
         if (this.#endBlocks > 0)
             throw invalidArchive('something follows the end of its tar');
         if (isExtension(header))
-            this.#collected = this.#extensionData(header);
+            this.#next = this.#extensionData(header);
         else
             this.#openMember(header);
     }
@@ -40777,7 +40801,7 @@ class TarReader {
         if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
             throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`);
         verifyExtensionBytes(this.#extensionBytes, this.#limits);
-        return { bytes: Buffer.allocUnsafe(tar_reader_padded(header.size)), filled: 0, header };
+        return { bytes: tar_reader_padded(header.size), header };
     }
     #announce(header, body) {
         if (header.type === 'pax global')
@@ -40796,9 +40820,6 @@ class TarReader {
         this.#padding = tar_reader_padded(entry.size) - entry.size;
         this.#member = { entry, missing: entry.size };
     }
-}
-function headerBlock() {
-    return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null };
 }
 function tar_reader_padded(size) {
     return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;

@@ -178,11 +178,21 @@ function singleDirectory(top: TreeNode): TreeNode | null {
 }
 
 /** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
-function* nodesInOrder(directory: TreeNode): Generator<TreeNode> {
-  for (const node of [...directory.children.values()].sort((a, b) => comparePaths(a.name, b.name))) {
-    yield node
-    if (node.type === 'directory') yield* nodesInOrder(node)
+function* nodesInOrder(root: TreeNode): Generator<TreeNode> {
+  // Not by recursion: a generator in a generator costs a step for each level and node.
+  const rest = [lastFirst(root)]
+  for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
+    const node = siblings.pop()
+    if (node === undefined) rest.pop()
+    else {
+      yield node
+      if (node.type === 'directory') rest.push(lastFirst(node))
+    }
   }
+}
+
+function lastFirst({ children }: TreeNode): TreeNode[] {
+  return [...children.values()].sort((a, b) => comparePaths(b.name, a.name))
 }
 
 function pathBelow(root: TreeNode, node: TreeNode): string {

@@ -6,7 +6,7 @@ export const TAR_BLOCK_BYTES = 512
 /** What the data after a header is: that of a member, or extra fields of the next member. */
 export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax global' | 'gnu name' | 'gnu link name'
 
-/** A header block with a correct checksum. */
+/** A header block with a correct checksum; its texts are parts of the block. */
 export interface TarHeader {
   /** As stored: it may be cut in the middle of a character where an extended header gives a longer one. */
   readonly name: Buffer
@@ -57,6 +57,7 @@ const SPACE = 0x20
 const USTAR_MAGIC = 'ustar\x0000'
 const GNU_MAGIC = 'ustar  \0'
 const NO_MAGIC = '\0'.repeat(8)
+const NO_TEXT = Buffer.alloc(0)
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
 
 /**
@@ -98,11 +99,11 @@ function prefixedName(prefix: Buffer, name: Buffer): Buffer {
   return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name])
 }
 
-/** A copy, because the block is reused. */
 function readText(block: Buffer, { at, length }: Field): Buffer {
-  const bytes = block.subarray(at, at + length)
-  const end = bytes.indexOf(0)
-  return Buffer.from(end === -1 ? bytes : bytes.subarray(0, end))
+  // Most headers have neither a prefix nor a link name, and a Buffer costs more than to look.
+  if (block[at] === 0) return NO_TEXT
+  const end = block.indexOf(0, at)
+  return block.subarray(at, end === -1 ? at + length : Math.min(end, at + length))
 }
 
 function readOctal(block: Buffer, field: Field): number {

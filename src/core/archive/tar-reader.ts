@@ -30,13 +30,15 @@ const END_BLOCKS = 2
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
 const NO_DATA = Buffer.alloc(0)
 
-/** A header block, or the data of an extension header, that is still incomplete. */
-interface Collected {
-  readonly bytes: Buffer
-  filled: number
+/** What follows: a header block, or the data of an extension header. */
+interface Next {
+  /** Padded. */
+  readonly bytes: number
   /** Null for a header block. */
   readonly header: TarHeader | null
 }
+
+const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 
 /**
  * Reads a tar that arrives in pieces. It is stricter than tools are, so that no two of them can see different members:
@@ -45,7 +47,10 @@ interface Collected {
 export class TarReader {
   readonly #limits: ExtractionLimits
   #count = 0
-  #collected: Collected = headerBlock()
+  #next: Next = HEADER_BLOCK
+  /** The beginning of what follows, where a piece ends in it. */
+  #begun: Buffer[] = []
+  #begunBytes = 0
   #announced: Announced = {}
   /** Bytes of the extension headers since the last member, and of all. */
   #announcedBytes = 0
@@ -68,7 +73,7 @@ export class TarReader {
   *read(piece: Buffer): Generator<TarPart> {
     for (let at = 0; at < piece.length; ) {
       if (this.#member !== null) {
-        const part = this.#partOf(this.#member, piece.subarray(at))
+        const part = this.#partOf(this.#member, piece, at)
         at += part.data.length
         yield part
       } else if (this.#padding > 0) at += this.#skip(piece.length - at)
@@ -82,12 +87,12 @@ export class TarReader {
 
   /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
   finish(): void {
-    if (this.#endBlocks < END_BLOCKS || this.#collected.filled > 0) throw invalidArchive('its tar ends in the middle')
+    if (this.#endBlocks < END_BLOCKS || this.#begunBytes > 0) throw invalidArchive('its tar ends in the middle')
   }
 
-  #partOf(member: OpenMember, available: Buffer): TarPart {
+  #partOf(member: OpenMember, piece: Buffer, at: number): TarPart {
     const { entry, missing } = member
-    const data = available.subarray(0, missing)
+    const data = piece.subarray(at, at + missing)
     member.missing -= data.length
     const isLast = member.missing === 0
     if (isLast) this.#member = null
@@ -96,7 +101,7 @@ export class TarReader {
 
   #closeEmpty(): TarPart | null {
     if (this.#member === null || this.#member.missing > 0) return null
-    return this.#partOf(this.#member, NO_DATA)
+    return this.#partOf(this.#member, NO_DATA, 0)
   }
 
   #skip(available: number): number {
@@ -105,19 +110,26 @@ export class TarReader {
     return skipped
   }
 
+  /** Most blocks are taken where they are in the piece. */
   #collect(piece: Buffer, at: number): number {
-    const collected = this.#collected
-    const copied = piece.copy(collected.bytes, collected.filled, at)
-    collected.filled += copied
-    if (collected.filled === collected.bytes.length) this.#take(collected)
-    return copied
+    const part = piece.subarray(at, at + this.#next.bytes - this.#begunBytes)
+    this.#begunBytes += part.length
+    if (part.length === this.#next.bytes) this.#take(part)
+    else {
+      this.#begun.push(Buffer.from(part))
+      if (this.#begunBytes === this.#next.bytes) this.#take(Buffer.concat(this.#begun))
+    }
+    return part.length
   }
 
-  #take({ bytes, header }: Collected): void {
-    this.#collected = headerBlock()
-    if (header !== null) this.#announce(header, bytes.subarray(0, header.size))
-    else if (bytes.equals(ZEROS)) this.#end()
-    else this.#open(parseTarHeader(bytes))
+  #take(block: Buffer): void {
+    const { header } = this.#next
+    this.#next = HEADER_BLOCK
+    this.#begun = []
+    this.#begunBytes = 0
+    if (header !== null) this.#announce(header, block.subarray(0, header.size))
+    else if (block.equals(ZEROS)) this.#end()
+    else this.#open(parseTarHeader(block))
   }
 
   #end(): void {
@@ -127,11 +139,11 @@ export class TarReader {
 
   #open(header: TarHeader): void {
     if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
-    if (isExtension(header)) this.#collected = this.#extensionData(header)
+    if (isExtension(header)) this.#next = this.#extensionData(header)
     else this.#openMember(header)
   }
 
-  #extensionData(header: TarHeader): Collected {
+  #extensionData(header: TarHeader): Next {
     this.#announcedBytes += header.size
     this.#extensionBytes += header.size
     if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
@@ -139,7 +151,7 @@ export class TarReader {
         `its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`,
       )
     verifyExtensionBytes(this.#extensionBytes, this.#limits)
-    return { bytes: Buffer.allocUnsafe(padded(header.size)), filled: 0, header }
+    return { bytes: padded(header.size), header }
   }
 
   #announce(header: TarHeader, body: Buffer): void {
@@ -158,10 +170,6 @@ export class TarReader {
     this.#padding = padded(entry.size) - entry.size
     this.#member = { entry, missing: entry.size }
   }
-}
-
-function headerBlock(): Collected {
-  return { bytes: Buffer.allocUnsafe(TAR_BLOCK_BYTES), filled: 0, header: null }
 }
 
 function padded(size: number): number {
