@@ -27228,6 +27228,14 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
     let { keepPaths } = request;
+    /** The last states do nothing: what ended the run is in its last sentence. What may be rolled back changes the host. */
+    const logState = (state) => {
+        const next = transitions[state];
+        if (next.length === 0)
+            tools.log.end();
+        else
+            tools.log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
+    };
     const interrupted = () => {
         const running_version = runningIn(machine, { before: running, after: record.facts.version });
         const end = buildEnd(tools.now(), { outcome: 'interrupted' });
@@ -27250,11 +27258,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             // One state may compute for long; hear a cancel before the next.
             await hearSignals();
             const change = machine.enter(state);
-            // The last state does nothing: what ended the run is in its last sentence.
-            if (transitions[state].length === 0)
-                tools.log.end();
-            else
-                tools.log.group(state, state === 'installing' ? 'at once' : undefined);
+            logState(state);
             await record.enter(change);
             tools.observer.onProgress(interrupted());
         },

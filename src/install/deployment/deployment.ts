@@ -91,6 +91,12 @@ export function startDeployment<State extends string>(
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
   let { keepPaths } = request
+  /** The last states do nothing: what ended the run is in its last sentence. What may be rolled back changes the host. */
+  const logState = (state: State): void => {
+    const next: readonly string[] = transitions[state]
+    if (next.length === 0) tools.log.end()
+    else tools.log.group(state, next.includes('rolled_back') ? 'at once' : undefined)
+  }
   const interrupted = (): LocalReport => {
     const running_version = runningIn(machine, { before: running, after: record.facts.version })
     const end = buildEnd(tools.now(), { outcome: 'interrupted' })
@@ -113,9 +119,7 @@ export function startDeployment<State extends string>(
       // One state may compute for long; hear a cancel before the next.
       await hearSignals()
       const change = machine.enter(state)
-      // The last state does nothing: what ended the run is in its last sentence.
-      if (transitions[state].length === 0) tools.log.end()
-      else tools.log.group(state, state === 'installing' ? 'at once' : undefined)
+      logState(state)
       await record.enter(change)
       tools.observer.onProgress(interrupted())
     },
