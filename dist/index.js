@@ -20768,7 +20768,8 @@ function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
 }
 /**
  * The item of a line, in a record that was written at `recordedAt`, in nanoseconds. What was changed no earlier than that
- * might have been changed again in the same tick of the file system's clock, so it has no stamp. Throws TreeRecordDamage.
+ * has no stamp: a later change may have been in the same tick of the file system's clock. A change in the tick of an
+ * earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function record_line_parseLine(line, recordedAt) {
     const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];

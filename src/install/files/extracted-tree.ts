@@ -20,6 +20,9 @@ export interface ExtractedFile {
   readonly mode: 0o644 | 0o755
   /** Lowercase hex of the file's bytes, computed as they were unpacked, before they were on any disk. */
   readonly sha256: string
-  /** See `FoundItem`: read from the descriptor after the last write, so a later change of the file shows. */
+  /**
+   * See `FoundItem`: read from the descriptor after the last write. A later change of the file shows, but not one in the
+   * same tick of the file system's clock. Nobody makes one: the folder is private until the tree is in its place.
+   */
   readonly stamp?: string
 }

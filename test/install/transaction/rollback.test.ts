@@ -1,15 +1,5 @@
 import assert from 'node:assert/strict'
-import {
-  chmodSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
@@ -23,7 +13,7 @@ import { collectLog } from '../collected-log.ts'
 import { installRecorded, GREETER as PLACE, recordTreeAt, treeOf } from '../host/trees/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
-import { waitUntil } from '../wait-until.ts'
+import { timesMoveOn } from '../times-move-on.ts'
 
 const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
 
@@ -58,22 +48,12 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>, byConten
 async function begin(layout: Layout): Promise<void> {
   const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
   if (drift) await noteDrift(layout.staging, { ...PLACE, root: join(layout.root, 'plugins/greeter') }, drift)
-  await timesMoveOn(layout)
-}
-
-async function timesMoveOn(layout: Layout): Promise<void> {
-  const probe = join(layout.staging, 'probe')
-  const changedAt = (): number => {
-    writeFileSync(probe, '')
-    return statSync(probe).ctimeMs
-  }
-  const last = changedAt()
-  await waitUntil('the times of files have moved on', () => changedAt() > last)
+  await timesMoveOn(layout.staging)
 }
 
 /** Records the old digests with the times that the files have now. */
 async function rerecord(layout: Layout, place: string) {
-  await timesMoveOn(layout)
+  await timesMoveOn(layout.staging)
   const tree = await recordTreeAt(layout, place, treeOf(FILES))
   await recordInstalled(layout, { rows: [rowOf(tree)], removed: [] })
   return tree
@@ -191,7 +171,7 @@ describe('rollBack', () => {
   for (const [name, write] of Object.entries(writes))
     it(`does not call a host inconsistent for ${name} since the deployment began, and names the file`, async t => {
       const { layout, place } = await makeRestored(t)
-      await timesMoveOn(layout)
+      await timesMoveOn(layout.staging)
       await begin(layout)
       write(place)
       const { outcome, rollback } = await rolledBack(layout, async () => true)
@@ -210,7 +190,7 @@ describe('rollBack', () => {
   it('does not call a host inconsistent on which a file was written before its differences were noted', async t => {
     const { layout, place } = await makeRestored(t)
     const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
-    await timesMoveOn(layout)
+    await timesMoveOn(layout.staging)
     writeFileSync(join(place, 'main.py'), 'saved')
     if (drift) await noteDrift(layout.staging, { ...PLACE, root: place }, drift)
     const { outcome, rollback } = await rolledBack(layout, async () => true)
@@ -232,7 +212,7 @@ describe('rollBack', () => {
     const { layout, place } = await makeRestored(t)
     writeFileSync(join(place, 'README.md'), '')
     await begin(layout)
-    await timesMoveOn(layout)
+    await timesMoveOn(layout.staging)
     for (const path of ['README.md', 'main.py']) writeFileSync(join(place, path), '')
     const { outcome, rollback } = await rolledBack(layout, async () => true, true)
     const lost = 'plugins/greeter/main.py is not as it was before the deployment'

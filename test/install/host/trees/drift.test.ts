@@ -26,6 +26,7 @@ import type { TreeDifference } from '../../../../src/install/host/trees/tree-com
 import { collectLog } from '../../collected-log.ts'
 import { prepareTemporaryHost, rowOf } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
+import { timesMoveOn } from '../../times-move-on.ts'
 import { earlierRecordOf, GREETER, installRecorded, recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
 
 const FILES = { 'bin/run': '#!/bin/sh\n', 'lib/a': 'a', 'lib/z.py': 'z', 'lib.txt': 'text', '\u{1f600}': 'face' }
@@ -291,6 +292,7 @@ describe('the drift of a tree whose files changed', () => {
     mkdirSync(root, { recursive: true })
     const writer = new TreeWriter(root, new TimeSlice())
     const files = ['a', 'b'].map(path => writer.writeFile({ path, mode: 0o644 }, Buffer.from('extracted')))
+    await timesMoveOn(layout.staging)
     writeFileSync(join(root, 'b'), 'other now')
     await recordInstalled(layout, {
       rows: [rowOf(await recordTreeAt(layout, root, { files, symlinks: [] }))],

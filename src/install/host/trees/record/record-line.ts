@@ -12,7 +12,8 @@ export function lineOf({ sha256 = '-', kind, content, stamp = '', path }: Record
 
 /**
  * The item of a line, in a record that was written at `recordedAt`, in nanoseconds. What was changed no earlier than that
- * might have been changed again in the same tick of the file system's clock, so it has no stamp. Throws TreeRecordDamage.
+ * has no stamp: a later change may have been in the same tick of the file system's clock. A change in the tick of an
+ * earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 export function parseLine(line: string, recordedAt: bigint): RecordedItem {
   const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? []
