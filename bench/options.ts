@@ -11,6 +11,7 @@ export interface Options {
   readonly growth: boolean
   readonly profile: boolean
   readonly blocks: boolean
+  readonly hub: boolean
   readonly write: boolean
   readonly record: boolean
   /** See `openFileSystem`. */
@@ -44,6 +45,11 @@ export const OPTIONS = {
   growth: { type: 'boolean', default: false, help: 'instead of the races: show how time and memory grow' },
   profile: { type: 'boolean', default: false, help: 'instead of the races: show where the time goes' },
   blocks: { type: 'boolean', default: false, help: 'instead of the races: show the longest block of the event loop' },
+  hub: {
+    type: 'boolean',
+    default: false,
+    help: 'instead of the races: show what the reference hub answers under load',
+  },
   record: {
     type: 'boolean',
     default: false,
@@ -57,7 +63,7 @@ export const OPTIONS = {
  */
 export function chooseOptions(values: Values): Options {
   refuseClashes(values)
-  const { growth, profile, blocks, write, record } = values
+  const { growth, profile, blocks, hub, write, record } = values
   const repository = resolve(values.ours)
   requireBuilt(repository)
   const rounds = values.rounds === undefined ? undefined : parseRounds(values.rounds)
@@ -67,6 +73,7 @@ export function chooseOptions(values: Values): Options {
     growth,
     profile,
     blocks,
+    hub,
     write,
     record,
     fileSystem: values.fs,
@@ -79,6 +86,7 @@ type Values = {
   growth: boolean
   profile: boolean
   blocks: boolean
+  hub: boolean
   record: boolean
   write: boolean
   quick: boolean
@@ -90,12 +98,12 @@ type Values = {
   fs?: string | undefined
 }
 
-function refuseClashes({ growth, profile, blocks, record, write, quick, only, rounds }: Values): void {
-  if ([growth, profile, blocks, record].filter(Boolean).length > 1)
-    throw new UsageError('Choose one of --growth, --profile, --blocks and --record.')
+function refuseClashes({ growth, profile, blocks, hub, record, write, quick, only, rounds }: Values): void {
+  if ([growth, profile, blocks, hub, record].filter(Boolean).length > 1)
+    throw new UsageError('Choose one of --growth, --profile, --blocks, --hub and --record.')
   const isPart = quick || only !== undefined || rounds !== undefined
-  if ((growth || record) && isPart)
-    throw new UsageError('--growth and --record do not run races: remove --quick, --only and --rounds.')
+  if ((growth || hub || record) && isPart)
+    throw new UsageError('--growth, --hub and --record do not run races: remove --quick, --only and --rounds.')
   if (write && !profile && isPart) throw new UsageError('--write needs all races: remove --quick, --only and --rounds.')
 }
 

@@ -7,6 +7,13 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2
 }
 
+/** The smallest value that at least this share of the values does not exceed. Throws RangeError for no values. */
+export function percentile(values: readonly number[], share: number): number {
+  const found = values.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)]
+  if (found === undefined) throw new RangeError('A percentile needs at least one value.')
+  return found
+}
+
 /** The exponent k of the y = c · x^k that fits best: least squares of the logarithms. All values must be above 0. */
 export function fitExponent(points: readonly (readonly [x: number, y: number])[]): number {
   const logs = points.map(([x, y]) => [Math.log(x), Math.log(y)] as const)

@@ -4,6 +4,7 @@ import { type FileSystem, openFileSystem, probe } from '../bench/file-system.ts'
 import { measureFootprint, recordFootprint } from '../bench/footprint.ts'
 import { growthReport } from '../bench/growth.ts'
 import { interruptionIfAny, stopOnSignals } from '../bench/interruption.ts'
+import { hubLoadReport } from '../bench/load/hub-load.ts'
 import { blocksTable } from '../bench/longest-block.ts'
 import { machineFacts } from '../bench/machine.ts'
 import { canMeasureMemory } from '../bench/measure.ts'
@@ -55,6 +56,7 @@ async function runChosen(chosen: Options, place: Place): Promise<{ section: stri
   if (chosen.growth) return { section: 'growth', report: await growthReport(place) }
   if (chosen.profile) return { section: 'profile', report: await profileReport(chosen.races, place) }
   if (chosen.blocks) return { section: 'blocks', report: await blocksTable(chosen.races, place) }
+  if (chosen.hub) return { section: 'hub', report: await hubLoadReport(place) }
   const { rows, skipped } = await runRaces(chosen.races, place)
   return { section: 'races', report: [resultsTable(rows), ...skipped].join('\n\n') }
 }

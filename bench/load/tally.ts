@@ -1,0 +1,36 @@
+import { type Answer, type Call, timedRequest } from './timed-request.ts'
+
+/** What hosts did: the milliseconds of each call, by its name, and what went wrong. */
+export interface Tally {
+  readonly calls: Record<string, number[]>
+  readonly errors: string[]
+}
+
+/** A call whose answer must have this status and, if given, these bytes. */
+export interface ExpectedCall extends Call {
+  readonly name: string
+  readonly status: number
+  readonly sha256?: string
+}
+
+export function newTally(): Tally {
+  return { calls: {}, errors: [] }
+}
+
+/** Adds the call to the tally: a download until its first byte, another call until its end. Rejects for a wrong answer. */
+export async function makeCall(tally: Tally, { name, status, sha256, ...call }: ExpectedCall): Promise<Answer> {
+  const answer = await timedRequest(call).catch(error => {
+    throw new Error(`${name}: ${error.code ?? error.message}`)
+  })
+  if (answer.status !== status) throw new Error(`${name}: ${answer.status} ${answer.body.slice(0, 200)}`)
+  if (sha256 !== undefined && answer.sha256 !== sha256) throw new Error(`${name}: wrong bytes`)
+  tally.calls[name] ??= []
+  tally.calls[name].push(sha256 === undefined ? answer.endMs : answer.firstByteMs)
+  return answer
+}
+
+/** Adds what other hosts did to the first tally. */
+export function addTally(to: Tally, { calls, errors }: Tally): void {
+  for (const [name, each] of Object.entries(calls)) to.calls[name] = [...(to.calls[name] ?? []), ...each]
+  to.errors.push(...errors)
+}
