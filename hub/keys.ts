@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { hashCredential, newCredential } from './credentials.ts'
 import { HubError } from './errors.ts'
+import { noteUse } from './last-use.ts'
 import { kindSchema, labelSchema, parseInput, slugSchema } from './names.ts'
 import type { Store } from './store.ts'
 
@@ -70,14 +71,17 @@ export function revokeKey(store: Store, id: string): ApiKey {
 }
 
 /**
- * Finds the active key with this value and records that it was used. Returns undefined when there is none. The lookup
- * is by SHA-256, so its duration does not reveal how close a guess was.
+ * Finds the active key with this value and notes that it was used. Returns undefined when there is none. The lookup is by
+ * SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useKey(store: Store, value: string): ApiKey | undefined {
   const row = store.db
-    .prepare(`UPDATE api_keys SET last_used_at = ? WHERE hash = ? AND revoked_at IS NULL RETURNING ${COLUMNS}`)
-    .get(new Date().toISOString(), hashCredential(value))
-  return row === undefined ? undefined : apiKeySchema.parse(row)
+    .prepare(`SELECT ${COLUMNS} FROM api_keys WHERE hash = ? AND revoked_at IS NULL`)
+    .get(hashCredential(value))
+  if (row === undefined) return undefined
+  const key = apiKeySchema.parse(row)
+  noteUse(store, 'api_keys', key)
+  return key
 }
 
 function readKey(store: Store, id: string): ApiKey {

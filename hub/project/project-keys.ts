@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import { hashCredential, newCredential } from '../credentials.ts'
 import { HubError } from '../errors.ts'
+import { noteUse } from '../last-use.ts'
 import { labelSchema, parseInput } from '../names.ts'
 import type { Store } from '../store.ts'
 import { projectIdSchema } from './names.ts'
@@ -82,15 +83,18 @@ export function revokeProject(store: Store, projectId: string): ProjectKey[] {
 }
 
 /**
- * Finds the key for one of these purposes with this value, revoked or not, and records that it was used. Returns
+ * Finds the key for one of these purposes with this value, revoked or not, and notes that it was used. Returns
  * undefined when there is none. The lookup is by SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useProjectKey(store: Store, purposes: readonly Purpose[], value: string): ProjectKey | undefined {
   const isWanted = 'purpose IN (SELECT value FROM json_each(?))'
   const row = store.db
-    .prepare(`UPDATE project_keys SET last_used_at = ? WHERE hash = ? AND ${isWanted} RETURNING ${COLUMNS}`)
-    .get(new Date().toISOString(), hashCredential(value), JSON.stringify(purposes))
-  return row === undefined ? undefined : projectKeySchema.parse(row)
+    .prepare(`SELECT ${COLUMNS} FROM project_keys WHERE hash = ? AND ${isWanted}`)
+    .get(hashCredential(value), JSON.stringify(purposes))
+  if (row === undefined) return undefined
+  const key = projectKeySchema.parse(row)
+  noteUse(store, 'project_keys', key)
+  return key
 }
 
 /** Throws HubError 404 when there is no such key. */

@@ -122,6 +122,21 @@ describe('a key', () => {
     assert.match(String(listKeys(hub.store)[0]?.last_used_at), /^\d{4}-.*Z$/)
   })
 
+  it('records it once a minute at most, because each record waits for the disk', async t => {
+    const hub = await runHub(t)
+    await hub.publish()
+    const key = hub.newKey()
+    const lastUseAfter = async (noted: string) => {
+      hub.store.db.prepare('UPDATE api_keys SET last_used_at = ?').run(noted)
+      await hub.call(INSTALL, { key })
+      return listKeys(hub.store)[0]?.last_used_at
+    }
+    const now = new Date().toISOString()
+    assert.equal(await lastUseAfter(now), now)
+    for (const other of ['2020-01-01T00:00:00.000Z', '2999-01-01T00:00:00.000Z'])
+      assert.notEqual(await lastUseAfter(other), other)
+  })
+
   it('works only for its own plugin if it is bound', async t => {
     const hub = await runHub(t)
     for (const slug of ['hello', 'other']) await hub.publish({ slug })
