@@ -1,6 +1,7 @@
 import { hashCredential, matchesHash, newCredential } from './credentials.ts'
 import { HubError } from './errors.ts'
-import { inTransaction, type Store } from './store.ts'
+import type { Store } from './store.ts'
+import { inTransaction } from './transactions.ts'
 
 const SETTING = 'admin_token_hash'
 const MIN_GIVEN_CHARS = 16

@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { HubError } from './errors.ts'
 import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
 import { PROJECT_SCHEMA } from './project/schema.ts'
+import { inTransaction, SharedTransactions } from './transactions.ts'
 
 export const DATABASE_FILE = 'hub.sqlite'
 
@@ -33,6 +34,8 @@ const HUB_SCHEMA = `
 export interface Store {
   readonly dataDir: string
   readonly db: DatabaseSync
+  /** For what many requests write. */
+  readonly shared: SharedTransactions
   close(): void
 }
 
@@ -52,24 +55,13 @@ export function openStore(dataDir: string): Store {
     db.close()
     throw error
   }
-  return { dataDir: folder, db, close: () => db.close() }
-}
-
-/** Runs the work under the write lock, taken at the start. Nothing is written if the work throws. */
-export function inTransaction<T>(store: Pick<Store, 'db'>, work: () => T): T {
-  store.db.exec('BEGIN IMMEDIATE')
-  try {
-    const result = work()
-    store.db.exec('COMMIT')
-    return result
-  } catch (error) {
-    if (store.db.isTransaction) store.db.exec('ROLLBACK')
-    throw error
-  }
+  return { dataDir: folder, db, shared: new SharedTransactions(db), close: () => db.close() }
 }
 
 function prepareDatabase(db: DatabaseSync, folder: string): void {
   db.exec('PRAGMA journal_mode = WAL')
+  // What was committed is on the disk.
+  db.exec('PRAGMA synchronous = FULL')
   inTransaction({ db }, () => {
     const found = Number(db.prepare('PRAGMA user_version').get()?.['user_version'])
     if (found > SCHEMA_VERSION) {

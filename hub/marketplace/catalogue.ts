@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { type Kind, kindSchema } from '../names.ts'
-import { inTransaction, type Store } from '../store.ts'
+import type { Store } from '../store.ts'
+import { inTransaction } from '../transactions.ts'
 import { newestFirst } from '../version-order.ts'
 
 /** Identifies a plugin or service (contract 2.1). */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { inTransaction, type Store } from '../store.ts'
+import type { Store } from '../store.ts'
+import { inTransaction } from '../transactions.ts'
 import { HOST, newest } from './newest-report.ts'
 
 /** Hubs that wrote `fleet_seq` ordered reports in another way, so that all of them are applied once more. */

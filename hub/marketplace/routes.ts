@@ -74,7 +74,7 @@ async function acceptReport(c: Context, store: Store): Promise<Response> {
   const key = requireKey(c, store)
   const report = await readJsonBody(c, reportSchema)
   requireBinding(key, report)
-  return c.json(recordReport(store, key.owner, report), 201)
+  return c.json(await store.shared.run(() => recordReport(store, key.owner, report)), 201)
 }
 
 /** A key shows its owner's hosts; the admin token, sent without a key, shows all hosts. */

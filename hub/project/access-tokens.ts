@@ -24,15 +24,17 @@ const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number
  * Exchanges a dev key for an access token that is valid for one hour; only its hash is stored (contract 5.2, rule 1).
  * Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
  */
-export function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): string {
+export async function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): Promise<string> {
   const devkey = useProjectKey(store, ['devkey', 'publisher'], xdevkey)
   if (devkey?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')
   refuseOtherProject(devkey, project_id)
   const token = newCredential('access')
-  store.db.prepare('DELETE FROM access_tokens WHERE expires_at_ms <= ?').run(now())
-  store.db
-    .prepare('INSERT INTO access_tokens (hash, devkey_id, expires_at_ms) VALUES (?, ?, ?)')
-    .run(hashCredential(token), devkey.id, now() + TOKEN_LIFE_SECONDS * 1000)
+  await store.shared.run(() => {
+    store.db.prepare('DELETE FROM access_tokens WHERE expires_at_ms <= ?').run(now())
+    store.db
+      .prepare('INSERT INTO access_tokens (hash, devkey_id, expires_at_ms) VALUES (?, ?, ?)')
+      .run(hashCredential(token), devkey.id, now() + TOKEN_LIFE_SECONDS * 1000)
+  })
   return token
 }
 

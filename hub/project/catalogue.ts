@@ -2,7 +2,8 @@ import { z } from 'zod'
 import { randomAlphanumerics } from '../credentials.ts'
 import { HubError } from '../errors.ts'
 import { labelSchema, parseInput } from '../names.ts'
-import { inTransaction, type Store } from '../store.ts'
+import type { Store } from '../store.ts'
+import { inTransaction } from '../transactions.ts'
 import { newestFirst } from '../version-order.ts'
 
 const projectVersionSchema = z.object({

@@ -19,14 +19,21 @@ const ticketRowSchema = z.object({
  * Makes the random part of a `download_url`, which allows the download of this one version for 15 minutes without any
  * other credential, because clients send none there (contract 2.2). Only its hash is stored.
  */
-export function issueTicket({ store, now }: TokenContext, devkey: ProjectKey, wanted: ProjectVersionId): string {
+export async function issueTicket(
+  { store, now }: TokenContext,
+  devkey: ProjectKey,
+  wanted: ProjectVersionId,
+): Promise<string> {
   const ticket = newCredential(LABEL)
-  store.db.prepare('DELETE FROM download_tickets WHERE expires_at_ms <= ?').run(now())
-  store.db
-    .prepare(
-      'INSERT INTO download_tickets (hash, project_id, version, devkey_id, expires_at_ms) VALUES (?, ?, ?, ?, ?)',
-    )
-    .run(hashCredential(ticket), wanted.project_id, wanted.version, devkey.id, now() + TICKET_LIFE_SECONDS * 1000)
+  const expiry = now() + TICKET_LIFE_SECONDS * 1000
+  await store.shared.run(() => {
+    store.db.prepare('DELETE FROM download_tickets WHERE expires_at_ms <= ?').run(now())
+    store.db
+      .prepare(
+        'INSERT INTO download_tickets (hash, project_id, version, devkey_id, expires_at_ms) VALUES (?, ?, ?, ?, ?)',
+      )
+      .run(hashCredential(ticket), wanted.project_id, wanted.version, devkey.id, expiry)
+  })
   return ticket
 }
 

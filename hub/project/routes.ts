@@ -37,7 +37,7 @@ export function projectRoutes(context: TokenContext): Hono {
 }
 
 async function answerToken(c: Context, context: TokenContext): Promise<Response> {
-  const access_token = issueToken(context, await readJsonBody(c, authSchema))
+  const access_token = await issueToken(context, await readJsonBody(c, authSchema))
   return c.json({ access_token, token_type: 'Bearer', expires_in: TOKEN_LIFE_SECONDS })
 }
 
@@ -54,11 +54,11 @@ function answerLatest(c: Context, context: TokenContext): Response {
 }
 
 /** The URL uses the host name and the mount of the request, so that it also works behind a proxy. */
-function answerDescriptor(c: Context, context: TokenContext): Response {
+async function answerDescriptor(c: Context, context: TokenContext): Promise<Response> {
   const devkey = requireOwnProject(c, context)
   const wanted = { project_id: devkey.project_id, version: c.req.param('version') ?? '' }
   const { signature, signer_public_key } = readProjectVersion(context.store, wanted)
-  const path = `${mountOf(c)}/v1/downloads/${issueTicket(context, devkey, wanted)}`
+  const path = `${mountOf(c)}/v1/downloads/${await issueTicket(context, devkey, wanted)}`
   return c.json({ download_url: new URL(path, c.req.url).href, signature, signer_public_key })
 }
 
@@ -86,7 +86,7 @@ async function acceptReport(c: Context, context: TokenContext): Promise<Response
   const key = requireToken(c, context)
   const report = completeReport(await readJsonBody(c, projectReportSchema), context.now())
   refuseOtherProject(key, report.project_id)
-  recordProjectReport(context.store, report)
+  await context.store.shared.run(() => recordProjectReport(context.store, report))
   return c.json({ deployment_id: report.deployment_id }, 201)
 }
 

@@ -41,6 +41,8 @@ export const PROJECT_SCHEMA = `
     devkey_id TEXT NOT NULL REFERENCES project_keys (id),
     expires_at_ms INTEGER NOT NULL
   ) STRICT;
+  CREATE INDEX IF NOT EXISTS access_tokens_by_expiry ON access_tokens (expires_at_ms);
+  CREATE INDEX IF NOT EXISTS download_tickets_by_expiry ON download_tickets (expires_at_ms);
   CREATE TABLE IF NOT EXISTS project_reports (
     project_id TEXT NOT NULL,
     deployment_id TEXT NOT NULL,

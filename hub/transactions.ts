@@ -1,0 +1,69 @@
+import type { DatabaseSync } from 'node:sqlite'
+
+/** The event loop accepts one connection a turn, so a group of requests takes several turns to come in. */
+const COLLECTING_MS = 5
+
+/** Runs the work under the write lock, taken at the start. Nothing is written if the work throws. May be nested. */
+export function inTransaction<T>({ db }: { readonly db: DatabaseSync }, work: () => T): T {
+  const [begin, commit, rollBack] = db.isTransaction ? NESTED : OUTERMOST
+  db.exec(begin)
+  try {
+    const result = work()
+    db.exec(commit)
+    return result
+  } catch (error) {
+    // SQLite itself has rolled back after some errors, such as a full disk.
+    if (db.isTransaction) db.exec(rollBack)
+    throw error
+  }
+}
+
+const OUTERMOST = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const
+const NESTED = ['SAVEPOINT work', 'RELEASE work', 'ROLLBACK TO work; RELEASE work'] as const
+
+/** Writes what several requests wait for in one transaction: each transaction waits for the disk, and every request with it. */
+export class SharedTransactions {
+  readonly #db: DatabaseSync
+  #waiting: Waiting[] = []
+
+  constructor(db: DatabaseSync) {
+    this.#db = db
+  }
+
+  /** Resolves when what the work wrote is on the disk. Rejects as the work throws; then, it has written nothing. */
+  async run<T>(work: () => T): Promise<T> {
+    return await new Promise<T>((resolve, reject) => {
+      const attempt = () => {
+        const result = inTransaction({ db: this.#db }, work)
+        return () => resolve(result)
+      }
+      if (this.#waiting.push({ attempt, reject }) === 1) setTimeout(() => this.#writeAll(), COLLECTING_MS)
+    })
+  }
+
+  #writeAll(): void {
+    const all = this.#waiting
+    this.#waiting = []
+    try {
+      const settled = inTransaction({ db: this.#db }, () => all.map(waiting => this.#settle(waiting)))
+      for (const answer of settled) answer()
+    } catch (error) {
+      for (const { reject } of all) reject(error)
+    }
+  }
+
+  #settle({ attempt, reject }: Waiting): () => void {
+    try {
+      return attempt()
+    } catch (error) {
+      if (!this.#db.isTransaction) throw error
+      return () => reject(error)
+    }
+  }
+}
+
+interface Waiting {
+  /** Returns what answers the request once everything is on the disk. */
+  readonly attempt: () => () => void
+  readonly reject: (error: unknown) => void
+}
