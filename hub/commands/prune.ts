@@ -13,14 +13,15 @@ export const prune: Command = {
   --older-than Nd  removes the reports that this hub got more than N days ago
 ${DATA_USAGE}
 
-The newest report of each host and project stays, and each host's newest success. The hub may run meanwhile.`,
+The newest report of each host and project stays, and its newest success. Reports of a name that was never published here
+and never ran are removed. The hub may run meanwhile.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, 'older-than': { type: 'string' } })
     const days = parseDays(requireOption('older-than', values['older-than']))
     const before = new Date(Date.now() - days * DAY_MS)
     const removed = await withExistingStore(
       values.data,
-      async store => (await pruneReports(store, before)) + pruneProjectReports(store, before),
+      async store => (await pruneReports(store, before)) + (await pruneProjectReports(store, before)),
     )
     console.log(`Removed ${removed} reports that are older than ${days} days.`)
   },

@@ -1,11 +1,16 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod'
 import { versionSchema } from '../names.ts'
 import { statusSchema, utcTimeSchema } from '../report-fields.ts'
 import type { Store } from '../store.ts'
 import { partIdSchema, projectIdSchema } from './names.ts'
+import { NEWEST_FIRST } from './newest-report.ts'
 
 const MAX_PLUGINS = 1000
+/** Takes some tens of milliseconds, and a hub that waits to write asks again within the pause. */
+const PRUNED_AT_ONCE = 5_000
+const PAUSE_MS = 100
 
 const EMPTY = z.literal('')
 
@@ -57,19 +62,17 @@ export function completeReport(report: z.output<typeof projectReportSchema>, now
   }
 }
 
-/** Keeps one row for each deployment id: a later report replaces the earlier one. */
-export function recordProjectReport(store: Store, report: ProjectReport): void {
-  const row = { ...report, plugins: JSON.stringify(report.plugins), reported_at: new Date().toISOString() }
+/** Keeps one row for each deployment id: a later report replaces the earlier one. `now`: milliseconds since 1970. */
+export function recordProjectReport(store: Store, report: ProjectReport, now: number): void {
+  const row = { ...report, plugins: JSON.stringify(report.plugins), reported_at: new Date(now).toISOString() }
   const places = COLUMNS.map(column => `:${column}`).join(', ')
   store.db.prepare(`INSERT OR REPLACE INTO project_reports (${COLUMNS.join(', ')}) VALUES (${places})`).run(row)
 }
 
-/** The latest deployments, newest first, by the hosts' own clocks, because a report can arrive late. */
+/** The latest deployments, newest first. */
 export function listDeployments(store: Store, limit: number): StoredProjectReport[] {
   const rows = store.db
-    .prepare(
-      `SELECT ${COLUMNS.join(', ')} FROM project_reports ORDER BY julianday(completed_at) DESC, reported_at DESC LIMIT ?`,
-    )
+    .prepare(`SELECT ${COLUMNS.join(', ')} FROM project_reports ORDER BY ${NEWEST_FIRST} LIMIT ?`)
     .all(limit)
   return rows.map(row => storedSchema.parse(row))
 }
@@ -86,19 +89,28 @@ export function readProjectState(store: Store, projectId: string): ProjectState 
 
 /**
  * Removes the reports that this hub got before a time, but not the newest one of each project, nor its newest success.
- * Returns how many.
+ * Works in batches, between which a running hub may write. Resolves to how many.
  */
-export function pruneProjectReports(store: Store, before: Date): number {
+export async function pruneProjectReports(store: Store, before: Date): Promise<number> {
+  const last = Number(store.db.prepare('SELECT max(rowid) AS last FROM project_reports').get()?.['last'] ?? 0)
+  let removed = 0
+  for (let from = 0; from < last; from += PRUNED_AT_ONCE) {
+    if (from > 0) await setTimeout(PAUSE_MS)
+    removed += pruneBatch(store, before, from)
+  }
+  return removed
+}
+
+function pruneBatch({ db }: Store, before: Date, from: number): number {
   const newest = (condition: string) => `(
     SELECT deployment_id FROM project_reports AS newest
-    WHERE newest.project_id = project_reports.project_id AND ${condition}
-    ORDER BY julianday(newest.completed_at) DESC, newest.reported_at DESC LIMIT 1)`
-  const { changes } = store.db
+    WHERE newest.project_id = project_reports.project_id AND ${condition} ORDER BY ${NEWEST_FIRST} LIMIT 1)`
+  const { changes } = db
     .prepare(
-      `DELETE FROM project_reports WHERE reported_at < ?
+      `DELETE FROM project_reports WHERE rowid > ? AND rowid <= ? AND reported_at < ?
          AND deployment_id <> ${newest('TRUE')} AND deployment_id IS NOT ${newest("newest.status = 'success'")}`,
     )
-    .run(before.toISOString())
+    .run(from, from + PRUNED_AT_ONCE, before.toISOString())
   return Number(changes)
 }
 
@@ -106,7 +118,7 @@ function newestOf({ db }: Store, projectId: string, condition: string): StoredPr
   const row = db
     .prepare(
       `SELECT ${COLUMNS.join(', ')} FROM project_reports WHERE project_id = ? AND ${condition}
-       ORDER BY julianday(completed_at) DESC, reported_at DESC LIMIT 1`,
+       ORDER BY ${NEWEST_FIRST} LIMIT 1`,
     )
     .get(projectId)
   return row === undefined ? undefined : storedSchema.parse(row)

@@ -84,9 +84,11 @@ async function answerDek(c: Context, context: TokenContext): Promise<Response> {
 
 async function acceptReport(c: Context, context: TokenContext): Promise<Response> {
   const key = requireToken(c, context)
-  const report = completeReport(await readJsonBody(c, projectReportSchema), context.now())
+  const sent = await readJsonBody(c, projectReportSchema)
+  const now = context.now()
+  const report = completeReport(sent, now)
   refuseOtherProject(key, report.project_id)
-  await context.store.shared.run(() => recordProjectReport(context.store, report))
+  await context.store.shared.run(() => recordProjectReport(context.store, report, now))
   return c.json({ deployment_id: report.deployment_id }, 201)
 }
 

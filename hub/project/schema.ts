@@ -1,3 +1,5 @@
+import { COMPLETED } from './newest-report.ts'
+
 /** Created projects, sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments. */
 export const PROJECT_SCHEMA = `
   CREATE TABLE IF NOT EXISTS projects (
@@ -54,10 +56,12 @@ export const PROJECT_SCHEMA = `
     reported_at TEXT NOT NULL,
     PRIMARY KEY (project_id, deployment_id)
   ) STRICT;
-  CREATE INDEX IF NOT EXISTS project_reports_by_time
-    ON project_reports (julianday(completed_at) DESC, reported_at DESC);
-  CREATE INDEX IF NOT EXISTS project_reports_of_project
-    ON project_reports (project_id, julianday(completed_at) DESC, reported_at DESC);
-  CREATE INDEX IF NOT EXISTS project_reports_of_success
-    ON project_reports (project_id, julianday(completed_at) DESC, reported_at DESC) WHERE status = 'success';
+  DROP INDEX IF EXISTS project_reports_by_time;
+  DROP INDEX IF EXISTS project_reports_of_project;
+  DROP INDEX IF EXISTS project_reports_of_success;
+  CREATE INDEX IF NOT EXISTS project_reports_by_completion ON project_reports (${COMPLETED}, reported_at);
+  CREATE INDEX IF NOT EXISTS project_reports_of_project_by_completion
+    ON project_reports (project_id, ${COMPLETED}, reported_at);
+  CREATE INDEX IF NOT EXISTS project_successes_by_completion
+    ON project_reports (project_id, ${COMPLETED}, reported_at) WHERE status = 'success';
 `

@@ -125,7 +125,7 @@ describe('the fleet page', () => {
       ['1.5.0', 'failed', '2026-01-31T11:00:00Z'],
     ] as const) {
       const known = { project_id, deployment_id: randomUUID(), plugins: [{ id: 'cart', version: '1.0.0' }] }
-      recordProjectReport(hub.store, { ...known, version, status, started_at: completed_at, completed_at })
+      recordProjectReport(hub.store, { ...known, version, status, started_at: completed_at, completed_at }, NOW)
     }
     const shown = await textOf(hub, '/')
     assert.match(shown, new RegExp(`Shop ${project_id} none 1\\.4\\.0 1 day ago 1\\.5\\.0 failed 1 h ago`))

@@ -124,7 +124,7 @@ describe('pruning reports', () => {
     assert.throws(() => store.db.exec('DELETE FROM reports'), /append-only/)
   })
 
-  it('keeps the newest report of each project', t => {
+  it('keeps the newest report of each project', async t => {
     const store = openTemporaryStore(t)
     for (const [minute, project_id] of [
       [1, 'shop'],
@@ -133,9 +133,10 @@ describe('pruning reports', () => {
     ] as const) {
       const at = new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString()
       const known = { deployment_id: randomUUID(), status: 'success' as const, plugins: [] }
-      recordProjectReport(store, { ...known, project_id, version: `1.0.${minute}`, started_at: at, completed_at: at })
+      const report = { ...known, project_id, version: `1.0.${minute}`, started_at: at, completed_at: at }
+      recordProjectReport(store, report, Date.now())
     }
-    assert.equal(pruneProjectReports(store, AFTERWARDS), 1)
+    assert.equal(await pruneProjectReports(store, AFTERWARDS), 1)
     assert.deepEqual(
       listDeployments(store, 10).map(({ version }) => version),
       ['1.0.3', '1.0.2'],
