@@ -8,13 +8,12 @@ import { ensureAdminToken, setAdminToken } from './admin-token.ts'
 import { errorBody } from './errors.ts'
 import { buildApp } from './http/app.ts'
 import { isLoopbackHost } from './http/loopback.ts'
+import { prepareStop } from './http/stop-server.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
 import { openStore, type Store } from './store.ts'
 import type { TlsCredentials } from './tls-files.ts'
 
 const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
-const CLOSE_GRACE_MS = 3_000
-const IDLE_SWEEP_MS = 50
 
 export interface HubOptions {
   dataDir: string
@@ -70,13 +69,14 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     const app = buildApp({ store, isLocal, maxArtifactBytes, now, log })
     const answer = getRequestListener(app.fetch, { errorHandler: refuseRequest })
     const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
+    const stop = prepareStop(server)
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined
     return {
       url: urlOf(server, host),
       adminToken,
       renewTls: tls => asTlsServer(server).setSecureContext(tls),
-      close: () => (stopped ??= stop(server, store)),
+      close: () => (stopped ??= stop().then(() => store.close())),
     }
   } catch (error) {
     store.close()
@@ -119,16 +119,4 @@ async function listen(server: Server, address: ListenAddress): Promise<void> {
 function urlOf(server: Server, host: string): string {
   const { port } = server.address() as AddressInfo
   return `${isTlsServer(server) ? 'https' : 'http'}://${isIPv6(host) ? `[${host}]` : host}:${port}`
-}
-
-/** `server.close` misses connections that become idle after the call, so they are closed here. */
-async function stop(server: Server, store: Store): Promise<void> {
-  const closed = once(server, 'close')
-  server.close()
-  const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS)
-  const grace = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS)
-  await closed
-  clearInterval(sweep)
-  clearTimeout(grace)
-  store.close()
 }

@@ -3,9 +3,11 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFileSync, chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
+import { startHub } from '../../hub/server.ts'
 import { readTls } from '../../hub/tls-files.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
 import { CLI, hub } from './run-cli.ts'
@@ -26,6 +28,18 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, 
     assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example' })).status, 401)
     const authorization = `Bearer ${ADMIN_TOKEN}`
     assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example', authorization })).status, 200)
+  })
+
+  it('stops although a client does not finish its handshake', async t => {
+    const { cert, key } = issue(t)
+    const hub = await startHub({ dataDir: newFolder(t), tls: { cert: readFileSync(cert), key: readFileSync(key) } })
+    const client = connect(Number(new URL(hub.url).port), '127.0.0.1')
+    const ended = once(client, 'close')
+    await once(client, 'connect')
+    // Otherwise, the hub could stop before it knows of the client.
+    assert.equal((await get(`${hub.url}/healthz`, readFileSync(cert))).status, 200)
+    await hub.close()
+    await ended
   })
 
   it('takes a renewed certificate on SIGHUP, and keeps the old one instead of one that it cannot use', async t => {

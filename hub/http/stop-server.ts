@@ -1,0 +1,32 @@
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { Socket } from 'node:net'
+
+const CLOSE_GRACE_MS = 3_000
+const IDLE_SWEEP_MS = 50
+
+/**
+ * Returns what stops the server: it accepts no more connections, and those with requests in flight have 3 s. Call it
+ * before the server listens, because the server itself knows a TLS connection only after its handshake.
+ */
+export function prepareStop(server: Server): () => Promise<void> {
+  const sockets = new Set<Socket>()
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  return () => stop(server, sockets)
+}
+
+/** `server.close` misses connections that become idle after the call, so they are closed here. */
+async function stop(server: Server, sockets: ReadonlySet<Socket>): Promise<void> {
+  const closed = once(server, 'close')
+  server.close()
+  const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS)
+  const grace = setTimeout(() => {
+    for (const socket of sockets) socket.destroy()
+  }, CLOSE_GRACE_MS)
+  await closed
+  clearInterval(sweep)
+  clearTimeout(grace)
+}
