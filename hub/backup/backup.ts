@@ -5,9 +5,9 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { type Pack, pack } from 'tar-stream'
 import { artifactPath, syncFolder } from '../artifacts.ts'
-import { HubError } from '../errors.ts'
 import { DEK_KEY_FILE, KEY_BYTES } from '../project/dek-cipher.ts'
 import { DATABASE_FILE, type Store } from '../store.ts'
+import { alreadyThere, cannotWrite, damaged, damagedDatabase, noKey } from './backup-refusals.ts'
 import { type Contents, readContents } from './contents.ts'
 import { fileProblem } from './file-problem.ts'
 import { placeNew } from './place-new.ts'
@@ -25,9 +25,10 @@ export interface BackedUp {
  * Writes everything in the data folder to a new tar file that only its owner can read, while hubs may go on publishing
  * and taking reports: the database is copied as it is at one moment, and then the artifacts that it names, which never
  * change. The file appears complete or not at all. Throws HubError 409 when it exists, 400 when it cannot be written, and
- * 500 when an artifact, or the key of sealed versions, is missing or damaged.
+ * 500 when the database, an artifact, or the key of sealed versions is missing or damaged. Rejects, and leaves nothing,
+ * when the signal aborts it.
  */
-export async function backUp(store: Store, file: string): Promise<BackedUp> {
+export async function backUp(store: Store, file: string, signal: AbortSignal): Promise<BackedUp> {
   const target = resolve(file)
   if ((await stat(target).catch(() => undefined)) !== undefined) throw alreadyThere(file)
   const folder = await mkdtemp(join(dirname(target), `.${basename(target)}-`)).catch(error => {
@@ -36,8 +37,9 @@ export async function backUp(store: Store, file: string): Promise<BackedUp> {
   try {
     const written = join(folder, 'backup.tar')
     const database = join(folder, DATABASE_FILE)
-    store.db.prepare('VACUUM INTO ?').run(database)
-    const result = await writeTar(store, { database, written })
+    const contents = copyDatabase(store, database)
+    const result = await writeTar(store, { database, contents, written, signal })
+    signal.throwIfAborted()
     await placeNew(written, target)
     await syncFolder(dirname(target))
     return result
@@ -49,31 +51,36 @@ export async function backUp(store: Store, file: string): Promise<BackedUp> {
   }
 }
 
+function copyDatabase(store: Store, to: string): Contents {
+  try {
+    store.db.prepare('VACUUM INTO ?').run(to)
+    return readContents(to)
+  } catch (error) {
+    throw fileProblem(error, to) === undefined ? damagedDatabase(store.dataDir, error) : error
+  }
+}
+
 interface Copy {
   /** The copied database. */
   readonly database: string
+  readonly contents: Contents
   readonly written: string
+  readonly signal: AbortSignal
 }
 
-async function writeTar(store: Store, { database, written }: Copy): Promise<BackedUp> {
-  const contents = readContents(database)
+async function writeTar(store: Store, copy: Copy): Promise<BackedUp> {
+  const { contents, written, signal } = copy
   const tar = pack()
   const output = createWriteStream(written, { flags: 'wx', mode: 0o600, flush: true })
-  await Promise.all([pipeline(tar, output), addAll(tar, { store, database, contents })])
+  await Promise.all([pipeline(tar, output, { signal }), addAll(tar, store, copy)])
   return { artifacts: contents.artifacts.length, bytes: (await stat(written)).size }
 }
 
-interface Content {
-  readonly store: Store
-  readonly database: string
-  readonly contents: Contents
-}
-
-async function addAll(tar: Pack, { store, database, contents }: Content): Promise<void> {
+async function addAll(tar: Pack, store: Store, { database, contents, signal }: Copy): Promise<void> {
   try {
     const sums = new Map<string, string>()
     const size = (await stat(database)).size
-    sums.set(DATABASE_FILE, await addFile(tar, { name: DATABASE_FILE, path: database, size }))
+    sums.set(DATABASE_FILE, await addFile(tar, { name: DATABASE_FILE, path: database, size, signal }))
     // Read after the database: a hub makes the key before it stores what the key encrypts.
     const key = await readKey(store, contents)
     if (key !== undefined) sums.set(DEK_KEY_FILE, addBytes(tar, DEK_KEY_FILE, key))
@@ -81,7 +88,7 @@ async function addAll(tar: Pack, { store, database, contents }: Content): Promis
       const path = artifactPath(store, sha256)
       if ((await stat(path).catch(() => undefined))?.size !== size) throw damaged(sha256)
       const name = `artifacts/${sha256}`
-      sums.set(name, await addFile(tar, { name, path, size }))
+      sums.set(name, await addFile(tar, { name, path, size, signal }))
       if (sums.get(name) !== sha256) throw damaged(sha256)
     }
     addBytes(tar, SUMS_FILE, formatSums(sums))
@@ -103,45 +110,24 @@ async function readKey({ dataDir }: Store, { needsKey }: Contents): Promise<Buff
   return key
 }
 
+interface Added {
+  readonly name: string
+  readonly path: string
+  readonly size: number
+  readonly signal: AbortSignal
+}
+
 /** Resolves to the SHA-256 of the file. */
-async function addFile(tar: Pack, file: { name: string; path: string; size: number }): Promise<string> {
+async function addFile(tar: Pack, file: Added): Promise<string> {
   const digest = createHash('sha256')
   const entry = tar.entry({ name: file.name, mode: 0o600, size: file.size })
   const bytes = createReadStream(file.path, { highWaterMark: READ_CHUNK_BYTES })
   bytes.on('data', chunk => digest.update(chunk))
-  await pipeline(bytes, entry)
+  await pipeline(bytes, entry, { signal: file.signal })
   return digest.digest('hex')
 }
 
 function addBytes(tar: Pack, name: string, bytes: Buffer): string {
   tar.entry({ name, mode: 0o600 }, bytes)
   return createHash('sha256').update(bytes).digest('hex')
-}
-
-function damaged(sha256: string): HubError {
-  return new HubError(
-    500,
-    `The hub's file for the artifact ${sha256} is missing or damaged, and no backup was written: publish that version again ("npm run hub -- versions" says which it is).`,
-  )
-}
-
-function alreadyThere(file: string): HubError {
-  return new HubError(409, `The file ${file} exists, and a backup replaces none: name another one with --to.`)
-}
-
-function noKey(problem: string): HubError {
-  return new HubError(
-    500,
-    `The key of all sealed projects cannot be read (${problem}), and no backup was written: put that file back, or correct its permissions.`,
-  )
-}
-
-/** Also for a file of the hub that cannot be read: the problem names it. Other errors stay as they are. */
-function cannotWrite(file: string, error: unknown): unknown {
-  const problem = fileProblem(error, file)
-  if (problem === undefined) return error
-  return new HubError(
-    400,
-    `The backup ${file} cannot be written (${problem}): make room, correct the permissions, or name a file in another folder.`,
-  )
 }

@@ -5,6 +5,8 @@ import { syncFolder } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { DATABASE_FILE } from '../store.ts'
 
+const REMAINS = '.restoring'
+
 /** A folder to restore into, which is no hub's before it is settled. */
 export interface NewDataFolder {
   /** Where the files go first. */
@@ -30,6 +32,12 @@ async function isThere(dataDir: string): Promise<boolean> {
   })
   // The root of a file system of its own.
   if (found === undefined || found.every(name => name === 'lost+found')) return found !== undefined
+  const remains = found.filter(name => name.endsWith(REMAINS))
+  if (remains.length > 0)
+    throw new HubError(
+      409,
+      `The folder ${dataDir} has what a restore left that was killed, with copies of keys: remove ${remains.join(' and ')} there, and restore again.`,
+    )
   throw new HubError(
     409,
     `The folder ${dataDir} is not empty, and restoring replaces nothing: name a new one with --data, or move this one away.`,
@@ -37,7 +45,7 @@ async function isThere(dataDir: string): Promise<boolean> {
 }
 
 function inside(folder: string): NewDataFolder {
-  const staging = join(folder, `.${randomUUID()}.restoring`)
+  const staging = join(folder, `.${randomUUID()}${REMAINS}`)
   const placed: string[] = []
   const settle = async () => {
     const names = await readdir(staging)
@@ -53,7 +61,7 @@ function inside(folder: string): NewDataFolder {
 
 async function nextTo(target: string): Promise<NewDataFolder> {
   await mkdir(dirname(target), { recursive: true })
-  const staging = `${target}.${randomUUID()}.restoring`
+  const staging = `${target}.${randomUUID()}${REMAINS}`
   const settle = async () => {
     await rename(staging, target)
     await syncFolder(dirname(target))

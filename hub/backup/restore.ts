@@ -25,16 +25,17 @@ export interface Restored {
 
 /**
  * Makes a data folder from a backup. Throws HubError 409 when the folder has anything in it, 404 when there is no such
- * backup, and 400 for a file that is not a whole backup of a hub, or when the system refuses a file.
+ * backup, and 400 for a file that is not a whole backup of a hub, or when the system refuses a file. Rejects, and leaves
+ * nothing, when the signal aborts it.
  */
-export async function restore(file: string, dataDir: string): Promise<Restored> {
+export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
   if (!(await stat(file).catch(() => undefined))?.isFile())
     throw new HubError(404, `There is no file ${file}: name a backup with --from.`)
   const folder = await newDataFolder(dataDir).catch(error => {
     throw refusal(dataDir, error)
   })
   try {
-    return await restoreInto(folder, file)
+    return await restoreInto(folder, { file, signal })
   } catch (error) {
     throw refusal(dataDir, error)
   } finally {
@@ -42,13 +43,19 @@ export async function restore(file: string, dataDir: string): Promise<Restored> 
   }
 }
 
-async function restoreInto({ staging, settle }: NewDataFolder, file: string): Promise<Restored> {
+interface Source {
+  readonly file: string
+  readonly signal: AbortSignal
+}
+
+async function restoreInto({ staging, settle }: NewDataFolder, { file, signal }: Source): Promise<Restored> {
   await mkdir(join(staging, 'artifacts'), { recursive: true, mode: 0o700 })
-  const madeAt = await readTar(file, staging).catch(error => {
-    throw isOfTar(error) ? notABackup(file, 'is not a whole tar file') : error
+  const madeAt = await readTar({ file, signal }, staging).catch(error => {
+    throw isOfTar(error) && !signal.aborted ? notABackup(file, 'is not a whole tar file') : error
   })
   const artifacts = await requireWhole(file, staging)
   for (const path of [join(staging, 'artifacts'), staging]) await syncFolder(path)
+  signal.throwIfAborted()
   await settle()
   return { artifacts, madeAt }
 }
@@ -68,9 +75,9 @@ function refusal(dataDir: string, error: unknown): unknown {
 }
 
 /** Returns when the backup was made. */
-async function readTar(file: string, folder: string): Promise<Date | undefined> {
+async function readTar({ file, signal }: Source, folder: string): Promise<Date | undefined> {
   const tar = extract()
-  const reading = pipeline(createReadStream(file), tar)
+  const reading = pipeline(createReadStream(file), tar, { signal })
   // Its error ends the loop below as well.
   reading.catch(() => {})
   const sums = new Map<string, string>()

@@ -2,6 +2,7 @@ import { backUp } from '../backup/backup.ts'
 import { restore as restoreBackup } from '../backup/restore.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
+import { interruptible } from './interruption.ts'
 
 export const backup: Command = {
   summary: 'writes everything that a hub has to one file; the hub may run meanwhile',
@@ -14,7 +15,9 @@ The file contains the key of sealed projects and the hashes of all credentials: 
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, to: { type: 'string' } })
     const file = requireOption('to', values.to)
-    const { artifacts, bytes } = await withExistingStore(values.data, store => backUp(store, file))
+    const { artifacts, bytes } = await withExistingStore(values.data, store =>
+      interruptible('no backup was written', signal => backUp(store, file, signal)),
+    )
     console.log(`Wrote ${file}: ${artifacts} artifacts, ${bytes} bytes.`)
   },
 }
@@ -27,7 +30,10 @@ export const restore: Command = {
   --data DIR       the data folder, which must be new or empty (default ${DATA_OPTION.data.default})`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, from: { type: 'string' } })
-    const { artifacts, madeAt } = await restoreBackup(requireOption('from', values.from), values.data)
+    const file = requireOption('from', values.from)
+    const { artifacts, madeAt } = await interruptible('nothing was restored', signal =>
+      restoreBackup(file, values.data, signal),
+    )
     console.log(`Restored ${values.data}: ${artifacts} artifacts.`)
     console.log(
       `This is the hub of ${madeAt?.toISOString().slice(0, 19) ?? 'an unknown time'}Z: revoke, yank and renew again what was revoked, yanked or renewed since.`,

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { describe, it, type TestContext } from 'node:test'
 import { extract, pack } from 'tar-stream'
 import { placeNew } from '../../hub/backup/place-new.ts'
+import { restore } from '../../hub/backup/restore.ts'
 import { readListing } from '../../hub/marketplace/catalogue.ts'
 import { signArchive } from '../../hub/marketplace/publish.ts'
 import { startHub } from '../../hub/server.ts'
@@ -138,6 +141,46 @@ describe('a backup', { timeout: 120_000 }, () => {
     }
   })
 
+  it('blames the database that is damaged, not the file to write', async t => {
+    const hub = await runHub(t)
+    hub.store.db.exec('PRAGMA synchronous = OFF')
+    for (let n = 0; n < 100; n++) report(hub.store, { host_id: `host-${n}`, error_message: 'x'.repeat(1000) })
+    hub.store.db.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+    const database = join(hub.dataDir, 'hub.sqlite')
+    const bytes = readFileSync(database)
+    const page = Math.floor(bytes.indexOf('x'.repeat(1000)) / 4096) * 4096
+    writeFileSync(database, bytes.fill(0xff, page, page + 4096))
+    const folder = newFolder(t)
+    const { code, stderr } = await hubProcess('backup', '--to', join(folder, 'a.tar'), '--data', hub.dataDir)
+    assert.deepEqual([code, readdirSync(folder)], [1, []])
+    assert.match(
+      stderr,
+      /^The hub's database .*hub\.sqlite is damaged \(.+\), and no backup was written: restore the last/,
+    )
+  })
+
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    it(`leaves nothing when ${signal} interrupts it`, async t => {
+      const hub = await runHub(t)
+      await hub.publish()
+      const [artifact = ''] = readdirSync(join(hub.dataDir, 'artifacts'))
+      const pipe = join(hub.dataDir, 'artifacts', artifact)
+      rmSync(pipe)
+      execFileSync('mkfifo', [pipe])
+      hub.store.db.exec('UPDATE versions SET size = 0')
+      const folder = newFolder(t)
+      const args = [CLI, 'backup', '--to', join(folder, 'a.tar'), '--data', hub.dataDir]
+      const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] })
+      const exited = once(child, 'exit')
+      // Opens once the backup reads it, and keeps it from ending.
+      const writer = await open(pipe, 'w')
+      child.kill(signal)
+      const [printed] = await Promise.race([once(child.stderr, 'data'), exited])
+      assert.match(String(printed), /^Interrupted: no backup was written\.$/m)
+      await writer.close()
+      assert.deepEqual([(await exited)[0], readdirSync(folder)], [1, []])
+    })
+
   it('is copied where the file system has no hard links, and still replaces no file', async t => {
     const folder = newFolder(t, { 'backup.tar': 'bytes' })
     const noLinks = () => Promise.reject(Object.assign(new Error('no links'), { code: 'EPERM' }))
@@ -190,6 +233,21 @@ describe('restoring', () => {
     assert.match(stdout, /This is the hub of \d{4}-\d\d-\d\dT[\d:]{8}Z: revoke, yank and renew again/)
     assert.deepEqual([filesIn(folder), statSync(folder).ino], [filesIn(hub.dataDir), before])
     assert.ok(!readdirSync(folder).some(name => name.includes('restoring')))
+  })
+
+  it('leaves nothing when it is interrupted', async t => {
+    const file = await backupOf(t, await runHub(t))
+    const folder = newFolder(t)
+    await assert.rejects(restore(file, join(folder, 'data'), AbortSignal.abort()), { name: 'AbortError' })
+    assert.deepEqual(readdirSync(folder), [])
+  })
+
+  it('names what a killed one has left', async t => {
+    const file = await backupOf(t, await runHub(t))
+    const folder = newFolder(t, { '.0.restoring/dek.key': '' })
+    const { code, stderr } = await command('restore', '--from', file, '--data', folder)
+    assert.equal(code, 1)
+    assert.match(stderr, /with copies of keys: remove \.0\.restoring there/)
   })
 
   it('leaves an empty folder empty when the backup is damaged', async t => {

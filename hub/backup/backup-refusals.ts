@@ -1,0 +1,39 @@
+import { join } from 'node:path'
+import { HubError } from '../errors.ts'
+import { DATABASE_FILE } from '../store.ts'
+import { fileProblem } from './file-problem.ts'
+
+export function damagedDatabase(dataDir: string, error: unknown): HubError {
+  return new HubError(
+    500,
+    `The hub's database ${join(dataDir, DATABASE_FILE)} is damaged (${(error as Error).message.replace(/\s+/g, ' ')}), and no backup was written: restore the last good backup.`,
+  )
+}
+
+export function damaged(sha256: string): HubError {
+  return new HubError(
+    500,
+    `The hub's file for the artifact ${sha256} is missing or damaged, and no backup was written: publish that version again ("npm run hub -- versions" says which it is).`,
+  )
+}
+
+export function alreadyThere(file: string): HubError {
+  return new HubError(409, `The file ${file} exists, and a backup replaces none: name another one with --to.`)
+}
+
+export function noKey(problem: string): HubError {
+  return new HubError(
+    500,
+    `The key of all sealed projects cannot be read (${problem}), and no backup was written: put that file back, or correct its permissions.`,
+  )
+}
+
+/** Also for a file of the hub that cannot be read: the problem names it. Other errors stay as they are. */
+export function cannotWrite(file: string, error: unknown): unknown {
+  const problem = fileProblem(error, file)
+  if (problem === undefined) return error
+  return new HubError(
+    400,
+    `The backup ${file} cannot be written (${problem}): make room, correct the permissions, or name a file in another folder.`,
+  )
+}
