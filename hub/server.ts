@@ -8,6 +8,7 @@ import { ensureAdminToken, setAdminToken } from './admin-token.ts'
 import { errorBody } from './errors.ts'
 import { buildApp } from './http/app.ts'
 import { isLoopbackHost } from './http/loopback.ts'
+import { endSlowBodies } from './http/slow-bodies.ts'
 import { prepareStop } from './http/stop-server.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
 import { openStore, type Store } from './store.ts'
@@ -31,6 +32,8 @@ export interface HubOptions {
   log?: (line: string) => void
   /** Of a sealed file. Default: 512 MiB. */
   maxArtifactBytes?: number
+  /** After it, a request's body must have come at 16 kB/s. Default: a minute. */
+  bodyGraceMs?: number
   /** Milliseconds since 1970; decides when access tokens and download URLs expire. Default: the machine's clock. */
   now?: () => number
 }
@@ -70,6 +73,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     const answer = getRequestListener(app.fetch, { errorHandler: refuseRequest })
     const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
     const stop = prepareStop(server)
+    endSlowBodies(server, options.bodyGraceMs)
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined
     return {

@@ -11,11 +11,15 @@ export interface HubAccess {
 }
 
 const answerSchema = z.object({ version: z.string(), size_bytes: z.number(), content_sha256: z.string() })
+/** Of a connection that was never established, or not trusted. */
+const BEFORE_SENDING =
+  /^(?:ECONNREFUSED|ENOTFOUND|EAI_\w+|E(?:HOST|NET)UNREACH|EADDR\w+|UND_ERR_CONNECT_TIMEOUT)$|CERT|TLS|SSL|SIGNED|UNABLE_TO|bad port/
+
 const refusalSchema = z.object({ error: z.string() }).or(z.object({ detail: z.string() }))
 
 /**
  * Publishes a sealed file on a running hub, as a form. Sends key and DEK over https or to this machine only, and follows
- * no redirect. Throws HubError 400 with the hub's own words when it refuses, and for any other answer.
+ * no redirect. Throws HubError 400 with the hub's own words when it refuses, and for any other answer or none.
  */
 export async function sendPublication({ hubUrl, devkey }: HubAccess, { bytes, release }: SealedRelease) {
   const { project_id, ...fields } = release
@@ -23,16 +27,26 @@ export async function sendPublication({ hubUrl, devkey }: HubAccess, { bytes, re
   for (const [name, value] of Object.entries({ ...fields, project_name: project_id })) form.set(name, value)
   form.set('artifact', new Blob([new Uint8Array(bytes)]), 'artifact.sealed')
   const url = `${requireSafe(hubUrl)}/v1/projects/${encodeURIComponent(project_id)}/publish`
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { 'X-API-Key': devkey },
-    body: form,
-    redirect: 'manual',
+  const headers = { 'X-API-Key': devkey }
+  const response = await fetch(url, { method: 'POST', headers, body: form, redirect: 'manual' }).catch(error => {
+    throw noAnswer(url, error)
   })
   const answer: unknown = await response.json().catch(() => undefined)
   const { success, data } = answerSchema.safeParse(answer)
   if (response.ok && success) return { version: data.version, size: data.size_bytes, sha256: data.content_sha256 }
   throw new HubError(400, `${url} answered ${response.status}${quoted(answer)}: nothing was published.`)
+}
+
+/** `fetch` has the reason in the cause of its error. */
+function noAnswer(url: string, error: Error): HubError {
+  const { code, message } = (error.cause ?? error) as NodeJS.ErrnoException
+  const reason = code ?? message
+  if (BEFORE_SENDING.test(reason))
+    return new HubError(400, `${url} cannot be reached (${reason}): check --hub-url, and that the hub runs.`)
+  return new HubError(
+    400,
+    `The connection to ${url} broke (${reason}), and the version may have been published: run the command again, as no hub publishes a version twice.`,
+  )
 }
 
 function requireSafe(hubUrl: string): string {
