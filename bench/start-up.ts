@@ -1,6 +1,5 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { median } from './statistics.ts'
 
 const ROUNDS = 11
@@ -9,13 +8,13 @@ const READ_ROOTS = "require('node:https'); require('node:tls').createSecureConte
 
 /** Median start-up times in milliseconds, from Node.js alone to our action without inputs, in interleaved runs. */
 export function measureStarts(repository: string): { what: string; ms: number }[] {
-  const bundle = pathToFileURL(join(repository, 'dist/index.js')).href
+  const bundle = join(repository, 'dist/index.js')
   const starts = [
     { what: '`node -e 0`', args: ['-e', '0'], times: [] as number[] },
     { what: 'loading `node:http`', args: ['-e', "require('node:http')"], times: [] },
     { what: 'loading `node:https`, which is HTTP and TLS', args: ['-e', "require('node:https')"], times: [] },
     { what: 'and reading the certificates that Node.js trusts', args: ['-e', READ_ROOTS], times: [] },
-    { what: 'importing `dist/index.js`', args: ['-e', `import('${bundle}')`], times: [] },
+    { what: 'loading `dist/index.js`', args: ['-e', `require('${bundle}')`], times: [] },
     { what: '`dist/deploy.js` without inputs', args: [join(repository, 'dist/deploy.js')], times: [] },
   ]
   for (let round = 0; round <= ROUNDS; round++) {

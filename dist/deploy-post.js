@@ -7,5 +7,5 @@ if (parseInt(found, 10) < 24) {
   console.log("deploy-post.js is the post step of a GitHub Action, which a self-hosted runner starts.\nIts inputs are environment variables; action.yml lists them. Required: INPUT_HUB-URL, INPUT_SLUG, INPUT_API-KEY, INPUT_SIGNING-SECRET, INPUT_PROJECT-ROOT.\nTo deploy a plugin or service of your own on this machine: npm run try -- --from FOLDER")
 } else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
-  import('./index.js').then(({ deployPost }) => deployPost()).then(() => { ended = true })
+  require('./start.js').start(__dirname, 'deployPost').then(() => { ended = true })
 }

@@ -1,9 +1,10 @@
-import { createRequire as __WEBPACK_EXTERNAL_createRequire } from "module";
-/******/ var __webpack_modules__ = ({
+/******/ (() => { // webpackBootstrap
+/******/ 	var __webpack_modules__ = ({
 
 /***/ 7163:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 const debug = __nccwpck_require__(1159)
@@ -361,6 +362,7 @@ module.exports = SemVer
 /***/ 8469:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 const SemVer = __nccwpck_require__(7163)
@@ -375,6 +377,7 @@ module.exports = compare
 /***/ 6353:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 const SemVer = __nccwpck_require__(7163)
@@ -400,6 +403,7 @@ module.exports = parse
 /***/ 8780:
 /***/ ((module, __unused_webpack_exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 const parse = __nccwpck_require__(6353)
@@ -415,6 +419,7 @@ module.exports = valid
 /***/ 5101:
 /***/ ((module) => {
 
+"use strict";
 
 
 // Note: this is the semver.org version of the spec that it implements
@@ -489,6 +494,7 @@ module.exports = {
 /***/ 1159:
 /***/ ((module) => {
 
+"use strict";
 
 
 const debug = (
@@ -507,6 +513,7 @@ module.exports = debug
 /***/ 3348:
 /***/ ((module) => {
 
+"use strict";
 
 
 const numeric = /^[0-9]+$/
@@ -543,6 +550,7 @@ module.exports = {
 /***/ 356:
 /***/ ((module) => {
 
+"use strict";
 
 
 // parse out just the options we care about
@@ -567,6 +575,7 @@ module.exports = parseOptions
 /***/ 5471:
 /***/ ((module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 const {
@@ -805,6 +814,7 @@ module.exports = __nccwpck_require__(218);
 /***/ 218:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 var __webpack_unused_export__;
 
 
@@ -1077,76 +1087,87 @@ __webpack_unused_export__ = debug; // for test
 /***/ 2613:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("assert");
+"use strict";
+module.exports = require("assert");
 
 /***/ }),
 
 /***/ 181:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("buffer");
+"use strict";
+module.exports = require("buffer");
 
 /***/ }),
 
 /***/ 4434:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("events");
+"use strict";
+module.exports = require("events");
 
 /***/ }),
 
 /***/ 8611:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("http");
+"use strict";
+module.exports = require("http");
 
 /***/ }),
 
 /***/ 5692:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("https");
+"use strict";
+module.exports = require("https");
 
 /***/ }),
 
 /***/ 9278:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("net");
+"use strict";
+module.exports = require("net");
 
 /***/ }),
 
 /***/ 5919:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:worker_threads");
+"use strict";
+module.exports = require("node:worker_threads");
 
 /***/ }),
 
 /***/ 932:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("process");
+"use strict";
+module.exports = require("process");
 
 /***/ }),
 
 /***/ 4756:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("tls");
+"use strict";
+module.exports = require("tls");
 
 /***/ }),
 
 /***/ 9023:
 /***/ ((module) => {
 
-module.exports = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("util");
+"use strict";
+module.exports = require("util");
 
 /***/ }),
 
 /***/ 7349:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -1244,6 +1265,7 @@ exports.composeCollection = composeCollection;
 /***/ 3683:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Document = __nccwpck_require__(3021);
@@ -1296,6 +1318,7 @@ exports.composeDoc = composeDoc;
 /***/ 5937:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Alias = __nccwpck_require__(4065);
@@ -1415,6 +1438,7 @@ exports.composeNode = composeNode;
 /***/ 5413:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -1510,6 +1534,7 @@ exports.composeScalar = composeScalar;
 /***/ 9984:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var node_process = __nccwpck_require__(932);
@@ -1741,6 +1766,7 @@ exports.Composer = Composer;
 /***/ 7103:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Pair = __nccwpck_require__(7165);
@@ -1865,6 +1891,7 @@ exports.resolveBlockMap = resolveBlockMap;
 /***/ 8913:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -2072,6 +2099,7 @@ exports.resolveBlockScalar = resolveBlockScalar;
 /***/ 334:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var YAMLSeq = __nccwpck_require__(2223);
@@ -2130,6 +2158,7 @@ exports.resolveBlockSeq = resolveBlockSeq;
 /***/ 7788:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 function resolveEnd(end, offset, reqSpace, onError) {
@@ -2176,6 +2205,7 @@ exports.resolveEnd = resolveEnd;
 /***/ 3142:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -2392,6 +2422,7 @@ exports.resolveFlowCollection = resolveFlowCollection;
 /***/ 6842:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -2627,6 +2658,7 @@ exports.resolveFlowScalar = resolveFlowScalar;
 /***/ 4631:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 function resolveProps(tokens, { flow, indicator, next, offset, onError, parentIndent, startOnNewline }) {
@@ -2782,6 +2814,7 @@ exports.resolveProps = resolveProps;
 /***/ 9499:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 function containsNewline(key) {
@@ -2825,6 +2858,7 @@ exports.containsNewline = containsNewline;
 /***/ 2599:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 function emptyScalarPosition(offset, before, pos) {
@@ -2860,6 +2894,7 @@ exports.emptyScalarPosition = emptyScalarPosition;
 /***/ 4051:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var utilContainsNewline = __nccwpck_require__(9499);
@@ -2884,6 +2919,7 @@ exports.flowIndentCheck = flowIndentCheck;
 /***/ 1187:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -2906,6 +2942,7 @@ exports.mapIncludes = mapIncludes;
 /***/ 3021:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Alias = __nccwpck_require__(4065);
@@ -3250,6 +3287,7 @@ exports.Document = Document;
 /***/ 1596:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -3333,6 +3371,7 @@ exports.findNewAnchor = findNewAnchor;
 /***/ 3661:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 /**
@@ -3397,6 +3436,7 @@ exports.applyReviver = applyReviver;
 /***/ 2404:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Alias = __nccwpck_require__(4065);
@@ -3494,6 +3534,7 @@ exports.createNode = createNode;
 /***/ 1342:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -3679,6 +3720,7 @@ exports.Directives = Directives;
 /***/ 1464:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 class YAMLError extends Error {
@@ -3748,6 +3790,7 @@ exports.prettifyError = prettifyError;
 /***/ 8815:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 var __webpack_unused_export__;
 
 
@@ -3806,6 +3849,7 @@ __webpack_unused_export__ = visit.visitAsync;
 /***/ 7249:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var node_process = __nccwpck_require__(932);
@@ -3832,6 +3876,7 @@ exports.warn = warn;
 /***/ 4065:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var anchors = __nccwpck_require__(1596);
@@ -3959,6 +4004,7 @@ exports.Alias = Alias;
 /***/ 101:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var createNode = __nccwpck_require__(2404);
@@ -4117,6 +4163,7 @@ exports.isEmptyPath = isEmptyPath;
 /***/ 6673:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var applyReviver = __nccwpck_require__(3661);
@@ -4164,6 +4211,7 @@ exports.NodeBase = NodeBase;
 /***/ 7165:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var createNode = __nccwpck_require__(2404);
@@ -4210,6 +4258,7 @@ exports.createPair = createPair;
 /***/ 3301:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -4244,6 +4293,7 @@ exports.isScalarValue = isScalarValue;
 /***/ 4454:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var stringifyCollection = __nccwpck_require__(1212);
@@ -4398,6 +4448,7 @@ exports.findPair = findPair;
 /***/ 2223:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var createNode = __nccwpck_require__(2404);
@@ -4520,6 +4571,7 @@ exports.YAMLSeq = YAMLSeq;
 /***/ 7104:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var log = __nccwpck_require__(7249);
@@ -4592,6 +4644,7 @@ exports.addPairToJSMap = addPairToJSMap;
 /***/ 1127:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 const ALIAS = Symbol.for('yaml.alias');
@@ -4652,6 +4705,7 @@ exports.isSeq = isSeq;
 /***/ 4043:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -4698,6 +4752,7 @@ exports.toJS = toJS;
 /***/ 110:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var resolveBlockScalar = __nccwpck_require__(8913);
@@ -4923,6 +4978,7 @@ exports.setScalarValue = setScalarValue;
 /***/ 1733:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 /**
@@ -4993,6 +5049,7 @@ exports.stringify = stringify;
 /***/ 7715:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 const BREAK = Symbol('break visit');
@@ -5099,6 +5156,7 @@ exports.visit = visit;
 /***/ 3461:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var cstScalar = __nccwpck_require__(110);
@@ -5218,6 +5276,7 @@ exports.tokenType = tokenType;
 /***/ 361:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var cst = __nccwpck_require__(3461);
@@ -5948,6 +6007,7 @@ exports.Lexer = Lexer;
 /***/ 6628:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 /**
@@ -5996,6 +6056,7 @@ exports.LineCounter = LineCounter;
 /***/ 3456:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var node_process = __nccwpck_require__(932);
@@ -6983,6 +7044,7 @@ exports.Parser = Parser;
 /***/ 4047:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var composer = __nccwpck_require__(9984);
@@ -7097,6 +7159,7 @@ exports.stringify = stringify;
 /***/ 5840:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -7143,6 +7206,7 @@ exports.Schema = Schema;
 /***/ 7451:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -7169,6 +7233,7 @@ exports.map = map;
 /***/ 3632:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -7193,6 +7258,7 @@ exports.nullTag = nullTag;
 /***/ 1706:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -7219,6 +7285,7 @@ exports.seq = seq;
 /***/ 6464:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var stringifyString = __nccwpck_require__(3069);
@@ -7242,6 +7309,7 @@ exports.string = string;
 /***/ 3959:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -7270,6 +7338,7 @@ exports.boolTag = boolTag;
 /***/ 8405:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -7324,6 +7393,7 @@ exports.floatNaN = floatNaN;
 /***/ 9874:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var stringifyNumber = __nccwpck_require__(8689);
@@ -7373,6 +7443,7 @@ exports.intOct = intOct;
 /***/ 896:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var map = __nccwpck_require__(7451);
@@ -7405,6 +7476,7 @@ exports.schema = schema;
 /***/ 3559:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -7476,6 +7548,7 @@ exports.schema = schema;
 /***/ 18:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var map = __nccwpck_require__(7451);
@@ -7582,6 +7655,7 @@ exports.getTags = getTags;
 /***/ 6083:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var node_buffer = __nccwpck_require__(181);
@@ -7659,6 +7733,7 @@ exports.binary = binary;
 /***/ 8398:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -7695,6 +7770,7 @@ exports.trueTag = trueTag;
 /***/ 5782:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -7752,6 +7828,7 @@ exports.floatNaN = floatNaN;
 /***/ 873:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var stringifyNumber = __nccwpck_require__(8689);
@@ -7835,6 +7912,7 @@ exports.intOct = intOct;
 /***/ 452:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -7913,6 +7991,7 @@ exports.merge = merge;
 /***/ 303:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -7997,6 +8076,7 @@ exports.omap = omap;
 /***/ 8385:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -8086,6 +8166,7 @@ exports.resolvePairs = resolvePairs;
 /***/ 5913:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var map = __nccwpck_require__(7451);
@@ -8134,6 +8215,7 @@ exports.schema = schema;
 /***/ 1528:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -8237,6 +8319,7 @@ exports.set = set;
 /***/ 6752:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var stringifyNumber = __nccwpck_require__(8689);
@@ -8349,6 +8432,7 @@ exports.timestamp = timestamp;
 /***/ 4475:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 const FOLD_FLOW = 'flow';
@@ -8507,6 +8591,7 @@ exports.foldFlowLines = foldFlowLines;
 /***/ 2148:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var anchors = __nccwpck_require__(1596);
@@ -8646,6 +8731,7 @@ exports.stringify = stringify;
 /***/ 1212:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -8808,6 +8894,7 @@ exports.stringifyCollection = stringifyCollection;
 /***/ 9799:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 /**
@@ -8839,6 +8926,7 @@ exports.stringifyComment = stringifyComment;
 /***/ 6829:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -8933,6 +9021,7 @@ exports.stringifyDocument = stringifyDocument;
 /***/ 8689:
 /***/ ((__unused_webpack_module, exports) => {
 
+"use strict";
 
 
 function stringifyNumber({ format, minFractionDigits, tag, value }) {
@@ -8967,6 +9056,7 @@ exports.stringifyNumber = stringifyNumber;
 /***/ 9748:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -9126,6 +9216,7 @@ exports.stringifyPair = stringifyPair;
 /***/ 3069:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var Scalar = __nccwpck_require__(3301);
@@ -9471,6 +9562,7 @@ exports.stringifyString = stringifyString;
 /***/ 204:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
+"use strict";
 
 
 var identity = __nccwpck_require__(1127);
@@ -9711,116 +9803,133 @@ exports.visitAsync = visitAsync;
 
 /***/ })
 
-/******/ });
+/******/ 	});
 /************************************************************************/
-/******/ // The module cache
-/******/ var __webpack_module_cache__ = {};
-/******/ 
-/******/ // The require function
-/******/ function __nccwpck_require__(moduleId) {
-/******/ 	// Check if module is in cache
-/******/ 	var cachedModule = __webpack_module_cache__[moduleId];
-/******/ 	if (cachedModule !== undefined) {
-/******/ 		return cachedModule.exports;
+/******/ 	// The module cache
+/******/ 	var __webpack_module_cache__ = {};
+/******/ 	
+/******/ 	// The require function
+/******/ 	function __nccwpck_require__(moduleId) {
+/******/ 		// Check if module is in cache
+/******/ 		var cachedModule = __webpack_module_cache__[moduleId];
+/******/ 		if (cachedModule !== undefined) {
+/******/ 			return cachedModule.exports;
+/******/ 		}
+/******/ 		// Create a new module (and put it into the cache)
+/******/ 		var module = __webpack_module_cache__[moduleId] = {
+/******/ 			// no module.id needed
+/******/ 			// no module.loaded needed
+/******/ 			exports: {}
+/******/ 		};
+/******/ 	
+/******/ 		// Execute the module function
+/******/ 		var threw = true;
+/******/ 		try {
+/******/ 			__webpack_modules__[moduleId](module, module.exports, __nccwpck_require__);
+/******/ 			threw = false;
+/******/ 		} finally {
+/******/ 			if(threw) delete __webpack_module_cache__[moduleId];
+/******/ 		}
+/******/ 	
+/******/ 		// Return the exports of the module
+/******/ 		return module.exports;
 /******/ 	}
-/******/ 	// Create a new module (and put it into the cache)
-/******/ 	var module = __webpack_module_cache__[moduleId] = {
-/******/ 		// no module.id needed
-/******/ 		// no module.loaded needed
-/******/ 		exports: {}
-/******/ 	};
-/******/ 
-/******/ 	// Execute the module function
-/******/ 	var threw = true;
-/******/ 	try {
-/******/ 		__webpack_modules__[moduleId](module, module.exports, __nccwpck_require__);
-/******/ 		threw = false;
-/******/ 	} finally {
-/******/ 		if(threw) delete __webpack_module_cache__[moduleId];
-/******/ 	}
-/******/ 
-/******/ 	// Return the exports of the module
-/******/ 	return module.exports;
-/******/ }
-/******/ 
+/******/ 	
 /************************************************************************/
-/******/ /* webpack/runtime/asset-relocator-loader */
-/******/ if (typeof __nccwpck_require__ !== 'undefined') __nccwpck_require__.ab = decodeURIComponent(new URL('.', import.meta.url).pathname).slice(import.meta.url.match(/^file:\/\/\/\w:/) ? 1 : 0, -1) + "/";
-/******/ 
-/******/ /* webpack/runtime/create fake namespace object */
-/******/ (() => {
-/******/ 	var getProto = Object.getPrototypeOf ? (obj) => (Object.getPrototypeOf(obj)) : (obj) => (obj.__proto__);
-/******/ 	var leafPrototypes;
-/******/ 	// create a fake namespace object
-/******/ 	// mode & 1: value is a module id, require it
-/******/ 	// mode & 2: merge all properties of value into the ns
-/******/ 	// mode & 4: return value when already ns object
-/******/ 	// mode & 16: return value when it's Promise-like
-/******/ 	// mode & 8|1: behave like require
-/******/ 	__nccwpck_require__.t = function(value, mode) {
-/******/ 		if(mode & 1) value = this(value);
-/******/ 		if(mode & 8) return value;
-/******/ 		if(typeof value === 'object' && value) {
-/******/ 			if((mode & 4) && value.__esModule) return value;
-/******/ 			if((mode & 16) && typeof value.then === 'function') return value;
-/******/ 		}
-/******/ 		var ns = Object.create(null);
-/******/ 		__nccwpck_require__.r(ns);
-/******/ 		var def = {};
-/******/ 		leafPrototypes = leafPrototypes || [null, getProto({}), getProto([]), getProto(getProto)];
-/******/ 		for(var current = mode & 2 && value; typeof current == 'object' && !~leafPrototypes.indexOf(current); current = getProto(current)) {
-/******/ 			Object.getOwnPropertyNames(current).forEach((key) => (def[key] = () => (value[key])));
-/******/ 		}
-/******/ 		def['default'] = () => (value);
-/******/ 		__nccwpck_require__.d(ns, def);
-/******/ 		return ns;
-/******/ 	};
-/******/ })();
-/******/ 
-/******/ /* webpack/runtime/define property getters */
-/******/ (() => {
-/******/ 	// define getter functions for harmony exports
-/******/ 	__nccwpck_require__.d = (exports, definition) => {
-/******/ 		for(var key in definition) {
-/******/ 			if(__nccwpck_require__.o(definition, key) && !__nccwpck_require__.o(exports, key)) {
-/******/ 				Object.defineProperty(exports, key, { enumerable: true, get: definition[key] });
+/******/ 	/* webpack/runtime/asset-relocator-loader */
+/******/ 	if (typeof __nccwpck_require__ !== 'undefined') __nccwpck_require__.ab = __dirname + "/";
+/******/ 	
+/******/ 	/* webpack/runtime/compat get default export */
+/******/ 	(() => {
+/******/ 		// getDefaultExport function for compatibility with non-harmony modules
+/******/ 		__nccwpck_require__.n = (module) => {
+/******/ 			var getter = module && module.__esModule ?
+/******/ 				() => (module['default']) :
+/******/ 				() => (module);
+/******/ 			__nccwpck_require__.d(getter, { a: getter });
+/******/ 			return getter;
+/******/ 		};
+/******/ 	})();
+/******/ 	
+/******/ 	/* webpack/runtime/create fake namespace object */
+/******/ 	(() => {
+/******/ 		var getProto = Object.getPrototypeOf ? (obj) => (Object.getPrototypeOf(obj)) : (obj) => (obj.__proto__);
+/******/ 		var leafPrototypes;
+/******/ 		// create a fake namespace object
+/******/ 		// mode & 1: value is a module id, require it
+/******/ 		// mode & 2: merge all properties of value into the ns
+/******/ 		// mode & 4: return value when already ns object
+/******/ 		// mode & 16: return value when it's Promise-like
+/******/ 		// mode & 8|1: behave like require
+/******/ 		__nccwpck_require__.t = function(value, mode) {
+/******/ 			if(mode & 1) value = this(value);
+/******/ 			if(mode & 8) return value;
+/******/ 			if(typeof value === 'object' && value) {
+/******/ 				if((mode & 4) && value.__esModule) return value;
+/******/ 				if((mode & 16) && typeof value.then === 'function') return value;
 /******/ 			}
-/******/ 		}
-/******/ 	};
-/******/ })();
-/******/ 
-/******/ /* webpack/runtime/hasOwnProperty shorthand */
-/******/ (() => {
-/******/ 	__nccwpck_require__.o = (obj, prop) => (Object.prototype.hasOwnProperty.call(obj, prop))
-/******/ })();
-/******/ 
-/******/ /* webpack/runtime/make namespace object */
-/******/ (() => {
-/******/ 	// define __esModule on exports
-/******/ 	__nccwpck_require__.r = (exports) => {
-/******/ 		if(typeof Symbol !== 'undefined' && Symbol.toStringTag) {
-/******/ 			Object.defineProperty(exports, Symbol.toStringTag, { value: 'Module' });
-/******/ 		}
-/******/ 		Object.defineProperty(exports, '__esModule', { value: true });
-/******/ 	};
-/******/ })();
-/******/ 
+/******/ 			var ns = Object.create(null);
+/******/ 			__nccwpck_require__.r(ns);
+/******/ 			var def = {};
+/******/ 			leafPrototypes = leafPrototypes || [null, getProto({}), getProto([]), getProto(getProto)];
+/******/ 			for(var current = mode & 2 && value; typeof current == 'object' && !~leafPrototypes.indexOf(current); current = getProto(current)) {
+/******/ 				Object.getOwnPropertyNames(current).forEach((key) => (def[key] = () => (value[key])));
+/******/ 			}
+/******/ 			def['default'] = () => (value);
+/******/ 			__nccwpck_require__.d(ns, def);
+/******/ 			return ns;
+/******/ 		};
+/******/ 	})();
+/******/ 	
+/******/ 	/* webpack/runtime/define property getters */
+/******/ 	(() => {
+/******/ 		// define getter functions for harmony exports
+/******/ 		__nccwpck_require__.d = (exports, definition) => {
+/******/ 			for(var key in definition) {
+/******/ 				if(__nccwpck_require__.o(definition, key) && !__nccwpck_require__.o(exports, key)) {
+/******/ 					Object.defineProperty(exports, key, { enumerable: true, get: definition[key] });
+/******/ 				}
+/******/ 			}
+/******/ 		};
+/******/ 	})();
+/******/ 	
+/******/ 	/* webpack/runtime/hasOwnProperty shorthand */
+/******/ 	(() => {
+/******/ 		__nccwpck_require__.o = (obj, prop) => (Object.prototype.hasOwnProperty.call(obj, prop))
+/******/ 	})();
+/******/ 	
+/******/ 	/* webpack/runtime/make namespace object */
+/******/ 	(() => {
+/******/ 		// define __esModule on exports
+/******/ 		__nccwpck_require__.r = (exports) => {
+/******/ 			if(typeof Symbol !== 'undefined' && Symbol.toStringTag) {
+/******/ 				Object.defineProperty(exports, Symbol.toStringTag, { value: 'Module' });
+/******/ 			}
+/******/ 			Object.defineProperty(exports, '__esModule', { value: true });
+/******/ 		};
+/******/ 	})();
+/******/ 	
 /************************************************************************/
 var __webpack_exports__ = {};
+// This entry need to be wrapped in an IIFE because it need to be in strict mode.
+(() => {
+"use strict";
+// ESM COMPAT FLAG
+__nccwpck_require__.r(__webpack_exports__);
 
 // EXPORTS
 __nccwpck_require__.d(__webpack_exports__, {
-  gg: () => (/* reexport */ deploy_deploy),
-  us: () => (/* reexport */ deployPost),
-  jg: () => (/* reexport */ fleet),
-  Cv: () => (/* reexport */ project),
-  m_: () => (/* reexport */ projectPost),
-  lj: () => (/* reexport */ recover_recover),
-  dU: () => (/* reexport */ rollback),
-  $e: () => (/* reexport */ rollbackPost),
-  h5: () => (/* reexport */ status_status),
-  MX: () => (/* reexport */ verify),
-  EA: () => (/* reexport */ verifyPost)
+  deploy: () => (/* reexport */ deploy_deploy),
+  deployPost: () => (/* reexport */ deployPost),
+  fleet: () => (/* reexport */ fleet),
+  project: () => (/* reexport */ project),
+  projectPost: () => (/* reexport */ projectPost),
+  recover: () => (/* reexport */ recover_recover),
+  rollback: () => (/* reexport */ rollback),
+  rollbackPost: () => (/* reexport */ rollbackPost),
+  status: () => (/* reexport */ status_status),
+  verify: () => (/* reexport */ verify),
+  verifyPost: () => (/* reexport */ verifyPost)
 });
 
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/core/util.js
@@ -16960,12 +17069,24 @@ function isPluginsDirectory(text) {
 }
 
 ;// CONCATENATED MODULE: external "node:path"
-const external_node_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:path");
+const external_node_path_namespaceObject = require("node:path");
+;// CONCATENATED MODULE: ./build/install/host/own-paths.js
+
+/** The folder below a project root that is ours alone. */
+function ownFolderOf(projectRoot) {
+    return (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+}
+/** Where an action keeps its own code as Node.js has compiled it; `own` is the folder that is ours alone. */
+function compiledCodePath(own) {
+    return (0,external_node_path_namespaceObject.join)(own, 'compiled');
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/layout.js
 
 
+
 function layoutOf(projectRoot) {
-    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+    const own = ownFolderOf(projectRoot);
     return {
         root: projectRoot,
         own,
@@ -16977,6 +17098,7 @@ function layoutOf(projectRoot) {
         trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
         reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
         outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
+        compiled: compiledCodePath(own),
     };
 }
 /** Which part it is, `<shelf>/<id>`, wherever it is installed. */
@@ -17052,8 +17174,10 @@ function nameOf(row) {
 
 // EXTERNAL MODULE: ./node_modules/semver/functions/compare.js
 var compare = __nccwpck_require__(8469);
+var compare_default = /*#__PURE__*/__nccwpck_require__.n(compare);
 // EXTERNAL MODULE: ./node_modules/semver/functions/parse.js
 var functions_parse = __nccwpck_require__(6353);
+var parse_default = /*#__PURE__*/__nccwpck_require__.n(functions_parse);
 ;// CONCATENATED MODULE: ./build/core/trust/python-version.js
 const FORM = new RegExp([
     '^(?<release>\\d+(?:\\.\\d+)*)',
@@ -17122,8 +17246,8 @@ function compareDotted(a, b) {
     return DOTTED.test(a) && DOTTED.test(b) ? compareNumbers(a.split('.'), b.split('.')) : undefined;
 }
 function compareSemantic(a, b) {
-    const [first, second] = [functions_parse(completed(a)), functions_parse(completed(b))];
-    return first === null || second === null ? undefined : compare(first, second);
+    const [first, second] = [parse_default()(completed(a)), parse_default()(completed(b))];
+    return first === null || second === null ? undefined : compare_default()(first, second);
 }
 /** A short form such as `1.4` counts as `1.4.0`. */
 function completed(version) {
@@ -17135,7 +17259,7 @@ function withoutLeadingV(version) {
 }
 
 ;// CONCATENATED MODULE: external "node:fs"
-const external_node_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs");
+const external_node_fs_namespaceObject = require("node:fs");
 ;// CONCATENATED MODULE: ./build/core/foreign-text.js
 
 /** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
@@ -17229,7 +17353,7 @@ function tryLstatSync(path) {
 }
 
 ;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:crypto");
+const external_node_crypto_namespaceObject = require("node:crypto");
 ;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
 
 const SLASH = 0x2f;
@@ -17264,15 +17388,15 @@ function rankAt(path, at) {
 }
 
 ;// CONCATENATED MODULE: external "node:fs/promises"
-const promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:fs/promises");
+const promises_namespaceObject = require("node:fs/promises");
 ;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:util");
+const external_node_util_namespaceObject = require("node:util");
 ;// CONCATENATED MODULE: external "node:child_process"
-const external_node_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:child_process");
+const external_node_child_process_namespaceObject = require("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
-const external_node_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers");
+const external_node_timers_namespaceObject = require("node:timers");
 ;// CONCATENATED MODULE: external "node:timers/promises"
-const external_node_timers_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:timers/promises");
+const external_node_timers_promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/install/files/child-process.js
 
 
@@ -17854,6 +17978,20 @@ function unlinkIfPresentSync(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
+
+/**
+ * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The id of the process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/durable-files.js
 
 
@@ -17918,17 +18056,6 @@ function linkOrClaimSync(file, path) {
 /** Whether a hard link failed because the file system has none. */
 function isWithoutLinks(error) {
     return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '');
-}
-/**
- * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
- */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
-}
-/** The id of the process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
 }
 /** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
 async function writeNewFile(path, text, mode = 0o600) {
@@ -18326,6 +18453,74 @@ function inOrder(rows) {
     return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)));
 }
 
+;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
+
+
+/** As many as Linux follows in one path. */
+const MAX_SYMLINKS = 40;
+/**
+ * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Throws the system's error when it may not look.
+ */
+function walkPath(path) {
+    const way = [];
+    const pending = partsOf(path);
+    let links = 0;
+    let end = visit(external_node_path_namespaceObject.sep);
+    while (end !== undefined && pending.length > 0) {
+        way.push(end);
+        if (!end.stat.isDirectory())
+            return { way, end: undefined };
+        const at = end.path;
+        const next = visit(childOf(at, pending.shift() ?? ''));
+        if (!next?.stat.isSymbolicLink()) {
+            end = next;
+            continue;
+        }
+        way.push(next);
+        if (++links > MAX_SYMLINKS)
+            return { way, end: undefined };
+        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
+        pending.unshift(...partsOf(target));
+        end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
+    }
+    return { way, end };
+}
+/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+function childOf(directory, name) {
+    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
+}
+function visit(path) {
+    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
+    return stat && { path, stat };
+}
+function partsOf(path) {
+    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
+
+/** In such a directory, other users can rename and remove only what is theirs. */
+const STICKY = 0o1000;
+const GROUP_AND_OTHERS_WRITE = 0o022;
+/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+function decidersOf(path, us) {
+    const { way, end } = walkPath(path);
+    const before = way.map(visited => judge(visited, { us, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
+}
+/** Sticky is not enough at the end, where others could add something. */
+function judge(visited, { us, isEnd }) {
+    const { uid, mode } = visited.stat;
+    // The mode of a symlink means nothing.
+    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
+    return {
+        ...visited,
+        isForeign: uid !== us && uid !== 0,
+        isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/ownership/permissions.js
 
 
@@ -18365,6 +18560,21 @@ function findName(file, id) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
+const GROUP_AND_OTHERS = 0o077;
+/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
+function findExposureOf(found, us) {
+    if (!found.isDirectory())
+        return 'type';
+    if (found.uid !== us)
+        return 'owner';
+    return isOpenToOthers(found) ? 'mode' : undefined;
+}
+/** Whether others than its owner may do anything with a file or directory. */
+function isOpenToOthers({ mode }) {
+    return (mode & GROUP_AND_OTHERS) !== 0;
+}
+
 ;// CONCATENATED MODULE: ./build/core/sentence.js
 /** The text as a sentence that another one can follow: with a full stop, unless it ends with a mark of its own. */
 function asSentence(text) {
@@ -18394,7 +18604,7 @@ class UntouchableHostError extends DeploymentError {
 
 
 
-const GROUP_AND_OTHERS = 0o077;
+
 /** Another run may just be between making a second name for its file and removing the first. */
 const MAX_LISTINGS = 5;
 /**
@@ -18418,12 +18628,16 @@ function requireOwnFolder(folder) {
 }
 function requirePrivateDirectory({ layout, us }, found) {
     const own = quote(layout.own);
-    if (!found.isDirectory())
-        throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
-    if (found.uid !== us)
-        throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
-    if ((found.mode & GROUP_AND_OTHERS) !== 0)
-        throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+    switch (findExposureOf(found, us)) {
+        case 'type':
+            throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
+        case 'owner':
+            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
+        case 'mode':
+            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+        case undefined:
+            return;
+    }
 }
 /** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
 function requireOwnEntries(folder, path) {
@@ -18499,50 +18713,6 @@ function unsafe(message) {
     return new UntouchableHostError('unsafe_host', message);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
-
-
-
-/** As many as Linux follows in one path. */
-const MAX_SYMLINKS = 40;
-/**
- * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
- * Throws the system's error when it may not look.
- */
-function walkPath(path) {
-    const way = [];
-    const pending = partsOf(path);
-    let links = 0;
-    let end = visit(external_node_path_namespaceObject.sep);
-    while (end !== undefined && pending.length > 0) {
-        way.push(end);
-        const at = end.path;
-        const next = visit(childOf(at, pending.shift() ?? ''));
-        if (!next?.stat.isSymbolicLink()) {
-            end = next;
-            continue;
-        }
-        way.push(next);
-        if (++links > MAX_SYMLINKS)
-            return { way, end: undefined };
-        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
-        pending.unshift(...partsOf(target));
-        end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
-    }
-    return { way, end };
-}
-/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
-function childOf(directory, name) {
-    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
-}
-function visit(path) {
-    const stat = lstatIfPresentSync(path);
-    return stat && { path, stat };
-}
-function partsOf(path) {
-    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/ownership/ownership.js
 
 
@@ -18555,8 +18725,6 @@ function partsOf(path) {
 
 
 const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
-/** In such a directory, other users can rename and remove only what is theirs. */
-const STICKY = 0o1000;
 /**
  * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
  * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
@@ -18636,32 +18804,20 @@ function findExposures(root, { us, directories }) {
     if (directories.length === 0)
         return [];
     for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
-        for (const visited of decidersOf(start)) {
-            const exposure = exposureOf(visited, us);
+        for (const decider of decidersOf(start, us)) {
+            const exposure = exposureOf(decider, us);
             if (exposure === undefined || found.has(exposure.path))
                 continue;
-            found.set(exposure.path, { ...exposure, isPlantable: start !== root && visited.stat.isSymbolicLink() });
+            found.set(exposure.path, { ...exposure, isPlantable: start !== root && decider.stat.isSymbolicLink() });
         }
     }
     return [...found.values()];
 }
-/** What decides where a path leads and what is there. Sticky is not enough at the end, where others could add something. */
-function decidersOf(start) {
-    const { way, end } = walkPath(start);
-    const before = way.map(visited => ({ ...visited, isEnd: false }));
-    return end?.stat.isDirectory() ? [...before, { ...end, isEnd: true }] : before;
-}
-function exposureOf({ path, stat, isEnd }, us) {
-    const isForeign = stat.uid !== us && stat.uid !== 0;
-    // The mode of a symlink means nothing.
-    const isFixed = stat.isSymbolicLink() || (!isEnd && (stat.mode & STICKY) !== 0);
-    const writers = isFixed ? [] : otherWriters(stat);
-    if (!isForeign && writers.length === 0)
+function exposureOf({ path, stat, isForeign, isOpen }, us) {
+    if (!isForeign && !isOpen)
         return undefined;
-    const fixes = [
-        isForeign ? `chown -h ${us} ${quote(path)}` : [],
-        writers.length > 0 ? `chmod go-w ${quote(path)}` : [],
-    ];
+    const writers = isOpen ? otherWriters(stat) : [];
+    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
     return {
         path,
         who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
@@ -20224,6 +20380,7 @@ function checksum(seq, body) {
 
 
 
+
 /** The journal's size at first, and what it grows by. */
 const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
@@ -20687,9 +20844,9 @@ function conclude(deployment, name, failure) {
 }
 
 ;// CONCATENATED MODULE: external "node:perf_hooks"
-const external_node_perf_hooks_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:perf_hooks");
+const external_node_perf_hooks_namespaceObject = require("node:perf_hooks");
 ;// CONCATENATED MODULE: external "node:string_decoder"
-const external_node_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:string_decoder");
+const external_node_string_decoder_namespaceObject = require("node:string_decoder");
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-record-damage.js
 /** A tree record that is not what this action has written; the message says what is wrong with it. */
 class TreeRecordDamage extends Error {
@@ -22925,6 +23082,7 @@ function stagedItems({ tree, staged }, keepPaths) {
 
 
 
+
 const write_tree_record_WINDOW_BYTES = 256 * 1024;
 /**
  * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
@@ -23825,7 +23983,8 @@ const systemClock = {
 };
 
 ;// CONCATENATED MODULE: external "node:net"
-const external_node_net_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:net");
+const external_node_net_namespaceObject = require("node:net");
+var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node_net_namespaceObject);
 ;// CONCATENATED MODULE: ./build/net/failures.js
 
 
@@ -24052,9 +24211,11 @@ function overdue({ origin, ms }) {
 }
 
 ;// CONCATENATED MODULE: external "node:http"
-const external_node_http_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:http");
+const external_node_http_namespaceObject = require("node:http");
+var external_node_http_default = /*#__PURE__*/__nccwpck_require__.n(external_node_http_namespaceObject);
 ;// CONCATENATED MODULE: external "node:https"
-const external_node_https_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:https");
+const external_node_https_namespaceObject = require("node:https");
+var external_node_https_default = /*#__PURE__*/__nccwpck_require__.n(external_node_https_namespaceObject);
 // EXTERNAL MODULE: external "http"
 var external_http_ = __nccwpck_require__(8611);
 var external_http_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_http_, 2);
@@ -24880,7 +25041,7 @@ function createAgent(url, { trust, signal }) {
 }
 
 ;// CONCATENATED MODULE: external "node:tls"
-const external_node_tls_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:tls");
+const external_node_tls_namespaceObject = require("node:tls");
 ;// CONCATENATED MODULE: ./build/net/connection-watch.js
 
 
@@ -25029,7 +25190,7 @@ async function findRoute({ url, hub }, settings) {
     return { agent, lookup: await lookupFor(url, hub, { ...settings, isProxied }) };
 }
 function startRequest({ url, method, headers }, { agent, lookup, signal }) {
-    const { request } = url.protocol === 'https:' ? external_node_https_namespaceObject : external_node_http_namespaceObject;
+    const { request } = url.protocol === 'https:' ? (external_node_https_default()) : (external_node_http_default());
     return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal });
 }
 /** The lookup that a direct connection uses. Throws ConfigError `insecure_url` where the URL itself says enough. */
@@ -25499,9 +25660,9 @@ function isAddress(hostname) {
 }
 
 ;// CONCATENATED MODULE: external "node:dns"
-const external_node_dns_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:dns");
+const external_node_dns_namespaceObject = require("node:dns");
 ;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:os");
+const external_node_os_namespaceObject = require("node:os");
 ;// CONCATENATED MODULE: ./build/net/address-policy.js
 
 
@@ -29611,12 +29772,12 @@ function outOfInodes(path, free, needed) {
  * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
  */
 function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed, compiled } = layout;
     for (const path of [staging, snapshots, trees, reports, outbox])
         requireOwnDirectory(path);
     for (const shelf of ['plugins', 'extensions', 'set-aside'])
         requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
-    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
+    for (const path of [lock, journal, installed, compiled, auditPath(layout), reservePath(layout)]) {
         if (lstatIfPresentSync(path)?.isFile() === false)
             throw inTheWay(path, 'a file');
     }
@@ -30237,6 +30398,7 @@ function pruneTreeRecords({ trees }, used) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/cleanup.js
+
 
 
 
@@ -31908,7 +32070,7 @@ function asHostError(path, action) {
 }
 
 ;// CONCATENATED MODULE: external "node:zlib"
-const external_node_zlib_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:zlib");
+const external_node_zlib_namespaceObject = require("node:zlib");
 ;// CONCATENATED MODULE: ./build/install/archive/zip/inflate-together.js
 
 
@@ -32046,7 +32208,7 @@ function archive_limits_tooLarge(found, input) {
 }
 
 ;// CONCATENATED MODULE: external "node:buffer"
-const external_node_buffer_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:buffer");
+const external_node_buffer_namespaceObject = require("node:buffer");
 ;// CONCATENATED MODULE: ./build/core/archive/platform-names.js
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i;
 const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
@@ -33749,7 +33911,7 @@ function senderFor({ bases, slug, kind, apiKey }, { wires }) {
 }
 
 ;// CONCATENATED MODULE: external "os"
-const external_os_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("os");
+const external_os_namespaceObject = require("os");
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/core/lib/utils.js
 // We use any as a valid input type
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -33879,9 +34041,9 @@ function escapeProperty(s) {
 }
 //# sourceMappingURL=command.js.map
 ;// CONCATENATED MODULE: external "crypto"
-const external_crypto_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("crypto");
+const external_crypto_namespaceObject = require("crypto");
 ;// CONCATENATED MODULE: external "fs"
-const external_fs_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("fs");
+const external_fs_namespaceObject = require("fs");
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/core/lib/file-command.js
 // For internal use, subject to change.
 // We use any as a valid input type
@@ -33918,7 +34080,7 @@ function file_command_prepareKeyValueMessage(key, value) {
 }
 //# sourceMappingURL=file-command.js.map
 ;// CONCATENATED MODULE: external "path"
-const external_path_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("path");
+const external_path_namespaceObject = require("path");
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/http-client/lib/auth.js
 var auth_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
@@ -34385,11 +34547,11 @@ function toPlatformPath(pth) {
 }
 //# sourceMappingURL=path-utils.js.map
 ;// CONCATENATED MODULE: external "string_decoder"
-const external_string_decoder_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("string_decoder");
+const external_string_decoder_namespaceObject = require("string_decoder");
 // EXTERNAL MODULE: external "events"
 var external_events_ = __nccwpck_require__(4434);
 ;// CONCATENATED MODULE: external "child_process"
-const external_child_process_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("child_process");
+const external_child_process_namespaceObject = require("child_process");
 // EXTERNAL MODULE: external "assert"
 var external_assert_ = __nccwpck_require__(2613);
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/io/lib/io-util.js
@@ -34845,7 +35007,7 @@ function io_copyFile(srcFile, destFile, force) {
 }
 //# sourceMappingURL=io.js.map
 ;// CONCATENATED MODULE: external "timers"
-const external_timers_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("timers");
+const external_timers_namespaceObject = require("timers");
 ;// CONCATENATED MODULE: ./build/node_modules/@actions/exec/lib/toolrunner.js
 var toolrunner_awaiter = (undefined && undefined.__awaiter) || function (thisArg, _arguments, P, generator) {
     function adopt(value) { return value instanceof P ? value : new P(function (resolve) { resolve(value); }); }
@@ -37899,6 +38061,12 @@ const FLOWS = {
     rollback: ROLLBACK_TRANSITIONS,
 };
 
+;// CONCATENATED MODULE: ./build/actions/has-installed.js
+/** Whether a run has installed something, and nothing was wrong with it. */
+function hasInstalled({ report, error }) {
+    return report.outcome === 'success' && report.changed && error === undefined;
+}
+
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
 
 
@@ -37920,8 +38088,12 @@ const FLOWS = {
 
 
 
-/** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
-async function deploy_deploy() {
+
+/**
+ * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. Calls
+ * `onInstalled` at the end of a run that has installed something.
+ */
+async function deploy_deploy(onInstalled = () => { }) {
     let step;
     try {
         const inputs = readDeployInputs(readWorkspace());
@@ -37930,7 +38102,10 @@ async function deploy_deploy() {
         // Without problems every required input was parsed; what is undefined may be.
         const request = inputs.request;
         const run = request.checkOnly ? checkInstalled : deploy;
-        step.finish(refused ?? (await run(request, step.tools)));
+        const ended = refused ?? (await run(request, step.tools));
+        step.finish(ended);
+        if (hasInstalled(ended))
+            onInstalled();
     }
     catch (error) {
         failStep(step, error);
@@ -39428,6 +39603,7 @@ function isGitUrl(text) {
 
 // EXTERNAL MODULE: ./node_modules/semver/functions/valid.js
 var valid = __nccwpck_require__(8780);
+var valid_default = /*#__PURE__*/__nccwpck_require__.n(valid);
 ;// CONCATENATED MODULE: ./node_modules/zod/v4/mini/iso.js
 
 
@@ -39475,7 +39651,7 @@ const manifest_schema_MAX_TEXT_CHARS = 256;
 const manifest_schema_lineSchema = schemas_lazy(() => schemas_string()
     .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
 const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_schema_lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
-const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid(text) !== null, {
+const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid_default()(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
 /** A directory in the archive and on the host, next to those that every project has. */
@@ -40396,7 +40572,7 @@ async function checkEd25519(signed, signal) {
 }
 async function checkInThread({ bytes, key, signature }, signal) {
     // Loaded only here: most runs check nothing so large.
-    const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 19));
+    const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 23));
     signal?.throwIfAborted();
     const worker = new Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} });
     const stop = () => void worker.terminate();
@@ -41562,9 +41738,9 @@ function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
 }
 
 ;// CONCATENATED MODULE: external "node:events"
-const external_node_events_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:events");
+const external_node_events_namespaceObject = require("node:events");
 ;// CONCATENATED MODULE: external "node:stream/promises"
-const external_node_stream_promises_namespaceObject = __WEBPACK_EXTERNAL_createRequire(import.meta.url)("node:stream/promises");
+const external_node_stream_promises_namespaceObject = require("node:stream/promises");
 ;// CONCATENATED MODULE: ./build/net/relay.js
 
 
@@ -41580,7 +41756,7 @@ const external_node_stream_promises_namespaceObject = __WEBPACK_EXTERNAL_createR
 class Relay {
     #target;
     #password = (0,external_node_crypto_namespaceObject.randomBytes)(24).toString('hex');
-    #server = external_node_http_namespaceObject.createServer((_, response) => response.writeHead(405).end());
+    #server = external_node_http_default().createServer((_, response) => response.writeHead(405).end());
     #sockets = new Set();
     #received = 0;
     #isUnreached = false;
@@ -41664,8 +41840,8 @@ function withoutBrackets(hostname) {
 }
 /** Asks no name server: the name could mean another address by now. */
 async function connectTo({ hostname, port }, addresses) {
-    const found = addresses.map(address => ({ address, family: external_node_net_namespaceObject.isIP(address) }));
-    const socket = external_node_net_namespaceObject.connect({
+    const found = addresses.map(address => ({ address, family: external_node_net_default().isIP(address) }));
+    const socket = external_node_net_default().connect({
         ...{ host: withoutBrackets(hostname), port: Number(port || 443), autoSelectFamily: true },
         lookup: (_name, _options, done) => done(null, found),
     });
@@ -41678,7 +41854,7 @@ async function connectThrough(proxy, target) {
     const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
     const credentials = username === '' ? {} : { 'proxy-authorization': `Basic ${Buffer.from(pair).toString('base64')}` };
     const path = authorityOf(target);
-    const asked = (isTls ? external_node_https_namespaceObject : external_node_http_namespaceObject).request({
+    const asked = (isTls ? (external_node_https_default()) : (external_node_http_default())).request({
         ...{ host: withoutBrackets(hostname), port: Number(port || (isTls ? 443 : 80)), agent: false },
         ...{ method: 'CONNECT', path, headers: { host: path, ...credentials } },
     });
@@ -42474,8 +42650,12 @@ function supplier_describe(source) {
 
 
 
-/** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
-async function project() {
+
+/**
+ * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. Calls
+ * `onInstalled` at the end of a run that has installed something.
+ */
+async function project(onInstalled = () => { }) {
     let step;
     try {
         const inputs = readProjectInputs(readWorkspace());
@@ -42483,7 +42663,10 @@ async function project() {
         const refused = await project_refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
         const request = inputs.request;
-        step.finish(refused ?? (await deployProject(request, withSources(step.tools, inputs))));
+        const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
+        step.finish(ended);
+        if (hasInstalled(ended))
+            onInstalled();
     }
     catch (error) {
         failStep(step, error);
@@ -44908,15 +45091,8 @@ function subjectOf({ mode, request: { files, artifact } }) {
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
 
-var __webpack_exports__deploy = __webpack_exports__.gg;
-var __webpack_exports__deployPost = __webpack_exports__.us;
-var __webpack_exports__fleet = __webpack_exports__.jg;
-var __webpack_exports__project = __webpack_exports__.Cv;
-var __webpack_exports__projectPost = __webpack_exports__.m_;
-var __webpack_exports__recover = __webpack_exports__.lj;
-var __webpack_exports__rollback = __webpack_exports__.dU;
-var __webpack_exports__rollbackPost = __webpack_exports__.$e;
-var __webpack_exports__status = __webpack_exports__.h5;
-var __webpack_exports__verify = __webpack_exports__.MX;
-var __webpack_exports__verifyPost = __webpack_exports__.EA;
-export { __webpack_exports__deploy as deploy, __webpack_exports__deployPost as deployPost, __webpack_exports__fleet as fleet, __webpack_exports__project as project, __webpack_exports__projectPost as projectPost, __webpack_exports__recover as recover, __webpack_exports__rollback as rollback, __webpack_exports__rollbackPost as rollbackPost, __webpack_exports__status as status, __webpack_exports__verify as verify, __webpack_exports__verifyPost as verifyPost };
+})();
+
+module.exports = __webpack_exports__;
+/******/ })()
+;

@@ -7,5 +7,5 @@ if (parseInt(found, 10) < 24) {
   console.log("project.js is the program of a GitHub Action, which a self-hosted runner starts.\nIts inputs are environment variables; project/action.yml lists them. Required: INPUT_HUB-URL, INPUT_DEVKEY, INPUT_PROJECT-ID, INPUT_DEPLOYMENT-CREDENTIAL, INPUT_SIGNER-PUBLIC-KEY, INPUT_PROJECT-ROOT.\nTo deploy a plugin or service of your own on this machine: npm run try -- --from FOLDER")
 } else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
-  import('./index.js').then(({ project }) => project()).then(() => { ended = true })
+  require('./start.js').start(__dirname, 'project').then(() => { ended = true })
 }

@@ -5,5 +5,5 @@ if (parseInt(found, 10) < 24) {
   process.exitCode = 1
 } else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
-  import('./index.js').then(({ recover }) => recover()).then(() => { ended = true })
+  require('./start.js').start(__dirname, 'recover').then(() => { ended = true })
 }

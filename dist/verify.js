@@ -7,5 +7,5 @@ if (parseInt(found, 10) < 24) {
   console.log("verify.js is the program of a GitHub Action, which a self-hosted runner starts.\nIts inputs are environment variables; verify/action.yml lists them. Required: none by itself.\nTo deploy a plugin or service of your own on this machine: npm run try -- --from FOLDER")
 } else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
-  import('./index.js').then(({ verify }) => verify()).then(() => { ended = true })
+  require('./start.js').start(__dirname, 'verify').then(() => { ended = true })
 }

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { entryUsages } from './entry-usage.ts'
 import { runProgram } from './program.ts'
 
@@ -13,7 +13,7 @@ const NODE_MAJOR = 24
 
 await runProgram({
   name: 'npm run build',
-  purpose: 'Rebuilds dist/ from src/: one bundle, and a small file for each program that starts it.',
+  purpose: 'Rebuilds dist/ from src/: one bundle, what loads it, and a small file for each program that starts it.',
   options: {},
   run: build,
 })
@@ -23,13 +23,19 @@ async function build(): Promise<void> {
   rmSync(DIST, { recursive: true, force: true })
   compile()
   replaceUndici()
-  bundle()
-  await writeStubs()
+  bundleStart()
+  bundleActions()
+  writeStubs()
   process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
 }
 
+/** What is built is CommonJS, because only such code can be kept as Node.js has compiled it. The bundler asks the package. */
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
+  for (const folder of [BUILD, DIST]) {
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(join(folder, 'package.json'), '{}\n')
+  }
 }
 
 /**
@@ -42,15 +48,25 @@ function replaceUndici(): void {
   cpSync(join(ROOT, 'scripts', 'no-undici'), join(modules, 'undici'), { recursive: true })
 }
 
+/** What loads the bundle, in a file of its own. */
+function bundleStart(): void {
+  bundle('start/start.js')
+  renameSync(join(DIST, 'index.js'), join(DIST, 'start.js'))
+}
+
+function bundleActions(): void {
+  bundle('main.js', '--license', 'licenses.txt')
+}
+
 /** Not minified, so that operators can read what they run. Not cached, so that the same sources give the same bytes. */
-function bundle(): void {
-  const options = ['--out', DIST, '--license', 'licenses.txt', '--target', 'es2022', '--no-cache', '--quiet']
-  runTool('ncc', ['build', join(BUILD, 'main.js'), ...options])
+function bundle(program: string, ...more: readonly string[]): void {
+  const options = ['--out', DIST, '--target', 'es2022', '--no-cache', '--quiet', ...more]
+  runTool('ncc', ['build', join(BUILD, program), ...options])
 }
 
 /** Writes a file for each function that the bundle exports: `deploy-post.js` runs `deployPost`. */
-async function writeStubs(): Promise<void> {
-  const bundled: Record<string, unknown> = await import(pathToFileURL(join(DIST, 'index.js')).href)
+function writeStubs(): void {
+  const bundled: Record<string, unknown> = createRequire(import.meta.url)(join(DIST, 'index.js'))
   const actions = Object.keys(bundled).filter(name => typeof bundled[name] === 'function')
   if (actions.length === 0) throw new Error('The bundle exports no action: export at least one from src/main.ts.')
   const usages = entryUsages(ROOT)
@@ -78,7 +94,7 @@ if (parseInt(found, 10) < ${NODE_MAJOR}) {
   process.exitCode = 1
 }${help} else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
-  import('./index.js').then(({ ${action} }) => ${action}()).then(() => { ended = true })
+  require('./start.js').start(__dirname, '${action}').then(() => { ended = true })
 }
 `
 }

@@ -25,7 +25,7 @@ const SHARED: readonly { readonly name: string; readonly files: string; readonly
   { name: 'archive', files: 'test/install/archive/**/*.test.ts', processes: 2 },
   { name: 'install', files: 'test/install/**/*.test.ts', processes: 4 },
   { name: 'hub', files: 'test/hub/**/*.test.ts', processes: 3 },
-  { name: 'actions', files: 'test/{actions,marketplace,net,runner,sources}/**/*.test.ts', processes: 2 },
+  { name: 'actions', files: 'test/{actions,marketplace,net,runner,sources,start}/**/*.test.ts', processes: 2 },
   { name: 'rules', files: 'test/{core,fleet,project,rollback}/**/*.test.ts', processes: 1 },
   { name: 'repository', files: 'test/{*,scripts/**/*}.test.ts', processes: 2 },
 ]

@@ -12,7 +12,7 @@ const CYCLE = 'lint/suspicious/noImportCycles'
 /** From the top: a layer may import those after it, and folders in one layer do not import each other. */
 const LAYERS = {
   src: [
-    ['actions'],
+    ['actions', 'start'],
     ['runner', 'marketplace', 'project', 'rollback', 'sources'],
     ['install'],
     ['net', 'fleet'],
@@ -39,6 +39,7 @@ const SIDEWAYS: ReadonlySet<string> = new Set(['sources to marketplace'])
 
 /** Which of the folders of `src` may import which package. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  start: MACHINE,
   actions: MACHINE,
   runner: [...MACHINE, RUNNER],
   marketplace: MACHINE,

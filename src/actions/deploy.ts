@@ -20,11 +20,15 @@ import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/inputs/inp
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
+import { hasInstalled } from './has-installed.ts'
 
 export type DeployInputs = StepInputs<IncompleteRequest>
 
-/** The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. */
-export async function deploy(): Promise<void> {
+/**
+ * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. Calls
+ * `onInstalled` at the end of a run that has installed something.
+ */
+export async function deploy(onInstalled: () => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readDeployInputs(readWorkspace())
@@ -33,7 +37,9 @@ export async function deploy(): Promise<void> {
     // Without problems every required input was parsed; what is undefined may be.
     const request = inputs.request as DeployRequest
     const run = request.checkOnly ? checkInstalled : deployArtifact
-    step.finish(refused ?? (await run(request, step.tools)))
+    const ended = refused ?? (await run(request, step.tools))
+    step.finish(ended)
+    if (hasInstalled(ended)) onInstalled()
   } catch (error) {
     failStep(step, error)
   } finally {

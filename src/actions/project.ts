@@ -18,13 +18,17 @@ import { runPostStep } from '../runner/post-step.ts'
 import type { SourceInputs } from '../sources/source-request.ts'
 import { SourceSupplier } from '../sources/supplier.ts'
 import { FLOWS } from './flows.ts'
+import { hasInstalled } from './has-installed.ts'
 
 export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
   readonly sources: SourceInputs
 }
 
-/** The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. */
-export async function project(): Promise<void> {
+/**
+ * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. Calls
+ * `onInstalled` at the end of a run that has installed something.
+ */
+export async function project(onInstalled: () => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readProjectInputs(readWorkspace())
@@ -32,7 +36,9 @@ export async function project(): Promise<void> {
     const refused = await refuse(inputs, step.tools)
     // Without problems every required input was parsed; what is undefined may be.
     const request = inputs.request as ProjectRequest
-    step.finish(refused ?? (await deployProject(request, withSources(step.tools, inputs))))
+    const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)))
+    step.finish(ended)
+    if (hasInstalled(ended)) onInstalled()
   } catch (error) {
     failStep(step, error)
   } finally {

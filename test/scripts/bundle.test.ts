@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { pathToFileURL } from 'node:url'
 
 const ROOT = join(import.meta.dirname, '../..')
 const BUNDLE = join(ROOT, 'dist/index.js')
@@ -29,10 +28,16 @@ describe('the bundle', () => {
     assert.deepEqual(packages, [...expected, 'semver', 'tunnel', 'yaml', 'zod'])
   })
 
+  it('is loaded by a program that needs little of Node.js and nothing else', () => {
+    const loaded = readFileSync(join(ROOT, 'dist/start.js'), 'utf8').matchAll(/\brequire\("([^"]+)"\)/g)
+    const expected = ['node:buffer', 'node:crypto', 'node:fs', 'node:path', 'node:vm']
+    assert.deepEqual([...loaded].map(([, name]) => name).sort(), expected)
+  })
+
   it("starts without loading the undici of Node.js' own fetch", () => {
-    const program = `await import(${JSON.stringify(pathToFileURL(BUNDLE).href)})
+    const program = `require(${JSON.stringify(BUNDLE)})
       console.log(process.moduleLoadList.filter(name => /undici/.test(name)).length)`
-    const output = execFileSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
+    const output = execFileSync(process.execPath, ['--eval', program], { encoding: 'utf8' })
     assert.equal(output, '0\n')
   })
 })

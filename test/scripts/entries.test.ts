@@ -7,7 +7,7 @@ import { parse } from 'yaml'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
 
 const DIST = join(import.meta.dirname, '../../dist')
-const ENTRIES = readdirSync(DIST).filter(name => name.endsWith('.js') && name !== 'index.js')
+const ENTRIES = readdirSync(DIST).filter(name => name.endsWith('.js') && !['index.js', 'start.js'].includes(name))
 
 interface EntryRun {
   readonly version: string
@@ -18,7 +18,7 @@ interface EntryRun {
 /** Runs an entry of `dist/` with a bundle of its own, on a Node.js that says it is of this version. */
 function runEntry(t: TestContext, entry: string, { version, bundle, args: given = [] }: EntryRun) {
   const folder = temporaryDirectory(t)
-  for (const name of [entry, 'package.json']) copyFileSync(join(DIST, name), join(folder, name))
+  for (const name of [entry, 'start.js', 'package.json']) copyFileSync(join(DIST, name), join(folder, name))
   writeFileSync(join(folder, 'index.js'), bundle)
   const versions = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } })`
   const args = ['--import', `data:text/javascript,${encodeURIComponent(versions)}`, join(folder, entry), ...given]
@@ -50,7 +50,7 @@ describe('the entries of dist/', () => {
   }
 
   it('explain themselves in a terminal, before they load anything, unless the bundle does that', t => {
-    const bundle = 'export const recover = async () => console.log(process.argv[2])'
+    const bundle = 'exports.recover = async () => console.log(process.argv[2])'
     for (const entry of ENTRIES) {
       for (const option of ['--help', '-h']) {
         const { status, stdout, stderr } = runEntry(t, entry, { version: '24.0.0', bundle, args: [option] })
@@ -78,7 +78,7 @@ describe('the entries of dist/', () => {
 
   it('are no success when what they run never ends, or fails', t => {
     const run = (body: string) =>
-      runEntry(t, 'recover.js', { version: '24.0.0', bundle: `export const recover = async () => { ${body} }` }).status
+      runEntry(t, 'recover.js', { version: '24.0.0', bundle: `exports.recover = async () => { ${body} }` }).status
     const statuses = ['', 'process.exitCode = 75', 'await new Promise(() => {})', 'throw new Error("no")'].map(run)
     assert.deepEqual(statuses, [0, 75, 13, 1])
   })

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import {
   chmodSync,
   closeSync,
@@ -17,6 +16,7 @@ import { promisify } from 'node:util'
 import { errnoOf } from '../../core/errors.ts'
 import { allowedEnvironment, runChild } from './child-process.ts'
 import { tryUnlinkSync } from './remove-tree.ts'
+import { temporaryName } from './temporary-name.ts'
 
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4
@@ -72,19 +72,6 @@ export function linkOrClaimSync(file: string, path: string): boolean {
 /** Whether a hard link failed because the file system has none. */
 export function isWithoutLinks(error: unknown): boolean {
   return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '')
-}
-
-/**
- * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
- */
-export function temporaryName(path: string): string {
-  return `${path}.${process.pid}.${randomUUID()}.tmp`
-}
-
-/** The id of the process that a temporary name belongs to, or undefined for any other name. */
-export function ownerOfTemporary(name: string): number | undefined {
-  const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1]
-  return pid === undefined ? undefined : Number(pid)
 }
 
 /** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */

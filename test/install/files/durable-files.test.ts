@@ -6,10 +6,8 @@ import { describe, it } from 'node:test'
 import {
   createFile,
   makePrivateDirectories,
-  ownerOfTemporary,
   replaceFile,
   syncTree,
-  temporaryName,
   writeNewFile,
 } from '../../../src/install/files/durable-files.ts'
 import { openPrivateFileSync } from '../../../src/install/files/private-file.ts'
@@ -65,13 +63,6 @@ describe('writeNewFile', () => {
       assert.equal(readFileSync(path, 'utf8'), 'text')
     })
   }
-})
-
-describe('temporaryName', () => {
-  it('names its process, and no other name does', () => {
-    assert.equal(ownerOfTemporary(temporaryName('/x/report.json')), process.pid)
-    for (const name of ['report.json', 'x.tmp', 'x.1.tmp', 'lock', '']) assert.equal(ownerOfTemporary(name), undefined)
-  })
 })
 
 describe('makePrivateDirectories', () => {

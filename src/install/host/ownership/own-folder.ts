@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
 import type { Layout } from '../layout.ts'
 import { nameUser, otherWriters, quote } from './permissions.ts'
+import { findExposureOf } from './private-directory.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
-const GROUP_AND_OTHERS = 0o077
 /** Another run may just be between making a second name for its file and removing the first. */
 const MAX_LISTINGS = 5
 
@@ -35,18 +35,22 @@ export function requireOwnFolder(folder: OwnFolder): void {
 
 function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void {
   const own = quote(layout.own)
-  if (!found.isDirectory())
-    throw unsafe(
-      `${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`,
-    )
-  if (found.uid !== us)
-    throw unsafe(
-      `${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`,
-    )
-  if ((found.mode & GROUP_AND_OTHERS) !== 0)
-    throw unsafe(
-      `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`,
-    )
+  switch (findExposureOf(found, us)) {
+    case 'type':
+      throw unsafe(
+        `${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`,
+      )
+    case 'owner':
+      throw unsafe(
+        `${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`,
+      )
+    case 'mode':
+      throw unsafe(
+        `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`,
+      )
+    case undefined:
+      return
+  }
 }
 
 /** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */

@@ -5,14 +5,12 @@ import { toHostError } from '../../files/system-errors.ts'
 import { readInstalled } from '../installed/host-record.ts'
 import { placeOf } from '../installed/row-place.ts'
 import type { Layout } from '../layout.ts'
+import { type Decider, decidersOf } from './deciders.ts'
 import { requireOwnFolder } from './own-folder.ts'
-import { type Visited, walkPath } from './path-walk.ts'
 import { nameUser, otherWriters, quote } from './permissions.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
 const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY]
-/** In such a directory, other users can rename and remove only what is theirs. */
-const STICKY = 0o1000
 
 /** A project root, and whether the operator accepts one that others own or can write. */
 export interface HostAccess {
@@ -114,32 +112,19 @@ function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
   if (directories.length === 0) return []
   for (const start of [root, ...directories.map(directory => join(root, directory))]) {
-    for (const visited of decidersOf(start)) {
-      const exposure = exposureOf(visited, us)
+    for (const decider of decidersOf(start, us)) {
+      const exposure = exposureOf(decider, us)
       if (exposure === undefined || found.has(exposure.path)) continue
-      found.set(exposure.path, { ...exposure, isPlantable: start !== root && visited.stat.isSymbolicLink() })
+      found.set(exposure.path, { ...exposure, isPlantable: start !== root && decider.stat.isSymbolicLink() })
     }
   }
   return [...found.values()]
 }
 
-/** What decides where a path leads and what is there. Sticky is not enough at the end, where others could add something. */
-function decidersOf(start: string): (Visited & { isEnd: boolean })[] {
-  const { way, end } = walkPath(start)
-  const before = way.map(visited => ({ ...visited, isEnd: false }))
-  return end?.stat.isDirectory() ? [...before, { ...end, isEnd: true }] : before
-}
-
-function exposureOf({ path, stat, isEnd }: Visited & { isEnd: boolean }, us: number) {
-  const isForeign = stat.uid !== us && stat.uid !== 0
-  // The mode of a symlink means nothing.
-  const isFixed = stat.isSymbolicLink() || (!isEnd && (stat.mode & STICKY) !== 0)
-  const writers = isFixed ? [] : otherWriters(stat)
-  if (!isForeign && writers.length === 0) return undefined
-  const fixes = [
-    isForeign ? `chown -h ${us} ${quote(path)}` : [],
-    writers.length > 0 ? `chmod go-w ${quote(path)}` : [],
-  ]
+function exposureOf({ path, stat, isForeign, isOpen }: Decider, us: number) {
+  if (!isForeign && !isOpen) return undefined
+  const writers = isOpen ? otherWriters(stat) : []
+  const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []]
   return {
     path,
     who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),

@@ -1,6 +1,5 @@
-import { readlinkSync, type Stats } from 'node:fs'
+import { lstatSync, readlinkSync, type Stats } from 'node:fs'
 import { dirname, sep } from 'node:path'
-import { lstatIfPresentSync } from '../../files/tree-walk.ts'
 
 /** As many as Linux follows in one path. */
 const MAX_SYMLINKS = 40
@@ -30,6 +29,7 @@ export function walkPath(path: string): PathWalk {
   let end = visit(sep)
   while (end !== undefined && pending.length > 0) {
     way.push(end)
+    if (!end.stat.isDirectory()) return { way, end: undefined }
     const at: string = end.path
     const next = visit(childOf(at, pending.shift() ?? ''))
     if (!next?.stat.isSymbolicLink()) {
@@ -51,7 +51,7 @@ function childOf(directory: string, name: string): string {
 }
 
 function visit(path: string): Visited | undefined {
-  const stat = lstatIfPresentSync(path)
+  const stat = lstatSync(path, { throwIfNoEntry: false })
   return stat && { path, stat }
 }
 

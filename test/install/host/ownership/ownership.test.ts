@@ -235,6 +235,7 @@ describe('requireSafeHost', () => {
   }
   for (const path of [
     'audit.jsonl',
+    'compiled',
     'reserve',
     'anything',
     'trees/cd.json',

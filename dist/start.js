@@ -1,0 +1,345 @@
+/******/ (() => { // webpackBootstrap
+/******/ 	"use strict";
+/******/ 	// The require scope
+/******/ 	var __nccwpck_require__ = {};
+/******/ 	
+/************************************************************************/
+/******/ 	/* webpack/runtime/define property getters */
+/******/ 	(() => {
+/******/ 		// define getter functions for harmony exports
+/******/ 		__nccwpck_require__.d = (exports, definition) => {
+/******/ 			for(var key in definition) {
+/******/ 				if(__nccwpck_require__.o(definition, key) && !__nccwpck_require__.o(exports, key)) {
+/******/ 					Object.defineProperty(exports, key, { enumerable: true, get: definition[key] });
+/******/ 				}
+/******/ 			}
+/******/ 		};
+/******/ 	})();
+/******/ 	
+/******/ 	/* webpack/runtime/hasOwnProperty shorthand */
+/******/ 	(() => {
+/******/ 		__nccwpck_require__.o = (obj, prop) => (Object.prototype.hasOwnProperty.call(obj, prop))
+/******/ 	})();
+/******/ 	
+/******/ 	/* webpack/runtime/make namespace object */
+/******/ 	(() => {
+/******/ 		// define __esModule on exports
+/******/ 		__nccwpck_require__.r = (exports) => {
+/******/ 			if(typeof Symbol !== 'undefined' && Symbol.toStringTag) {
+/******/ 				Object.defineProperty(exports, Symbol.toStringTag, { value: 'Module' });
+/******/ 			}
+/******/ 			Object.defineProperty(exports, '__esModule', { value: true });
+/******/ 		};
+/******/ 	})();
+/******/ 	
+/************************************************************************/
+var __webpack_exports__ = {};
+// ESM COMPAT FLAG
+__nccwpck_require__.r(__webpack_exports__);
+
+// EXPORTS
+__nccwpck_require__.d(__webpack_exports__, {
+  start: () => (/* binding */ start)
+});
+
+;// CONCATENATED MODULE: external "node:path"
+const external_node_path_namespaceObject = require("node:path");
+;// CONCATENATED MODULE: external "node:buffer"
+const external_node_buffer_namespaceObject = require("node:buffer");
+;// CONCATENATED MODULE: external "node:fs"
+const external_node_fs_namespaceObject = require("node:fs");
+;// CONCATENATED MODULE: external "node:vm"
+const external_node_vm_namespaceObject = require("node:vm");
+;// CONCATENATED MODULE: ./build/start/bundle.js
+
+
+
+
+/**
+ * Loads the bundle, which can load nothing but modules of Node.js. Node.js compiles what is not in the compiled code, and
+ * all of it where that was compiled by another version or with other options.
+ */
+function loadBundle(file, compiled) {
+    const bytes = (0,external_node_fs_namespaceObject.readFileSync)(file);
+    const cachedData = compiled.read(bytes);
+    // On one line, so that stack traces name the bundle's lines.
+    const source = `(function (module, exports, require, __dirname) {${textOf(bytes)}\n})`;
+    const script = new external_node_vm_namespaceObject.Script(source, { filename: file, ...(cachedData && { cachedData }) });
+    const module = { exports: {} };
+    script.runInThisContext()(module, module.exports, process.getBuiltinModule, (0,external_node_path_namespaceObject.dirname)(file));
+    const isKept = cachedData !== undefined && script.cachedDataRejected === false;
+    return { exports: module.exports, compile: () => (isKept ? undefined : script.createCachedData()) };
+}
+/** Decoding UTF-8 takes several times as long. */
+function textOf(bytes) {
+    return bytes.toString((0,external_node_buffer_namespaceObject.isAscii)(bytes) ? 'latin1' : 'utf8');
+}
+
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = require("node:crypto");
+;// CONCATENATED MODULE: ./build/install/host/own-paths.js
+
+/** The folder below a project root that is ours alone. */
+function ownFolderOf(projectRoot) {
+    return (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
+}
+/** Where an action keeps its own code as Node.js has compiled it; `own` is the folder that is ours alone. */
+function compiledCodePath(own) {
+    return (0,external_node_path_namespaceObject.join)(own, 'compiled');
+}
+
+;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
+
+/**
+ * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The id of the process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
+const GROUP_AND_OTHERS = 0o077;
+/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
+function findExposureOf(found, us) {
+    if (!found.isDirectory())
+        return 'type';
+    if (found.uid !== us)
+        return 'owner';
+    return isOpenToOthers(found) ? 'mode' : undefined;
+}
+/** Whether others than its owner may do anything with a file or directory. */
+function isOpenToOthers({ mode }) {
+    return (mode & GROUP_AND_OTHERS) !== 0;
+}
+
+;// CONCATENATED MODULE: ./build/start/private-file.js
+
+
+
+
+/** Nothing that can be done without takes a disk's last space. */
+const MIN_FREE_BYTES = 64 * 1024 * 1024;
+/**
+ * The bytes of a regular file that is ours alone and has one name; undefined for any other, for a larger one, and where
+ * there is none. Follows no symlink, and waits for no pipe. Throws the system's error when it cannot be read.
+ */
+function readPrivateFile(path, maxBytes) {
+    const fd = openIfPresent(path);
+    if (fd === undefined)
+        return undefined;
+    try {
+        const found = (0,external_node_fs_namespaceObject.fstatSync)(fd);
+        const isOurs = found.isFile() && found.uid === process.getuid?.() && !isOpenToOthers(found) && found.nlink === 1;
+        return isOurs && found.size <= maxBytes ? (0,external_node_fs_namespaceObject.readFileSync)(fd) : undefined;
+    }
+    finally {
+        (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+/** Replaces a file, 0600, as a whole, but does not sync it. Throws the system's error, or when there is little space. */
+function replacePrivateFile(path, bytes) {
+    const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)((0,external_node_path_namespaceObject.dirname)(path));
+    if (bavail * bsize < MIN_FREE_BYTES + bytes.length)
+        throw Object.assign(new Error('Little space.'), { code: 'ENOSPC' });
+    const temporary = temporaryName(path);
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(temporary, bytes, { flag: 'wx', mode: 0o600 });
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+    }
+    catch (error) {
+        tryUnlink(temporary);
+        throw error;
+    }
+}
+function openIfPresent(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+    }
+    catch (error) {
+        if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+            return undefined;
+        throw error;
+    }
+}
+function tryUnlink(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    }
+    catch {
+        // The next run removes it.
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
+
+
+/** As many as Linux follows in one path. */
+const MAX_SYMLINKS = 40;
+/**
+ * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Throws the system's error when it may not look.
+ */
+function walkPath(path) {
+    const way = [];
+    const pending = partsOf(path);
+    let links = 0;
+    let end = visit(external_node_path_namespaceObject.sep);
+    while (end !== undefined && pending.length > 0) {
+        way.push(end);
+        if (!end.stat.isDirectory())
+            return { way, end: undefined };
+        const at = end.path;
+        const next = visit(childOf(at, pending.shift() ?? ''));
+        if (!next?.stat.isSymbolicLink()) {
+            end = next;
+            continue;
+        }
+        way.push(next);
+        if (++links > MAX_SYMLINKS)
+            return { way, end: undefined };
+        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
+        pending.unshift(...partsOf(target));
+        end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
+    }
+    return { way, end };
+}
+/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+function childOf(directory, name) {
+    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
+}
+function visit(path) {
+    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
+    return stat && { path, stat };
+}
+function partsOf(path) {
+    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
+
+/** In such a directory, other users can rename and remove only what is theirs. */
+const STICKY = 0o1000;
+const GROUP_AND_OTHERS_WRITE = 0o022;
+/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+function decidersOf(path, us) {
+    const { way, end } = walkPath(path);
+    const before = way.map(visited => judge(visited, { us, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
+}
+/** Sticky is not enough at the end, where others could add something. */
+function judge(visited, { us, isEnd }) {
+    const { uid, mode } = visited.stat;
+    // The mode of a symlink means nothing.
+    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
+    return {
+        ...visited,
+        isForeign: uid !== us && uid !== 0,
+        isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/start/trusted-folder.js
+
+
+
+
+/**
+ * Whether a folder is a real directory that is ours alone, and only we and root decide what is in its place: the same
+ * rules as `requireSafeHost` has for `.hub-deploy/`, its root and all that leads there, without the exception that an
+ * operator can make. Throws the system's error when it may not look.
+ */
+function isTrustedFolder(path) {
+    const us = process.getuid?.();
+    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
+    if (us === undefined || found === undefined)
+        return false;
+    const deciders = decidersOf((0,external_node_path_namespaceObject.dirname)(path), us);
+    return findExposureOf(found, us) === undefined && deciders.every(({ isForeign, isOpen }) => !isForeign && !isOpen);
+}
+
+;// CONCATENATED MODULE: ./build/start/compiled-code.js
+
+
+
+
+
+const DIGEST_BYTES = 32;
+/** Ten times what a whole deployment compiles. */
+const MAX_BYTES = 16 * 1024 * 1024;
+/**
+ * The bundle's code as Node.js has compiled it, in a file of `.hub-deploy/` of a project root. Whoever can write there
+ * decides what runs, so it is read and written only where nobody but this user and root can. Never throws: without it,
+ * a run takes longer.
+ *
+ * The file is not synced. Its digest tells a torn one, one of another bundle and one of another Node.js; the next run
+ * that installs something replaces it.
+ */
+class CompiledCode {
+    #own;
+    /** What the compiled code depends on. */
+    #origin = '';
+    constructor(projectRoot) {
+        this.#own = projectRoot !== undefined && (0,external_node_path_namespaceObject.isAbsolute)(projectRoot) ? ownFolderOf(projectRoot) : undefined;
+    }
+    /** What was kept for exactly this bundle and this Node.js; undefined when there is nothing that can be trusted. */
+    read(bundle) {
+        this.#origin = `${process.version} ${process.arch} ${(0,external_node_crypto_namespaceObject.hash)('sha256', bundle)}`;
+        return attempt('read', () => {
+            const file = this.#whereTrusted(own => readPrivateFile(compiledCodePath(own), MAX_BYTES));
+            const code = file?.subarray(DIGEST_BYTES);
+            return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined;
+        });
+    }
+    /** Replaces what was kept. */
+    keep(compile) {
+        attempt('kept', () => this.#whereTrusted(own => {
+            const code = compile();
+            if (code !== undefined)
+                replacePrivateFile(compiledCodePath(own), Buffer.concat([this.#seal(code), code]));
+        }));
+    }
+    #whereTrusted(act) {
+        return this.#own !== undefined && isTrustedFolder(this.#own) ? act(this.#own) : undefined;
+    }
+    #seal(code) {
+        return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(`${this.#origin} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`), 'buffer');
+    }
+}
+/** An operator who wants to know why a run takes longer turns on the runner's debug log. */
+function attempt(what, act) {
+    try {
+        return act();
+    }
+    catch (error) {
+        const code = error instanceof Error && 'code' in error ? error.code : 'unknown error';
+        if (process.env['RUNNER_DEBUG'] === '1')
+            process.stdout.write(`::debug::Compiled code was not ${what}: ${code}\n`);
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/start/start.js
+
+
+
+/**
+ * Runs an action of the bundle in `folder`, with the code that an earlier run has compiled where that can be trusted.
+ * Once the action has installed something, what it needed is compiled, and is kept for later runs.
+ */
+async function start(folder, action) {
+    const compiled = new CompiledCode(process.env['INPUT_PROJECT-ROOT']);
+    const { exports, compile } = loadBundle((0,external_node_path_namespaceObject.join)(folder, 'index.js'), compiled);
+    const run = exports[action];
+    if (run === undefined)
+        throw new Error(`The bundle has no action ${action}.`);
+    await run(() => compiled.keep(compile));
+}
+
+module.exports = __webpack_exports__;
+/******/ })()
+;

@@ -1,0 +1,32 @@
+import { type Visited, walkPath } from './path-walk.ts'
+
+/** In such a directory, other users can rename and remove only what is theirs. */
+const STICKY = 0o1000
+const GROUP_AND_OTHERS_WRITE = 0o022
+
+/** A directory or symlink that decides where a path leads or what is there. */
+export interface Decider extends Visited {
+  /** It belongs neither to us nor to root. */
+  readonly isForeign: boolean
+  /** Others than its owner can change what it decides. An ACL shows in the bits of the group. */
+  readonly isOpen: boolean
+}
+
+/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+export function decidersOf(path: string, us: number): Decider[] {
+  const { way, end } = walkPath(path)
+  const before = way.map(visited => judge(visited, { us, isEnd: false }))
+  return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before
+}
+
+/** Sticky is not enough at the end, where others could add something. */
+function judge(visited: Visited, { us, isEnd }: { us: number; isEnd: boolean }): Decider {
+  const { uid, mode } = visited.stat
+  // The mode of a symlink means nothing.
+  const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0)
+  return {
+    ...visited,
+    isForeign: uid !== us && uid !== 0,
+    isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
+  }
+}

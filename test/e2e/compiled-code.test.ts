@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict'
+import { chmodSync, existsSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { Script } from 'node:vm'
+import type { ActionResult } from '../../local/runner.ts'
+import { CompiledCode } from '../../src/start/compiled-code.ts'
+import { sampled } from '../extent.ts'
+import { assertSucceeds } from './harness/prepared-host.ts'
+import { openStage, pluginFiles, type Stage } from './harness/stage.ts'
+
+const BUNDLE = join(import.meta.dirname, '../../dist/index.js')
+const PLANTED = 'planted code has run'
+
+let stage: Stage
+beforeEach(async () => {
+  stage = await openStage()
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+})
+afterEach(() => stage.close())
+
+const own = (): string => join(stage.root, '.hub-deploy')
+const compiled = (): string => join(own(), 'compiled')
+
+/** Publishes another version and deploys it. */
+async function update(version: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
+  await stage.publish(version, pluginFiles(version))
+  return await stage.deploy(inputs)
+}
+
+/** Whether a deployment that succeeds uses what is kept: it replaces what it cannot use. */
+async function usesWhatIsKept(version: string): Promise<boolean> {
+  const before = statSync(compiled(), { bigint: true })
+  assertSucceeds(await update(version))
+  const after = statSync(compiled(), { bigint: true })
+  return before.ino === after.ino && before.ctimeNs === after.ctimeNs
+}
+
+/** What another user would plant: for this very bundle and Node.js, but it does something else first. */
+function plant(): void {
+  const bundle = readFileSync(BUNDLE)
+  const call = "process.stdout.on('error', () => { });"
+  const evil = `console.log('${PLANTED}');`.padEnd(call.length)
+  const text = bundle.toString().replace(call, evil)
+  assert.ok(text.includes(evil) && text.length === bundle.toString().length)
+  const script = new Script(`(function (module, exports, require, __dirname) {${text}\n})`, { filename: BUNDLE })
+  const code = new CompiledCode(stage.root)
+  code.read(bundle)
+  code.keep(() => script.createCachedData())
+}
+
+describe('the compiled code that a deployment keeps', () => {
+  it('is kept by the first deployment, 0600, and used by the following ones', async () => {
+    assertSucceeds(await stage.deploy())
+    assert.equal(statSync(compiled()).mode & 0o7777, 0o600)
+    assert.ok(await usesWhatIsKept('1.1.0'))
+  })
+
+  it('is replaced once it is torn or damaged, and hinders no deployment', async () => {
+    assertSucceeds(await stage.deploy())
+    const whole = readFileSync(compiled())
+    const damages: Record<string, Buffer> = {
+      torn: whole.subarray(0, whole.length >> 1),
+      zeros: Buffer.alloc(whole.length),
+      damaged: Buffer.from(whole).fill(255, whole.length - 4096),
+    }
+    for (const [index, [name, bytes]] of sampled(Object.entries(damages), 2).entries()) {
+      writeFileSync(compiled(), bytes)
+      assert.equal(await usesWhatIsKept(`1.${index + 1}.0`), false, name)
+      assert.ok(await usesWhatIsKept(`1.${index + 1}.1`), name)
+    }
+  })
+
+  it('is replaced where Node.js refuses it, because it was compiled with other options', async () => {
+    assertSucceeds(await stage.deploy({}, { env: { NODE_OPTIONS: '--jitless' } }))
+    assert.equal(await usesWhatIsKept('1.1.0'), false)
+    assert.ok(await usesWhatIsKept('1.2.0'))
+  })
+
+  it('is not written by a run that promises to change nothing', async () => {
+    assert.equal((await stage.deploy({ 'dry-run': 'true' })).exitCode, 0)
+    assert.ok(!existsSync(own()))
+    const { outputs } = await stage.deploy()
+    writeFileSync(compiled(), '')
+    const digest = outputs['artifact-sha256'] ?? ''
+    const check = { 'check-only': 'true', version: '1.0.0', 'artifact-sha256': digest }
+    for (const inputs of [{ 'dry-run': 'true' }, check]) {
+      const { exitCode, log } = await stage.deploy(inputs)
+      assert.equal(exitCode, 0, log)
+      assert.equal(readFileSync(compiled(), 'utf8'), '')
+    }
+  })
+
+  it('is what runs on a host that is ours alone, so it must be ours', async () => {
+    assertSucceeds(await stage.deploy())
+    plant()
+    assert.match((await update('1.1.0')).log, new RegExp(PLANTED))
+  })
+
+  /** Where somebody else may have planted it. */
+  const hosts: Record<string, () => void> = {
+    'in a folder that its group can write': () => chmodSync(own(), 0o770),
+    'in a root that every user can write': () => chmodSync(stage.root, 0o777),
+    'behind a symlink'() {
+      renameSync(own(), join(stage.folder, 'real'))
+      symlinkSync(join(stage.folder, 'real'), own())
+    },
+    'in a file that every user can write': () => chmodSync(compiled(), 0o666),
+  }
+  for (const [name, open] of Object.entries(hosts)) {
+    it(`never runs what was planted ${name}, also where the operator accepts a shared root`, async () => {
+      assertSucceeds(await stage.deploy())
+      plant()
+      open()
+      for (const inputs of [{}, { 'allow-shared-root': 'true' }]) {
+        const { log } = await stage.deploy(inputs)
+        assert.doesNotMatch(log, new RegExp(PLANTED))
+      }
+    })
+  }
+})
