@@ -18075,11 +18075,11 @@ async function syncDirectory(path) {
     await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
 }
 /**
- * Makes a whole tree durable: with one syncfs of its file system by `sync -f` (coreutils), because an fsync of each
- * file takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file
- * and directory. Throws when the bytes could not be made durable.
+ * Makes whole trees of one file system durable: with one syncfs by `sync -f` (coreutils), because an fsync of each file
+ * takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file and
+ * directory. Throws when the bytes could not be made durable.
  */
-async function syncTree(root, signal) {
+async function syncTrees([root, ...others], signal) {
     const end = await runChild({
         command: ['sync', '-f', root],
         env: allowedEnvironment({ LC_ALL: 'C' }),
@@ -18089,7 +18089,8 @@ async function syncTree(root, signal) {
     });
     if (end.kind === 'exited' && end.code === 0)
         return 'syncfs';
-    await syncEveryFile(root);
+    for (const tree of [root, ...others])
+        await syncEveryFile(tree);
     return 'fsync';
 }
 /**
@@ -18996,6 +18997,7 @@ function redactRecord(record, redact) {
             return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
         case 'state':
         case 'change':
+        case 'changes':
         case 'service':
         case 'healthchecks':
         case 'undone':
@@ -19663,6 +19665,36 @@ function keyOf(service) {
     return JSON.stringify(service);
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/announcement.js
+/** The record that announces these changes, at least one. */
+function announcementOf([change, ...others]) {
+    if (others.length === 0)
+        return { record: 'change', change };
+    return { record: 'changes', changes: [change, ...others] };
+}
+/** The changes that a record announces; none where it is no announcement. */
+function announcedIn(record) {
+    if (!isAnnouncement(record))
+        return [];
+    return record.record === 'change' ? [record.change] : record.changes;
+}
+/** The same with their numbers. */
+function numberedIn(record, seq) {
+    const changes = announcedIn(record);
+    return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }));
+}
+/** The record of an undo. */
+function undoneRecord({ seq, nth }, wasMade) {
+    return { record: 'undone', of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade };
+}
+/** Whether a record of an undo is of this change. */
+function isUndoneBy({ seq, nth }, undone) {
+    return undone.of === seq && undone.nth === nth;
+}
+function isAnnouncement(record) {
+    return record.record === 'change' || record.record === 'changes';
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
 
 
@@ -19879,9 +19911,9 @@ function inodeOf({ at }) {
         throw error;
     }
 }
-/** Makes a rename durable. */
-async function syncFolders({ from, to }) {
-    for (const folder of new Set([to.folder, from.folder]))
+/** Makes renames durable. */
+async function syncFolders(renamed) {
+    for (const folder of new Set(renamed.flatMap(({ from, to }) => [to.folder, from.folder])))
         await syncDirectory(folder);
 }
 /** A system error says by which descriptor a path was reached; the operator knows the path. */
@@ -20001,10 +20033,10 @@ function requireFree(root, move) {
     throw justAppeared(move.to);
 }
 /**
- * Moves, durably. Another process, perhaps the old version itself, may replace what is moved, or make something in the
- * way, as often as that is set aside: the two renames follow each other at once. Returns where that is now.
+ * Moves. Another process, perhaps the old version itself, may replace what is moved, or make something in the way, as
+ * often as that is set aside: the two renames follow each other at once.
  */
-async function moveDurably(root, paths) {
+async function makeMove(root, paths) {
     const setAside = [];
     for (let attempt = 1;; attempt++) {
         const ends = holdEnds(root, paths);
@@ -20014,16 +20046,15 @@ async function moveDurably(root, paths) {
             else if (ends.to.folder !== '' && inodeOf(ends.to) !== null)
                 setAside.push(...(await putAside(root, ends.to)));
             (0,external_node_fs_namespaceObject.renameSync)(ends.from.at, ends.to.at);
-            await syncFolders(ends);
-            return setAside;
+            return { ends, setAside };
         }
         catch (error) {
-            if (attempt === MAX_ATTEMPTS || !isInTheWay(error))
-                throw inodeOf(ends.from) === null ? justDisappeared(paths.from) : held_path_namedAfter(ends, error);
-            await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
-        }
-        finally {
+            const isFinal = attempt === MAX_ATTEMPTS || !isInTheWay(error);
+            const reason = isFinal && inodeOf(ends.from) === null ? justDisappeared(paths.from) : held_path_namedAfter(ends, error);
             ends.close();
+            if (isFinal)
+                throw reason;
+            await (0,external_node_timers_promises_namespaceObject.setTimeout)(attempt);
         }
     }
 }
@@ -20068,6 +20099,17 @@ function whereIs({ from: source, to: target, ino, times }, { from, to }) {
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
+}
+/** Returns where what was in the way is now. */
+async function moveDurably(root, paths) {
+    const { ends, setAside } = await makeMove(root, paths);
+    try {
+        await syncFolders([ends]);
+        return setAside;
+    }
+    finally {
+        ends.close();
+    }
 }
 /** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
 function withoutItsTree({ from, to }) {
@@ -20128,6 +20170,7 @@ function justDisappeared(path) {
 
 
 
+
 /**
  * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
  * needs to know. Paths are relative to the project root, and lie where such a change may happen.
@@ -20161,22 +20204,35 @@ async function announceable(root, change) {
     return change.type === 'create_file' ? identifyFileSync(root, change) : change;
 }
 /**
- * Makes a change and makes it durable. Never replaces anything that is there; what another process has made in the place
- * of a new version is set aside. Returns where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable. Never
+ * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns
+ * where to.
  */
-async function applyChange(root, change) {
-    switch (change.type) {
-        case 'make_directory':
-            makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
-            await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
-            return [];
-        case 'move':
-            requireFree(root, change);
-            return await moveDurably(root, change);
-        case 'create_file':
-            await createFromStaged(root, change);
-            return [];
+async function applyChanges(root, changes) {
+    const moves = [];
+    try {
+        for (const change of changes) {
+            if (change.type === 'move') {
+                requireFree(root, change);
+                moves.push(await makeMove(root, change));
+            }
+            else
+                await make(root, change);
+        }
+        await syncFolders(moves.map(({ ends }) => ends));
+        return moves.flatMap(({ setAside }) => setAside);
     }
+    finally {
+        for (const { ends } of moves)
+            ends.close();
+    }
+}
+/** Durable when it returns. */
+async function make(root, change) {
+    if (change.type === 'create_file')
+        return await createFromStaged(root, change);
+    makeOpenDirectorySync((0,external_node_path_namespaceObject.join)(root, change.path));
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
 }
 /**
  * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
@@ -20524,6 +20580,7 @@ function padded(text, more = 0) {
 
 
 
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -20538,12 +20595,22 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     schemas_extend(stepEntrySchema, { record: literal('step') }),
     /** Announces a change that is about to be made. */
     object({ record: literal('change'), change: changeSchema }),
+    /** Announces several, of which none depends on another. */
+    object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
     /** Announces that a service is about to be started, stopped or restarted. */
     object({ record: literal('service'), change: serviceChangeSchema }),
     /** How to check the old version after a rollback. */
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /** The change that the record number `of` announced is undone; `was_made` says whether it had been made at all. */
-    object({ record: literal('undone'), of: schemas_int().check(_positive()), was_made: schemas_boolean() }),
+    /**
+     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * whether it had been made at all.
+     */
+    object({
+        record: literal('undone'),
+        of: schemas_int().check(_positive()),
+        nth: exactOptional(schemas_int().check(_nonnegative())),
+        was_made: schemas_boolean(),
+    }),
     /** The point of no return: the new version is what this host runs. */
     object({
         record: literal('commit'),
@@ -20569,7 +20636,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
  * others are given up where they cannot be written: a rollback must not need any.
  */
-const REQUIRED = new Set(['change', 'service', 'commit']);
+const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
 const DURABLE = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported']);
 /** What is written after the last announcement goes into the room that was allocated with it. */
 const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
@@ -20608,8 +20675,7 @@ function readJournal(path) {
  */
 function readUnprovenChanges(path) {
     const { records = [], behind = [] } = readText(path) ?? {};
-    const changes = recordsIn(behind).flatMap(record => (record.record === 'change' ? [record.change] : []));
-    return changes.map((change, index) => ({ seq: records.length + 1 + index, change }));
+    return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index));
 }
 /** What follows a durable record was written when that one was on the disk, and so was all before it. */
 function verifyBehind({ records, behind }) {
@@ -20633,10 +20699,9 @@ function findCommit(records) {
 function pendingChanges(records) {
     let pending = [];
     for (const [index, record] of records.entries()) {
-        if (record.record === 'change')
-            pending.push({ seq: index + 1, change: record.change });
-        else if (record.record === 'undone')
-            pending = pending.filter(({ seq }) => seq !== record.of);
+        pending.push(...numberedIn(record, index + 1));
+        if (record.record === 'undone')
+            pending = pending.filter(change => !isUndoneBy(change, record));
         // There may have been no room to note each.
         else if (record.record === 'end' && record.end.rollback?.restored !== false)
             pending = [];
@@ -20688,13 +20753,17 @@ function verifySequence(records) {
     for (const [index, record] of later.entries()) {
         if (record.record === 'begin')
             throw new JournalDamage(`its line ${index + 2} begins another deployment`);
-        if (record.record === 'change' && !isOfDeployment(record.change, begin.facts.deployment_id))
+        if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
             throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
-        if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
+        if (record.record === 'undone' && !isOfAnnounced(record, records))
             throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
         if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
             throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
     }
+}
+function isOfAnnounced(undone, records) {
+    const announcement = records[undone.of - 1];
+    return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
  * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
@@ -21485,1652 +21554,30 @@ function isModified(drift) {
     return instead !== undefined || added.length + removed.length + changed.length > 0;
 }
 
-;// CONCATENATED MODULE: ./build/core/document/source-problem.js
+;// CONCATENATED MODULE: ./build/install/steps/step-entry.js
 
-
-
-/** Enough to fix a file with; a hostile file must not make us write millions. */
-const MAX_REPORTED_PROBLEMS = 100;
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after another. */
-class SourceError extends ConfigError {
-    name = 'SourceError';
-    problems;
-    constructor(code, document, problems) {
-        const files = [...new Set(problems.map(({ file }) => file))];
-        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line || a.column - b.column);
-        super(code, summaryOf(document, ordered));
-        this.problems = ordered;
-    }
-}
-/** A problem at a position, which may be that of a whole step. */
-function problemAt({ file, line, column }, message) {
-    return { message, file, line, column };
-}
-/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
-function collectProblems(read) {
-    try {
-        return { value: read(), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-/** The same for work with pauses; nothing of a file that there is not. */
-function* collectProblemsSlowly(reading) {
-    try {
-        return { value: reading && (yield* reading), problems: [] };
-    }
-    catch (error) {
-        return problemsOf(error);
-    }
-}
-function problemsOf(error) {
-    if (!(error instanceof SourceError))
-        throw error;
-    return { value: undefined, problems: error.problems, error };
-}
-function summaryOf(document, problems) {
-    const first = problems[0];
-    if (first === undefined)
-        return `${document} is refused.`;
-    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
-    if (problems.length === 1)
-        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
-    return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/duration.js
-
-const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
-const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
-function durationSchema(min, max) {
-    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
-    const within = [_gte(min, { error }), _lte(max, { error })];
-    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
-    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
-}
-function secondsOf(text) {
-    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
-    return Number(count) * SECONDS_PER_UNIT[unit];
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
-
-
-
-
-const MAX_HEALTHCHECK_SECONDS = 600;
-const DEFAULT_HEALTHCHECK_SECONDS = 30;
-const MAX_HEALTHCHECK_RETRIES = 20;
-const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-/** Whether steps with this action, of a plan or of a report, install a part. */
-function isInstallAction(action) {
-    return action === 'install_plugin' || action === 'install_extension';
-}
-/** Its first component may also be a project archive's own name for its directory of plugins. */
-const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
-const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
-}));
-const messageSchema = schemas_string()
-    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
-const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
-const stepKeys = {
-    id: stepIdSchema,
-    depends_on: schemas_default(array(stepIdSchema), []),
-    snapshot: schemas_default(schemas_boolean(), false),
-};
-/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
-const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
-/** The keys of every step. */
-const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
-/** The form of a step, by its action; unknown actions and keys are refused. */
-const stepSchema = discriminatedUnion('action', [
-    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
-    strictObject({
-        ...stepKeys,
-        action: literal(['provision', 'configure_plugin']),
-        plugin: idSchema,
-    }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
-    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
-    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
-    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
-    strictObject({
-        ...stepKeys,
-        action: literal('healthcheck'),
-        plugin: exactOptional(idSchema),
-        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
-        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
-    }),
-    strictObject({
-        ...stepKeys,
-        action: literal('notify'),
-        event: stepIdSchema,
-        message: exactOptional(messageSchema),
-    }),
-]);
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
-function keysOfStep(action) {
-    const shapes = stepSchema.def.options.map(option => option.shape);
-    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
-    return Object.keys(shape ?? { ...stepKeys, action });
-}
-/** The step as the rest of the program knows it. */
-function buildStep(written, position) {
-    const { depends_on: dependsOn, ...rest } = written;
-    if (rest.action !== 'healthcheck')
-        return { ...rest, dependsOn, ...position };
-    const { timeout: timeoutSeconds, ...check } = rest;
-    return { ...check, timeoutSeconds, dependsOn, ...position };
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
-
-
-const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
-function isInstallStep(step) {
-    return isInstallAction(step.action);
-}
-/** Whether the step works on files that must be installed before it runs. */
-function needsFiles(step) {
-    return NEEDS_FILES.has(step.action);
-}
-function installedId(step) {
-    return step.action === 'install_plugin' ? step.plugin : step.extension;
-}
-/** Where an installing step installs its part, `<shelf>/<id>`. */
-function placeOfInstall(step) {
-    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
-}
-/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
-function subjectIdOf(step) {
-    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
-}
-/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
-function foreignPlanProblems(plan, name, projectId) {
-    if (plan.projectId === projectId)
-        return [];
-    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
-    return [problemAt(plan.positions.projectId, message)];
-}
-/** Ids whose directory would take the place of another id's settings file. */
-function settingsNameProblems(installSteps) {
-    return installSteps
-        .filter(step => installedId(step).endsWith('.env'))
-        .map(step => {
-        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
-        return stepProblem(step, message);
-    });
-}
-/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
-function prematureProblems(steps, needs) {
-    const waiting = new Set(steps.filter(isInstallStep));
-    return steps.flatMap(step => {
-        if (isInstallStep(step))
-            waiting.delete(step);
-        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
-        if (missing.length === 0)
-            return [];
-        const ids = missing.map(install => `"${install.id}"`).join(', ');
-        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
-    });
-}
-function stepProblem(step, message) {
-    return problemAt(step, `step "${step.id}": ${message}`);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/unrestored.js
-
-
-/** Whether a service may still run the files of a version that was rolled back, because it could not be restored. */
-function findUnrestored(layout, services) {
-    const unrestored = new Set(readHostRecord(layout).unrestored);
-    return services.filter(service => unrestored.has(unrestored_keyOf(service)));
-}
-/** Records which services could not be restored, and no longer those that were. Durable when it returns. */
-async function noteRestorations(layout, { restored = [], unrestored = [] }) {
-    try {
-        const { unrestored: before } = readHostRecord(layout);
-        const gone = new Set(restored.map(unrestored_keyOf));
-        const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(unrestored_keyOf)])];
-        if (after.join('\n') !== before.join('\n'))
-            await recordUnrestored(layout, after);
-    }
-    catch (error) {
-        throw isSystemError(error)
-            ? toHostError(error, `recording in ${layout.installed} which services run old files`)
-            : error;
-    }
-}
-/** The same for the same service, whatever was read from a journal. */
-function unrestored_keyOf(service) {
-    return JSON.stringify(service);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/services-of.js
-
-
-/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
-function servicesOf(order, plugin) {
-    const config = requireConfig(order);
-    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
-    const find = plugin === undefined ? projectServiceOf : serviceOf;
-    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
-    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
-}
-function requireConfig({ hostConfig }) {
-    return requireEntry(hostConfig, 'host-config');
-}
-/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
-function requireEntry(entry, name) {
-    if (entry === undefined)
-        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
-    return entry;
-}
-
-// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
-var dist = __nccwpck_require__(8815);
-;// CONCATENATED MODULE: ./build/core/pausing-work.js
-/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
-function pausing_work_runToEnd(work) {
-    for (;;) {
-        const step = work.next();
-        if (step.done === true)
-            return step.value;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
-
-const MAX_YAML_LEVELS = 32;
-/** A text with more mistakes than anyone would list is not read to its end. */
-const MAX_YAML_COMPLAINTS = 100;
-/** They take less than a millisecond. */
-const LEXEMES_BETWEEN_PAUSES = 256;
-/**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
- * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
- * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
- */
-function* composeYaml(text, limits, options) {
-    const lines = new dist/* LineCounter */.HN();
-    const complaints = new Complaints();
-    try {
-        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
-        return { document, complaints: complaints.list, lines };
-    }
-    catch (error) {
-        if (!(error instanceof Excess))
-            throw error;
-        complaints.close(error);
-        return { document: undefined, complaints: complaints.list, lines };
-    }
-}
-function* compose(tokens, complaints, { options, end }) {
-    const composer = new dist/* Composer */.Dk(options);
-    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
-    Reflect.set(composer, 'onError', complaints.take);
-    let hasDocument = false;
-    for (const token of tokens) {
-        yield;
-        if (token === undefined)
-            continue;
-        const complaint = tokenComplaint(token, hasDocument);
-        if (complaint !== undefined)
-            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
-        if (complaint?.code === 'MULTIPLE_DOCS')
-            break;
-        if (complaint === undefined)
-            for (const _ of composer.next(token))
-                ;
-        hasDocument ||= token.type === 'document';
-    }
-    const [document] = composer.end(true, end);
-    return document;
-}
-function tokenComplaint(token, hasDocument) {
-    if (token.type === 'error')
-        return { code: 'UNEXPECTED_TOKEN', message: token.message };
-    if (token.type === 'document' && hasDocument)
-        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
-    if (token.type === 'doc-end' && !hasDocument)
-        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
-    return undefined;
-}
-/** Undefined where it pauses: a document is a single token, which comes last. */
-function* limitedTokens(text, limits, lines) {
-    const parser = new dist/* Parser */.iX(lines.addNewLine);
-    let lexemes = 0;
-    lines.addNewLine(0);
-    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
-        lexemes++;
-        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
-            yield undefined;
-        if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
-        yield* parser.next(lexeme);
-        if (isTooDeep(parser.stack))
-            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
-    }
-    yield* parser.end();
-}
-function isTooDeep(open) {
-    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
-}
-/** The text exceeds a limit. */
-class Excess {
-    message;
-    offset;
-    constructor(message, offset) {
-        this.message = message;
-        this.offset = offset;
-    }
-}
-class Complaints {
-    list = [];
-    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
-    take = (source, code, message, isWarning = false) => {
-        this.add({ code, message, offset: offsetOf(source), isWarning });
-    };
-    add(complaint) {
-        if (this.list.length >= MAX_YAML_COMPLAINTS)
-            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
-        this.list.push(complaint);
-    }
-    close({ message, offset }) {
-        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
-    }
-}
-function offsetOf(source) {
-    if (typeof source === 'number')
-        return source;
-    return 'offset' in source ? source.offset : source[0];
-}
-
-;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
-/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
-const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
-const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
-/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
-function unreadableCharacter(text) {
-    return firstMatch(text, unreadable_character_UNREADABLE);
-}
-/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
-function ambiguousCharacter(text) {
-    return firstMatch(text, READ_DIFFERENTLY);
-}
-function firstMatch(text, pattern) {
-    const match = pattern.exec(text);
-    if (match === null)
-        return undefined;
-    const line = text.slice(0, match.index).split('\n').length;
-    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
-}
-function unreadable_character_nameOf(character) {
-    if (character === '\ufffd')
-        return 'something that is not UTF-8';
-    if (character === '\r')
-        return 'a carriage return without a line feed';
-    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
-}
-
-;// CONCATENATED MODULE: ./build/core/document/strict-yaml.js
-
-
-
-
-
-/** Enough for honest use of anchors, too little for a bomb. */
-const MAX_ALIAS_COUNT = 100;
-/** Why a foreign text is not read; the message continues a sentence that begins with the name of its file. */
-class StrictYamlProblem extends Error {
-    /** It could be read in more than one way, or costs too much; otherwise it is no YAML at all. */
-    isAmbiguous;
-    constructor(message, { isAmbiguous }) {
-        super(message);
-        this.isAmbiguous = isAmbiguous;
-    }
-}
-/**
- * Reads a foreign YAML text that a program of another kind reads too, perhaps by YAML 1.1: only what both read alike.
- * Throws StrictYamlProblem when it exceeds the limits or could be read in another way.
- */
-function readStrictYaml(text, limits) {
-    refuseAmbiguousText(text, limits);
-    const document = readDocument(pausing_work_runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
-    refuseAmbiguousNodes(document);
-    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
-}
-function refuseAmbiguousText(text, { bytes }) {
-    if (Buffer.byteLength(text) > bytes)
-        throw ambiguous(`must be at most ${bytes} bytes, found more`);
-    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
-    if (stranger !== undefined)
-        throw ambiguous(`must not contain what readers of YAML do not agree on, found ${stranger}`);
-}
-function readDocument({ document, complaints }) {
-    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
-    if (excess !== undefined)
-        throw ambiguous(`must be simple enough to read, found ${excess.message}`);
-    const mistake = complaints.find(({ isWarning }) => !isWarning);
-    if (mistake !== undefined || document === undefined)
-        throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
-    return document;
-}
-/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
-function refuseAmbiguousNodes(document) {
-    let aliases = 0;
-    (0,dist/* visit */.YR)(document, {
-        Alias: () => {
-            aliases++;
-            if (aliases > MAX_ALIAS_COUNT)
-                throw ambiguous(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`);
-        },
-        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
-    });
-}
-function refuseAmbiguousKeys(keys) {
-    const seen = new Set();
-    for (const key of keys) {
-        if (!(0,dist/* isScalar */.jn)(key))
-            throw ambiguous('must have plain keys, found a list, a map or an alias as a key');
-        if (isMergeKey(key))
-            throw ambiguous('must not use merge keys (<<): write the keys out');
-        const name = String(key.value);
-        if (seen.has(name))
-            throw ambiguous(`must have each key once, found "${cleanForeignText(name, 60)}" twice`);
-        seen.add(name);
-    }
-}
-function isMergeKey({ value, type, tag }) {
-    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
-}
-function toPlainValue(read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        throw malformed(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
-    }
-}
-function ambiguous(message) {
-    return new StrictYamlProblem(message, { isAmbiguous: true });
-}
-function malformed(message) {
-    return new StrictYamlProblem(message, { isAmbiguous: false });
-}
-
-;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
-
-
-
-
-
-
-const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-const schema = object({
-    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
-    version: schemas_nullish(union([schemas_string(), schemas_number()])),
-    execution_mode: schemas_nullish(schemas_string()),
-    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
-    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
-    envconfiguration: optional(unknown()),
-});
-const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
-/**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
- * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
- * fine.
- */
-function parsePluginYaml(text) {
-    const { document, value } = readYaml(text);
-    const parsed = schema.safeParse(value);
-    if (!parsed.success) {
-        const issue = parsed.error.issues[0];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
-    }
-    return toPluginYaml(parsed.data, versionSourceOf(document));
-}
-function readYaml(text) {
-    try {
-        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    }
-    catch (error) {
-        if (!(error instanceof StrictYamlProblem))
-            throw error;
-        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
-    }
-}
-/** The version's own characters, which a number does not keep. */
-function versionSourceOf(document) {
-    if (!(0,dist/* isMap */.jh)(document.contents))
-        return undefined;
-    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
-    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
-    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
-}
-function toPluginYaml(data, versionSource) {
-    const version = data.version ?? undefined;
-    return {
-        name: data.name ?? undefined,
-        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
-        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
-        executionMode: data.execution_mode ?? undefined,
-        entryPoint: data.entry_point ?? undefined,
-        environment: {
-            required: data.environment?.required ?? [],
-            optional: data.environment?.optional ?? [],
-        },
-        // YAML 1.1, by which the host may read, has more words for true.
-        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
-    };
-}
-function asPythonPrints(value, source) {
-    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
-    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
-}
-function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', refusal(what, '; for a service set kind: service'));
-}
-function invalid(rule) {
-    return new ArtifactError('invalid_manifest', refusal(rule));
-}
-function refusal(what, hint = '') {
-    return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
-}
-
-;// CONCATENATED MODULE: ./build/core/content/integration-yaml.js
-
-
-
-
-
-const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
-const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
-const directorySchema = schemas_nullish(schemas_string());
-/**
- * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
- * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
- */
-function parseIntegrationYaml(text) {
-    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins;
-    const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory;
-    const written = expect(directorySchema, directory, 'must have a text as plugins.directory');
-    if (written === undefined || written === null)
-        return undefined;
-    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
-    if (found.success)
-        return found.data;
-    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
-    throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`);
-}
-function expect(schema, value, rule) {
-    const parsed = schema.safeParse(value);
-    if (!parsed.success)
-        throw new Error(rule);
-    return parsed.data;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
-
-
-
-
-
-
-
-
-const INTEGRATION = 'integration.yaml';
-/**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
- * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
- */
-function findPluginsDirectory(layout, { input, recorded }, log) {
-    const { directory, problem } = readHostsDirectory(layout);
-    if (input !== undefined) {
-        if (directory !== undefined && directory !== input)
-            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`);
-        return { directory: input, isOperators: true };
-    }
-    if (problem === undefined)
-        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
-    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
-    log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
-    return { directory: used, isOperators: false };
-}
-/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
-function warnOfOtherDirectory(layout, directory, log) {
-    const { directory: asked, problem } = readHostsDirectory(layout);
-    if (problem !== undefined)
-        log.warning(`${problem} The project's plugins are installed in ${directory}.`);
-    if (asked === undefined || asked === directory)
-        return;
-    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
-}
-/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
-function knownDirectories(layout) {
-    const { directory } = readHostsDirectory(layout);
-    const hosts = directory === undefined ? [] : [directory];
-    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
-}
-/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
-function readHostsDirectory({ root }) {
-    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
-    try {
-        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
-        return { directory: parseIntegrationYaml(text) };
-    }
-    catch (error) {
-        const errno = errnoOf(error);
-        if (errno === 'ENOENT' || errno === 'ENOTDIR')
-            return {};
-        if (errno === 'ELOOP')
-            return { problem: `${path} is a symlink, which is not followed.` };
-        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
-        return { problem: `${path} ${reason}.` };
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/mounts.js
-
-
-/**
- * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
- */
-function mountPointsIn(path) {
-    const mountPoints = readMountPoints();
-    if (mountPoints.length === 0)
-        return [];
-    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
-    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
-}
-/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
-function parseMountPoints(text) {
-    const lines = text.toString('latin1').split('\n');
-    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
-    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
-}
-function mounts_decode(point) {
-    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
-    return Buffer.from(bytes, 'latin1').toString('utf8');
-}
-function readMountPoints() {
-    try {
-        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
-
-
-
-
-/** All paths of these lists, in their order, each once. */
-function uniteKeepPaths(...lists) {
-    return [...new Set(lists.flatMap(list => list ?? []))];
-}
-/**
- * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
- * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
- */
-function findKeptPaths(tree, staged) {
-    const kept = findMovablePaths(tree);
-    for (const path of kept)
-        requireRealParents(staged, path);
-    return kept;
-}
-/** The same for the tree alone, without a replacement. */
-function findMovablePaths({ root, keepPaths }) {
-    const kept = presentPaths(root, keepPaths);
-    for (const path of kept)
-        requireRealParents(root, path);
-    return kept;
-}
-/** Which of these paths exist in a directory, without those inside another. */
-function presentPaths(root, paths) {
-    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
-}
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
-    return shipped;
-}
-function outermost(paths) {
-    const unique = [...new Set(paths)];
-    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
-}
-function requireRealParents(root, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = lstatIfPresentSync(parent);
-        if (stat === undefined)
-            return;
-        if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
-        }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/switchable.js
-
-
-
-
-
-
-
-
-const OVERLAY_MAGIC = 0x794c7630;
-/** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
-const PROBE = 'probe';
-/**
- * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
- * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
- */
-function requireSwitchable({ layout, keepPaths }, place) {
-    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
-}
-/** The same for any tree of this host, for example a snapshot whose kept paths return. */
-function requireMovableTree(layout, { root, keepPaths }) {
-    if (!pathExistsSync(root))
-        return;
-    requireNoMountPoint(root);
-    const paths = ['', ...presentPaths(root, keepPaths)];
-    const blocker = makeBlocker(layout);
-    try {
-        for (const path of paths)
-            requireMovable({ root, path }, blocker.path);
-    }
-    finally {
-        blocker.remove();
-    }
-}
-/**
- * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
- * be renamed across mounts. Throws DeploymentError `host_not_writable`.
- */
-function requireOneMount(layout, { shelf, directory }) {
-    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
-    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
-    for (const folder of [layout.staging, snapshots]) {
-        if (switchable_mountOf(path) === switchable_mountOf(folder))
-            continue;
-        throw new DeploymentError('host_not_writable', `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
-    }
-}
-function requireNoMountPoint(root) {
-    const [point] = mountPointsIn(root);
-    if (point === undefined)
-        return;
-    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
-}
-/**
- * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
- * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
- */
-function requireMovable(moved, blocker) {
-    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(path, blocker);
-    }
-    catch (error) {
-        const reason = whyUnmovable(moved, errnoOf(error));
-        if (reason !== undefined)
-            throw new DeploymentError('unsafe_host', reason, { cause: error });
-        return;
-    }
-    // No file system that keeps to POSIX comes here.
-    (0,external_node_fs_namespaceObject.renameSync)(blocker, path);
-}
-function whyUnmovable({ root, path }, errno) {
-    const full = (0,external_node_path_namespaceObject.join)(root, path);
-    switch (errno) {
-        case 'EXDEV':
-            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
-                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-                : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`;
-        case 'EBUSY':
-            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
-        case 'EACCES':
-        case 'EPERM':
-            return `This runner, uid ${process.getuid?.()}, may not move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
-        default:
-            return undefined;
-    }
-}
-function switchable_ownerOf(path) {
-    const found = lstatIfPresentSync(path);
-    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
-}
-/** To move a directory elsewhere takes write access to it and to the one that contains it. */
-function grantFor({ root, path }) {
-    const full = (0,external_node_path_namespaceObject.join)(root, path);
-    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
-    const lacking = needed.filter(directory => !isWritable(directory));
-    if (lacking.length > 0)
-        return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
-    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`;
-}
-function isWritable(path) {
-    try {
-        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-/** A directory that nothing can replace, because it is not empty. A killed run may have left it behind. */
-function makeBlocker({ staging }) {
-    const folder = (0,external_node_path_namespaceObject.join)(staging, PROBE);
-    const path = (0,external_node_path_namespaceObject.join)(folder, 'full');
-    (0,external_node_fs_namespaceObject.mkdirSync)(path, { recursive: true, mode: 0o700 });
-    (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(path, 'file'), '');
-    return {
-        path,
-        remove() {
-            (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(path, 'file'));
-            (0,external_node_fs_namespaceObject.rmdirSync)(path);
-            (0,external_node_fs_namespaceObject.rmdirSync)(folder);
-        },
-    };
-}
-function switchable_mountOf(path) {
-    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
-}
-/** Where a directory below the root leads, even if the end of it is still to be made. */
-function realDirectory({ root }, directory) {
-    const path = (0,external_node_path_namespaceObject.join)(root, directory);
-    const nearest = nearestDirectory(path);
-    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
-}
-/** The same; undefined where it leads nowhere. */
-function findRealDirectory(layout, directory) {
-    try {
-        return realDirectory(layout, directory);
-    }
-    catch (error) {
-        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
-            return undefined;
-        throw error;
-    }
-}
-/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
-function nearestDirectory(path) {
-    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-
-;// CONCATENATED MODULE: ./build/install/host/previous-install.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** What is known of a part that is going to be in this place. */
-function readPreviousInstall(layout, target) {
-    const record = readHostRecord(layout);
-    const installed = findInstalled(record.installed, target);
-    const removed = findInstalled(record.removed, target);
-    const place = installed === undefined ? target : placeOf(installed);
-    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
-    return { place, installed, removed, version };
-}
-/** Where this origin's settings of a part are, and what its kept paths are relative to: perhaps of a removed one. */
-function formerPlace({ place, installed, removed }, origin) {
-    const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
-    return isReturning ? placeOf(removed) : place;
-}
-/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
-function versionsFrom({ installed }, origin) {
-    if (installed === undefined)
-        return [];
-    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
-}
-/**
- * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
- * something is in the place now, which has its own.
- */
-function findLeftBehind(layout, previous, origin) {
-    const { place, installed, removed } = previous;
-    const row = installed ?? removed;
-    if (row === undefined || pathExistsSync(installPath(layout, place)))
-        return undefined;
-    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
-    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
-}
-/** What `latest` is compared with: another origin's version says nothing about this one's. */
-function stateFor({ installed, version }, origin) {
-    const isOurs = installed !== undefined && isFrom(installed, origin);
-    return { version: installed === undefined || isOurs ? version : null, isOurs };
-}
-/** What a report says of what a deployment replaces. Announces what this action has not installed. */
-function factsOfReplaced(layout, { installed, place }, log) {
-    if (installed !== undefined)
-        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
-    if (!pathExistsSync(installPath(layout, place)))
-        return {};
-    log.notice(`${placePath(place)} was not installed by this action: a deployment replaces it and keeps it as a snapshot.`);
-    return { unrecorded: true };
-}
-/**
- * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
- * `allowTakeover`, warns instead. Names the kept paths that others have left there.
- */
-function verifyPlace(previous, { origin, allowTakeover }, log) {
-    const { place, installed, removed } = previous;
-    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
-        const owner = snapshot.origin ?? removed;
-        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
-    }
-    if (installed === undefined || isFrom(installed, origin))
-        return;
-    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
-    if (!allowTakeover)
-        throw placeTaken(place, owner);
-    log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
-}
-/**
- * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
- * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
- */
-function verifyProjectPlace(layout, place, claim) {
-    const recorded = new Set();
-    for (const shelf of ['plugins', 'extensions']) {
-        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
-        verifyPlace(known, claim, claim.log);
-        if (known.installed !== undefined)
-            recorded.add(findRealPath(layout, known.place));
-    }
-    for (const other of placesOf(layout, place)) {
-        const path = findRealPath(layout, other);
-        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
-            continue;
-        recorded.add(path);
-        if (!claim.allowTakeover)
-            throw placeTaken(other, 'something that this action has no record of');
-        claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
-    }
-}
-/** Everywhere on this host where a part of this id may be, or is going to be. */
-function placesOf(layout, { id, directory: chosen }) {
-    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
-    return directories.map(directory => placeAt(`${directory}/${id}`));
-}
-function findRealPath(layout, { directory, id }) {
-    const real = findRealDirectory(layout, directory);
-    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
-}
-function placeTaken(place, owner) {
-    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
-}
-/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
-function readForeignVersion(path) {
-    try {
-        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
-        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
-    }
-    catch {
-        return null;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
-/**
- * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
- * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
- */
-function quoteSetting(value) {
-    if (PLAIN.test(value))
-        return value;
-    if (isUnsafe(value))
-        return undefined;
-    if (!value.includes("'"))
-        return `'${value}'`;
-    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
-}
-const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
-/**
- * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
- * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
- */
-function isUnsafe(value) {
-    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
-}
-
-;// CONCATENATED MODULE: ./build/core/plan/env-template.js
-
-
-
-const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
-/**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
- * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
- * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
- * up empty.
- */
-function seedSettings(template, names, given) {
-    const keys = [...names.required, ...names.optional];
-    refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(given);
-    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
-        seeder.addLine(line);
-    for (const key of keys)
-        seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
-    return seeder.settings;
-}
-/**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
- */
-function verifySettings(settings, required) {
-    refuseUnusableNames(required);
-    const missing = unsetSettings(settings.text, required);
-    if (missing.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
-}
-/** Which of the keys settings lack or leave empty. */
-function unsetSettings(text, keys) {
-    const values = valuesOf(text);
-    return keys.filter(key => isEmpty(values.get(key)));
-}
-/** The keys that both settings set, to other values. */
-function differingSettings(one, other) {
-    const [values, others] = [valuesOf(one), valuesOf(other)];
-    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
-}
-function valuesOf(text) {
-    return new Map(text.split(/\r?\n/).flatMap(line => {
-        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
-        return key === undefined ? [] : [[key, value.trim()]];
-    }));
-}
-class SettingsSeeder {
-    #given;
-    #lines = [];
-    #values = new Map();
-    #used = new Set();
-    constructor(given) {
-        this.#given = given;
-    }
-    get settings() {
-        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
-    }
-    valueOf(key) {
-        return this.#values.get(key);
-    }
-    addLine(line) {
-        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
-        const value = key === undefined ? undefined : this.#take(key);
-        if (key !== undefined)
-            this.#values.set(key, value ?? (own ?? '').trim());
-        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
-    }
-    addMissing(key) {
-        const value = this.#values.has(key) ? undefined : this.#take(key);
-        if (value === undefined)
-            return;
-        this.#values.set(key, value);
-        this.#lines.push(`${key}=${value}`);
-    }
-    /** The key's value as the file contains it; an empty one counts as not set. */
-    #take(key) {
-        const value = this.#given.get(key) ?? '';
-        if (value === '')
-            return undefined;
-        const quoted = quoteSetting(value);
-        if (quoted === undefined)
-            throw unusableValue(key);
-        this.#used.add(key);
-        return quoted;
-    }
-}
-function isEmpty(value) {
-    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
-}
-function refuseUnusableNames(names) {
-    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-    if (unusable.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
-}
-function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
-}
-function refuseEmpty(keys) {
-    if (keys.length === 0)
-        return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
-}
-function itOrThem(keys) {
-    return keys.length === 1 ? 'it' : 'them';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
-
-
-
-
-
-
-
-
-const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
-const DEFAULT_ENTRY_POINT = 'src/main.py';
-const LEFT_OUT_PARTS = new Set([
-    '__pycache__',
-    '.git',
-    '.mypy_cache',
-    '.pytest_cache',
-    'plugin.sig',
-    'plugin.yaml',
-    'plugin.json',
-    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
-    '*.md',
-    '*.json',
-]);
-const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** Whether the host framework expects a `plugin.sig` in this plugin. */
-function needsPluginSig(plugin) {
-    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
-}
-/**
- * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
- */
-async function buildPluginSig({ id, staged, pluginYaml }, secret) {
-    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
-    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
-    for (const path of await signedFiles(staged, pluginYaml))
-        await addFile(hmac, staged, path);
-    const signature = {
-        plugin: pluginYaml.name ?? id,
-        version: pluginYaml.version ?? '0.0.0',
-        digest: hmac.digest('hex'),
-        algo: 'HMAC-SHA256',
-    };
-    return escapeNonAscii(JSON.stringify(signature, null, 2));
-}
-/** Whether a plugin's signature may cover a path, or something below it. */
-function isCovered(path, plugin) {
-    const directory = entryDirectory(plugin);
-    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
-    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
-}
-function entryDirectory(plugin) {
-    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
-    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
-    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
-    }
-    return external_node_path_namespaceObject.posix.dirname(normal);
-}
-/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
-async function signedFiles(root, plugin) {
-    const directory = entryDirectory(plugin);
-    const base = directory === '.' ? '' : directory;
-    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
-    return entries
-        .filter(entry => entry.type === 'file')
-        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
-        .filter(isSigned)
-        .sort(comparePaths);
-}
-function isSigned(path) {
-    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
-}
-async function addFile(hmac, root, path) {
-    hmac.update(`${path}\0`, 'utf8');
-    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
-        hmac.update(chunk);
-    hmac.update('\0');
-}
-function escapeNonAscii(json) {
-    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
-
-
-
-
-
-
-/**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
- * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
- */
-function readPluginYaml(staged) {
-    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
-    try {
-        const found = (0,external_node_fs_namespaceObject.statSync)(path);
-        if (!found.isFile())
-            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
-        if (found.size > PLUGIN_YAML_LIMITS.bytes)
-            throw tooLarge(found.size);
-        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
-        throw toHostError(error, `reading ${path}`);
-    }
-}
-function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
-}
-function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/settings-file.js
-
-
-
-const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
-/**
- * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` where they are no regular file, too large or not readable.
- */
-function readSettings(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
-        throw unusableSettings(path, found);
-    }
-    throw unusableSettings(path, NOT_A_SMALL_FILE);
-}
-function unusableSettings(path, found) {
-    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/injected-env.js
-
-
-
-
-
-
-
-
-
-
-/** In the plugin's own directory; the host's own, so a kept path. */
-const INJECTED = '.env';
-/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
-function injectedEnvPath(layout, part) {
-    return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
-}
-/** Whether a `write_env` step is going to create those of a part: neither the host has any yet, nor its new tree. */
-function willLackInjectedEnv({ layout, keepPaths }, part) {
-    const tree = treeOf(layout, part);
-    const sources = [tree, installPath(layout, part.previous.place), part.leftBehind];
-    const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
-    return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
-}
-/**
- * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
- * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
- * `step_failed` when existing settings are not a regular file, or lack a required key.
- */
-async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
-    const { layout, keepPaths, tools } = deployment;
-    const target = injectedEnvPath(layout, part);
-    const { injectsEnv, required } = part.environment;
-    if (!injectsEnv)
-        return 'unchanged';
-    if (pathExistsSync(target)) {
-        const injected = readSettings(target);
-        verifySettings({ path: target, text: injected }, required);
-        const differing = differingSettings(text, injected);
-        if (differing.length > 0)
-            tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
-        return 'unchanged';
-    }
-    const canSeed = isSeedable(keepPaths, part);
-    if (!canSeed || injected_env_isSigned(installPath(layout, part))) {
-        const why = canSeed
-            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
-            : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
-        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
-        return 'unchanged';
-    }
-    const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
-    await makePrivateDirectories(folder);
-    const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
-    await writeNewFile(staged, text);
-    await transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
-    });
-    tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
-    return 'done';
-}
-function isSeedable(keepPaths, { environment }) {
-    return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
-}
-/** Where a part's tree is before it is installed. */
-function treeOf(layout, part) {
-    if (part.intact !== undefined)
-        return installPath(layout, part);
-    return part.retained === undefined ? part.staged : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
-}
-function injected_env_isSigned(path) {
-    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
-        return false;
-    try {
-        const pluginYaml = readPluginYaml(path);
-        return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
-    }
-    catch {
-        // Something on this host has damaged it.
-        return true;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/written-settings.js
-
-
-
-
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
-function placeOfSettings({ from, plugin }) {
-    return `${from.split('/')[0]}/${plugin}`;
-}
-/** Whether a plan has a `write_env` step for a part. */
-function writesSettings(steps, part) {
-    return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
-}
-/**
- * The settings files, absolute, that a plan's `write_env` steps are going to create for a part. None that the part takes
- * along to another place.
- */
-function missingSettings(deployment, { steps, origin }, part) {
-    if (!writesSettings(steps, part))
-        return [];
-    const { layout } = deployment;
-    const places = [part, formerPlace(part.previous, origin)];
-    const isThere = places.some(place => pathExistsSync(settingsPath(layout, place)));
-    return [
-        ...(isThere ? [] : [settingsPath(layout, part)]),
-        ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
-    ];
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
-
-
-
-
-
-/** What a plan does with a service or a host, which needs none of it where nothing changes. */
-const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
-/**
- * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
- * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
- */
-function findIdleSteps(deployment, order) {
-    const { layout, request } = deployment;
-    if (request.redeploy)
-        return new Set();
-    const changed = order.parts.filter(part => idle_steps_isChanging(deployment, order, part));
-    const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
-    const isAnyChanging = changed.length > 0 || order.removals.length > 0;
-    const known = new Set(order.parts.map(({ id }) => id));
-    const isIdle = (step) => {
-        const id = 'plugin' in step ? step.plugin : undefined;
-        return (FOLLOWS_CHANGES.has(step.action) &&
-            !order.skipped.has(step.id) &&
-            !isOverdue(layout, order, step) &&
-            !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
-    };
-    return new Set(order.steps.filter(isIdle).map(({ id }) => id));
-}
-/** Whether a step is about a service that an earlier run could not restore. */
-function isOverdue(layout, order, step) {
-    if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
-        return false;
-    return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
-}
-/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
-function findDependent({ steps }, changed) {
-    const places = new Set(changed.map(placeName));
-    const reached = new Set();
-    for (const step of steps)
-        if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id)))
-            reached.add(step.id);
-    return steps.flatMap(step => FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
-}
-/** The part that a step installs, or whose settings it creates. */
-function placeOfChange(step) {
-    if (step.action === 'write_env')
-        return placeOfSettings(step);
-    return isInstallStep(step) ? placeOfInstall(step) : undefined;
-}
-/** A missing settings file is going to be created, which is a change for the steps before that too. */
-function idle_steps_isChanging(deployment, order, part) {
-    return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
-}
-/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
-function announceSkipped({ tools, record }, idle) {
-    const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
-    if (skipped.length > 0)
-        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
-}
-/** The same for a run that only says what another would do. */
-function announceIdleSteps({ tools, record }, idle) {
-    record.noteIdle(idle);
-    const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
-    if (skipped.length === 0)
-        return;
-    const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
-    const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
-    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
-}
-/** A rollback has no such input. */
-function remedyOf({ facts }) {
-    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
-}
-function namesOf(steps) {
-    return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/host-command.js
-
-
-
-
-
-/**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
- * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
- * `step_timed_out`.
- */
-async function runHostCommand({ tools, record }, request) {
-    const { command, env, timeoutSeconds } = request.command;
-    const [program, ...args] = command;
+/** Starts the entry of one step; what is returned finishes it. */
+function startEntry(step) {
     const started = external_node_perf_hooks_namespaceObject.performance.now();
-    const end = await runChild({
-        command: [program, ...args, ...request.args],
-        env: allowedEnvironment({
-            ...factVariables(record.facts),
-            ...changedVariable(request),
-            ...env,
-            ...request.variables,
-        }),
-        timeoutMs: timeoutSeconds * 1000,
-        signal: tools.signal,
-    });
-    if (end.kind === 'exited' && end.code === 0) {
-        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
-    }
-    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+    return end => entryOf(step, end, external_node_perf_hooks_namespaceObject.performance.now() - started);
 }
-function factVariables(facts) {
-    return {
-        DEPLOYMENT_ID: facts.deployment_id,
-        DEPLOYMENT_KIND: facts.kind ?? '',
-        DEPLOYMENT_SLUG: facts.slug ?? '',
-        DEPLOYMENT_VERSION: facts.version ?? '',
-        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
-        DEPLOYMENT_HOST_ID: facts.host_id,
-    };
+/** The entry of a step that has taken so many milliseconds. */
+function entryOf({ id, action }, end, milliseconds) {
+    const duration_ms = Math.round(milliseconds);
+    if (typeof end === 'string')
+        return { id, action, status: end, duration_ms, error: null };
+    if ('did' in end)
+        return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
+    if ('failed' in end)
+        return { id, action, status: 'failed', duration_ms, error: end.failed };
+    return { id, action, status: 'warned', duration_ms, error: end.warning };
 }
-
-;// CONCATENATED MODULE: ./build/install/files/await-all.js
-/**
- * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
- * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
- */
-async function awaitAll(...works) {
-    const ends = await Promise.allSettled(works);
-    const failed = ends.find(end => end.status === 'rejected');
-    if (failed !== undefined)
-        throw failed.reason;
-    return (await Promise.all(works));
+/** The entry of a step that was not run. */
+function notRun({ id, action }) {
+    return { id, action, status: 'not_run', duration_ms: 0, error: null };
 }
-
-;// CONCATENATED MODULE: ./build/install/host/trees/record/extracted-items.js
-
-
-
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
-function* itemsOf(tree, keepPaths, stampOf = () => undefined) {
-    const isKept = isBelow(keepPaths);
-    const files = inTreeOrder(tree.files);
-    const symlinks = inTreeOrder(tree.symlinks);
-    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
-    let next = 0;
-    for (const symlink of [...symlinks, undefined]) {
-        for (let file = files[next]; file !== undefined; file = files[++next]) {
-            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
-                break;
-            const { path, sha256 } = file;
-            if (!isKept(path))
-                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
-        }
-        if (symlink === undefined || isKept(symlink.path))
-            continue;
-        const { path, target, file } = symlink;
-        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
-    }
-}
-/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
-function stagedItems({ tree, staged }, keepPaths) {
-    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
-
-
-
-
-
-
-
-
-const write_tree_record_WINDOW_BYTES = 256 * 1024;
-/**
- * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
- * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
- */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= write_tree_record_WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+function resultOf({ did, checked }) {
+    return checked === undefined ? { did } : { did, checked: [...checked] };
 }
 
 ;// CONCATENATED MODULE: ./build/core/quantities.js
@@ -23167,803 +21614,6 @@ function shortDigest(hex) {
 }
 function withPoint(size) {
     return size < PLAIN_FROM ? size.toFixed(1).replace(/\.0$/, '') : String(Math.round(size));
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/tree-change.js
-
-
-
-
-/** Each is looked up in two records; of a tree with more edits, only the number of its new files is known. */
-const MAX_CORRECTED = 200;
-/**
- * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
- * new one is written, so that the files are not read again.
- */
-class TreeChange {
-    #before;
-    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
-    #isUncounted = false;
-    /** How many of them only undo what was edited on the host. */
-    #restored = 0;
-    /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
-    constructor(layout, before) {
-        this.#before = before && orUndefined(() => readRecordLines(layout, before));
-    }
-    /** Passes the items of the new tree on. */
-    *count(items) {
-        const before = (this.#before ?? [])[Symbol.iterator]();
-        const next = () => before.next().value;
-        let old = next();
-        for (const item of items) {
-            const line = asLine(item);
-            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
-                this.#counts.removed++;
-                old = next();
-            }
-            if (old?.path !== line.path)
-                this.#counts.added++;
-            else {
-                if (old.what !== line.what)
-                    this.#counts.changed++;
-                old = next();
-            }
-            this.#counts.all++;
-            yield item;
-        }
-        for (; old !== undefined; old = next())
-            this.#counts.removed++;
-    }
-    /**
-     * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. The lookups are
-     * those of the old and the new record.
-     */
-    correct(drift, before, after) {
-        const counts = this.#counts;
-        if (drift.changed.length + drift.removed.length + drift.added.length > MAX_CORRECTED) {
-            this.#isUncounted = true;
-            return;
-        }
-        const isSame = (path) => {
-            const [old, now] = [before(path), after(path)];
-            return old !== undefined && now !== undefined && asLine(old).what === asLine(now).what;
-        };
-        if (drift.instead !== undefined) {
-            this.#counts = { ...counts, changed: 0, removed: 0, added: counts.all };
-            return;
-        }
-        for (const _ of drift.changed.filter(isSame))
-            this.#restore('changed');
-        for (const path of drift.removed) {
-            if (isSame(path))
-                this.#restore('added');
-            else if (after(path) === undefined)
-                counts.removed--;
-            else {
-                counts.changed--;
-                counts.added++;
-            }
-        }
-        for (const path of drift.added) {
-            if (after(path) === undefined)
-                this.#restore('removed');
-            else {
-                counts.added--;
-                counts.changed++;
-            }
-        }
-    }
-    #restore(how) {
-        this.#counts[how]++;
-        this.#restored++;
-    }
-    /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
-    inWords() {
-        const { changed, added, removed, all } = this.#counts;
-        if (this.#before === undefined || this.#isUncounted)
-            return countInWords(all, 'file');
-        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
-        if (parts.length === 0)
-            return 'no file changed';
-        if (this.#restored === changed + added + removed)
-            return `${countInWords(this.#restored, 'edited file')} restored`;
-        return parts
-            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
-            .join(', ');
-    }
-}
-/** The damage of a record is reported where it matters. */
-function orUndefined(read) {
-    try {
-        return read();
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
-
-
-
-
-
-
-
-/**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
- * dropped; what a snapshot contains there was moved away, and is never removed.
- */
-async function prepareKeptPaths({ deployment }, part, keeper) {
-    const { layout, keepPaths } = deployment;
-    const tree = { root: keeper, keepPaths };
-    if (keeper === part.leftBehind)
-        requireMovableTree(layout, tree);
-    const kept = findKeptPaths(tree, part.staged);
-    if (part.recorded === undefined)
-        await drop(deployment, part.staged, kept);
-    else
-        requireAbsent(part, kept);
-    for (const path of kept)
-        await makeParents(part.staged, path);
-    return kept;
-}
-async function drop({ tools }, staged, kept) {
-    for (const path of await dropShipped(staged, kept)) {
-        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
-    }
-}
-/** The installed version may have made one only after the snapshot's was moved away. */
-function requireAbsent(part, kept) {
-    const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
-    if (late !== undefined)
-        throw justAppeared(`${placePath(part)}/${late}`);
-}
-/** Durable, because some are made when the tree is durable already. */
-async function makeParents(staged, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 1; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
-        if (pathExistsSync(parent))
-            continue;
-        makeOpenDirectorySync(parent);
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
-    }
-}
-/** Moves the kept paths from the old tree into the new one. */
-async function carryOver({ deployment, transaction }, part, { from, kept }) {
-    if (from === undefined)
-        return;
-    const { root } = deployment.layout;
-    for (const path of kept) {
-        await transaction.apply({
-            type: 'move',
-            from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
-            to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(part.staged, path)),
-        });
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/snapshots.js
-
-
-
-
-
-
-/**
- * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
- * the version.
- */
-function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
-    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
-function existingSnapshots(folder, rows) {
-    return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
-        if (!pathExistsSync(path))
-            return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
-    });
-}
-/** A snapshot's row that lists the kept paths in it, if there are any. */
-function withKeptPaths(row, keptPaths) {
-    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
-}
-/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
-function isIrreplaceable(row) {
-    return row.artifact_sha256 === null || row.kept_paths !== undefined;
-}
-/**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
- * install ourselves, and what contains kept paths.
- */
-function chooseRetained(rows, limit) {
-    const newestOf = (some) => some.slice(-Math.max(limit, 1));
-    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
-    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
-}
-/** Whether a snapshot is what was once installed, without later changes on this host. */
-function isGenuine({ modified }) {
-    return modified === undefined;
-}
-function snapshots_listNames(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/move-to-snapshot.js
-
-
-
-
-
-
-
-/**
- * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
- * `unsafe_host` when it cannot be moved any more.
- */
-async function moveToSnapshot({ deployment, transaction }, place, version) {
-    const { layout } = deployment;
-    requireSwitchable(deployment, place);
-    const folder = snapshotsPath(layout, place);
-    const { installed, removed } = readHostRecord(layout);
-    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
-    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
-    // Only ours, and nothing while they are empty: these need no journal.
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
-    await makePrivateDirectories(folder);
-    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) });
-    const drift = await deployment.drift.of(place);
-    if (isModified(drift))
-        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
-    return { name, path };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
-
-
-
-
-
-
-
-
-const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
-const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
-function driftNotePath(stagingFolder, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
-}
-/**
- * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
- * Not durable, because a rollback without it only verifies less.
- */
-async function noteDrift(stagingFolder, tree, drift) {
-    const path = driftNotePath(stagingFolder, tree);
-    if (pathExistsSync(path))
-        return;
-    const states = [];
-    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
-    });
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 });
-}
-/** The note; undefined when there is none, or a power cut has left none. */
-function readDriftNote(stagingFolder, part) {
-    try {
-        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
-        return { ...note, states: new Map(note.states) };
-    }
-    catch {
-        return undefined;
-    }
-}
-async function findLater(before, now) {
-    const later = { damaged: [], written: [] };
-    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
-        const noted = before.note.states.get(path);
-        if (noted === (now.instead ?? drift_note_textOf(item)))
-            return;
-        const isWritten = isWrittenSince(noted ?? drift_note_textOf(before.recorded(path)), item, before.isAfterCrash);
-        later[isWritten ? 'written' : 'damaged'].push(path);
-    });
-    return later;
-}
-/** Every write changes the stamp, whatever the clock says. */
-function isWrittenSince(before, item, isAfterCrash) {
-    if (item === undefined || item.kind === 'link' || item.kind === 'other')
-        return false;
-    const [, size, ...stamp] = before.split('\t');
-    const isLost = isAfterCrash && item.content === '0' && size !== '0';
-    return !isLost && stamp.join('\t') !== item.stamp;
-}
-function stateOf(root, path) {
-    return drift_note_textOf(describeItemSync(root, path));
-}
-function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
-    return [kind, content, stamp].join('\t');
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
-
-
-
-
-
-
-/** What may be read of a tree, to which a service may have added any number of bytes and files. */
-const MAX_BYTES = 256 * 1024 * 1024;
-/** What each file that is not recorded counts at least. */
-const BYTES_PER_FILE = 1024;
-/** As many as an archive may need. */
-const MAX_LINKS = 40;
-/**
- * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
- * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
- */
-async function describeTree({ root, keepPaths }, record, signal) {
-    let room = MAX_BYTES;
-    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (found === undefined || (recorded === undefined && isCache(found.path)))
-            continue;
-        const known = knownDigest(recorded, found);
-        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
-        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        if (room < 0)
-            return undefined;
-        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
-        items.push({ ...found, sha256 });
-    }
-    return withLinkedDigests(items);
-}
-function knownDigest(recorded, { content, stamp }) {
-    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
-}
-function withLinkedDigests(items) {
-    const byPath = new Map(items.map(item => [item.path, item]));
-    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
-}
-function digestBehind(link, byPath) {
-    let item = link;
-    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
-        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
-    return item?.sha256;
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
-
-const MAX_NAMES = 20;
-/** What is in place of a directory, in words. */
-const INSTEAD_WORDS = {
-    nothing: 'missing',
-    symlink: 'a symlink instead of a directory',
-    file: 'a file instead of a directory',
-    other: 'not a directory',
-};
-/** Where the part of an entry was installed, relative to the project root. */
-function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
-    return placePath({ shelf, id, directory });
-}
-/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
-function listDrift(entries) {
-    const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
-        if (entry.instead !== undefined)
-            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
-    });
-    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    const names = all.slice(0, MAX_NAMES);
-    return { names, more: all.length - names.length + omitted };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-const MAX_REPORTED_BYTES = 64 * 1024;
-/**
- * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
- * only when that happens, because others may change it until then.
- */
-async function recordDriftOfKept(deployment, parts) {
-    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
-}
-/**
- * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
- * what it said of these parts before. Throws only the reason of a cancel.
- */
-async function recordDrift(deployment, places) {
-    const { record } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places)
-        found.push(entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
-    const names = new Set(places.map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
-    if (drift.length + known.length > 0)
-        await record.update({ drift: bounded(drift) });
-}
-/** Warns of all that the report says is not as it was installed, in one line. */
-function warnOfDrift({ record, tools }) {
-    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
-    if (differing.length > 0)
-        tools.log.warning(describeDrift(differing));
-}
-function entryOf({ layout }, { shelf, id }, difference) {
-    const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
-    const named = { shelf, id, ...directory, version: installed?.version ?? null };
-    if (difference === undefined)
-        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
-    if (!isModified(difference))
-        return undefined;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-/** Adds to the report which snapshots have the modified trees that were replaced. */
-async function noteModifiedSnapshots({ deployment, results }) {
-    const { record } = deployment;
-    const drift = record.facts.drift?.map(entry => {
-        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
-        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
-        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
-    });
-    if (drift?.some(({ snapshot }) => snapshot !== undefined))
-        await record.update({ drift });
-}
-function bounded(entries) {
-    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.filter(path => {
-                if (room <= 0)
-                    return false;
-                const size = Buffer.byteLength(JSON.stringify(path));
-                if (size > bytes)
-                    return false;
-                room -= 1;
-                bytes -= size;
-                return true;
-            });
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-/** What is not as it was installed, in the sentence that the log has of it. */
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
- * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
- */
-async function noteReplaced({ deployment, stagingFolder }, place) {
-    const { layout, keepPaths, tools } = deployment;
-    const drift = await deployment.drift.recent(place);
-    await recordDrift(deployment, [place]);
-    const root = installPath(layout, place);
-    if (drift !== undefined)
-        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
-    if (!pathExistsSync(root))
-        return undefined;
-    const identity = findInstalled(readInstalled(layout), place);
-    if (drift === undefined && identity !== undefined) {
-        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
-        return { tree_digest: null };
-    }
-    if (!isModified(drift))
-        return undefined;
-    if (drift.instead !== undefined)
-        return { tree_digest: null };
-    try {
-        const record = (identity && readTreeRecord(layout, identity)) ?? [];
-        const items = await describeTree({ root, keepPaths }, record, tools.signal);
-        if (items !== undefined)
-            return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`);
-    }
-    catch (error) {
-        tools.signal.throwIfAborted();
-        tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`);
-    }
-    return { tree_digest: null };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/install-part.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** Keeps a part that is intact in its place. */
-async function keepPart({ deployment, results }, part) {
-    results.set(placeName(part), { tree: part.intact });
-    const { added } = (await deployment.drift.of(part)) ?? { added: [] };
-    const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
-    return {
-        status: 'unchanged',
-        did: 'as it was',
-        story: `${placePath(part)} is already ${part.version} with these files${more}`,
-    };
-}
-/**
- * Installs a staged part: makes its tree and record durable, moves the old tree to the snapshots, moves the kept paths
- * into the new one (where there is no old tree, from the snapshot that was left behind), and moves the new tree into
- * place. The tree of a part that returns is durable and recorded.
- */
-async function installPart(context, part) {
-    const { layout, tools } = context.deployment;
-    const [path, oldPath] = [installPath(layout, part), installPath(layout, part.previous.place)];
-    const isThere = pathExistsSync(oldPath);
-    const keeper = isThere ? oldPath : part.leftBehind;
-    const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
-    const change = new TreeChange(layout, isThere ? part.previous.installed : undefined);
-    const [, recorded] = await awaitAll(part.recorded ?? syncTree(part.staged, tools.signal), recordTree(context, part, change), 
-    // Not once more afterwards, unless the sync takes long.
-    context.deployment.drift.again(part.previous.place));
-    const modified = await noteReplaced(context, part.previous.place);
-    tools.signal.throwIfAborted();
-    await makeDirectory(context, part.directory);
-    const { place, version } = part.previous;
-    const snapshot = pathExistsSync(oldPath) ? await moveToSnapshot(context, place, version) : undefined;
-    context.results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
-    const from = isThere ? snapshot?.path : part.leftBehind;
-    // The old version may have made some only now.
-    const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, snapshot.path);
-    await carryOver(context, part, { from, kept: [...new Set([...kept, ...late])] });
-    await context.transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placePath(part) });
-    await moveSettings(context, part);
-    if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
-        tools.log.notice(`${path} was repaired.`);
-    tools.log.info(`${path} has the tree digest ${recorded.tree_digest}.`);
-    await countEdited(context, part, { change, recorded, isThere });
-    const did = change.inWords();
-    return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` };
-}
-/** What was edited on this host was replaced too. */
-async function countEdited({ deployment }, { previous }, { change, recorded, isThere }) {
-    const drift = await deployment.drift.of(previous.place);
-    if (!isThere || previous.installed === undefined || !isModified(drift))
-        return;
-    try {
-        const before = openTreeRecord(deployment.layout, previous.installed);
-        const after = openTreeRecord(deployment.layout, recorded);
-        if (before !== undefined && after !== undefined)
-            change.correct(drift, before, after);
-    }
-    catch {
-        // A count is not worth a deployment.
-    }
-}
-/** With all above it, each of which is removed again if it stays empty. */
-async function makeDirectory({ deployment, transaction }, directory) {
-    const parts = directory.split('/');
-    for (let depth = 1; depth <= parts.length; depth++) {
-        const path = parts.slice(0, depth).join('/');
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(deployment.layout.root, path)))
-            await transaction.apply({ type: 'make_directory', path });
-    }
-}
-/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
-async function moveSettings(context, part) {
-    const { deployment, transaction, order } = context;
-    const { layout, tools } = deployment;
-    const former = formerPlace(part.previous, order.origin);
-    const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)];
-    if (isSamePlace(former, part))
-        return;
-    const { place, installed } = part.previous;
-    if (installed !== undefined)
-        tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
-    if (!pathExistsSync(from))
-        return;
-    if (pathExistsSync(to))
-        return tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-    tools.log.notice(`Its settings, ${from}, are ${to} now.`);
-}
-/** While the sync runs, which takes its time in a process of its own. */
-async function recordTree({ deployment }, part, change) {
-    const { layout, keepPaths, tools } = deployment;
-    if (part.recorded !== undefined) {
-        const slice = new TimeSlice(tools.signal);
-        for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? []))
-            if (slice.isOver())
-                await slice.giveBack();
-        return part.recorded;
-    }
-    await hearSignals();
-    return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/stray-caches.js
-
-
-
-
-/** Each is moved by itself. */
-const MAX_STRAYS = 2000;
-/**
- * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
- * whole cache is strange, the cache. Whoever could write in the tree may have put code there. Undefined where
- * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
- */
-async function findStrayCaches({ root, keepPaths }, record, signal) {
-    const slice = new TimeSlice(signal);
-    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
-    const strays = new Set();
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (recorded !== undefined || found === undefined || !isCache(found.path))
-            continue;
-        const cache = cacheOf(found.path);
-        strays.add(known.has(cache) ? found.path : cache);
-        if (strays.size > MAX_STRAYS)
-            return undefined;
-    }
-    return [...strays];
-}
-/** The outermost cache that contains the path. */
-function cacheOf(path) {
-    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
- * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
- */
-async function takeSnapshot(context, part) {
-    const { deployment, transaction, stagingFolder } = context;
-    const { layout, tools } = deployment;
-    const { retained, ...facts } = part;
-    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
-    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
-    const caches = await listCaches(context, part, snapshot);
-    requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] });
-    await moveAway(context, { part, folder: 'dropped', snapshot }, caches);
-    const replaced = await moveKeptAway(context, part, snapshot);
-    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
-    const recorded = tree_identity_identityOf(retained);
-    const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
-    const difference = await compareRecorded(layout, tree, { signal: tools.signal });
-    const isChanged = difference === undefined || isModified(difference);
-    if (isChanged || (await listCaches(context, part, staged)).length > 0)
-        throw justModified(snapshot);
-    if (caches.length > 0)
-        tools.log.info(`${caches.length} bytecode caches that were not installed do not return with it.`);
-    tools.log.info(`${snapshot} is taken from the snapshots.`);
-    return { ...facts, staged, recorded, replaced };
-}
-/**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
- * the restored version has got its own.
- */
-async function keepReplaced(context, part) {
-    const { deployment, transaction, stagingFolder, results } = context;
-    const { layout, tools } = deployment;
-    const name = results.get(placeName(part))?.snapshot;
-    const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
-    if (keeper === undefined)
-        return;
-    for (const path of part.replaced) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
-        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
-    }
-}
-async function listCaches({ deployment }, part, root) {
-    const { layout, tools } = deployment;
-    const record = [...(readTreeRecord(layout, part.retained) ?? [])];
-    const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal);
-    if (caches === undefined)
-        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed: nothing of it is used. Remove what is in its __pycache__ directories, or name another version in to-version.`);
-    return caches;
-}
-async function moveKeptAway(context, part, snapshot) {
-    const { layout, keepPaths } = context.deployment;
-    const path = installPath(layout, part.previous.place);
-    const keeper = pathExistsSync(path) ? path : part.leftBehind;
-    if (keeper === undefined)
-        return [];
-    const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot);
-    const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
-    await moveAway(context, { part, folder: 'replaced', snapshot }, both);
-    return both;
-}
-/** Moves these paths of a snapshot to the staging folder. */
-async function moveAway({ deployment, transaction, stagingFolder }, { part, snapshot, folder }, paths) {
-    const { root } = deployment.layout;
-    for (const inner of paths) {
-        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(stagingFolder, folder, placeName(part), inner)];
-        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(root, from), to: (0,external_node_path_namespaceObject.relative)(root, to) });
-    }
-}
-function replacedFolder(stagingFolder, part) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
-}
-/** Durable, from the staging folder on: no other sync follows before something is moved there. */
-async function makeFolders(stagingFolder, path) {
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
-    const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
-    for (let depth = 1; depth <= parts.length; depth++)
-        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
-}
-function justModified(snapshot) {
-    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/clock.js
@@ -25792,7 +23442,7 @@ function readTrust(ca) {
 
 
 /** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
-function settings_readSettings(options) {
+function readSettings(options) {
     return {
         allowHttp: options.allowHttp,
         trust: readTrust(options.ca),
@@ -25823,7 +23473,7 @@ function startTimer(ms, expire) {
  * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
  */
 function createWire(options) {
-    const settings = settings_readSettings(options);
+    const settings = readSettings(options);
     return {
         requestJson: request => requestJson(request, settings),
         download: request => download(request, settings),
@@ -26089,6 +23739,27 @@ function withStarts(finding, starts) {
     return { ...finding, evidence: `it started again during the check (times: ${starts}); ${finding.evidence}` };
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/services-of.js
+
+
+/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+function servicesOf(order, plugin) {
+    const config = requireConfig(order);
+    const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
+    const find = plugin === undefined ? projectServiceOf : serviceOf;
+    const services = ids.map(id => requireEntry(find(config, id), 'supervisor'));
+    return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
+}
+function requireConfig({ hostConfig }) {
+    return requireEntry(hostConfig, 'host-config');
+}
+/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+function requireEntry(entry, name) {
+    if (entry === undefined)
+        throw new DeploymentError('step_failed', `The host config has no ${name}.`);
+    return entry;
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/verify-health.js
 
 
@@ -26110,464 +23781,6 @@ async function verifyHealth(subject, step) {
     }
     const did = found.slice(0, MAX_LISTED).join(', ') || 'nothing to check';
     return { status: 'done', did, checked: examinedBy(step, config, ids) };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/write-env.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
- * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
- * that were recorded, or a required key is or ends up empty.
- */
-async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
-    const { layout, tools, request } = deployment;
-    const target = settingsPath(layout, part);
-    const context = { deployment, transaction, stagingFolder };
-    if (pathExistsSync(target)) {
-        const text = readSettings(target);
-        verifySettings({ path: target, text }, part.environment.required);
-        const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
-        tools.log.info(`${target} exists and stays unchanged${unused}.`);
-        return await seedInjectedEnv(context, part, text);
-    }
-    const path = templatePath(part, from);
-    const template = readTemplate(layout.root, path);
-    const tree = results.get(placeName(part))?.tree;
-    if (tree !== undefined)
-        verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template });
-    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
-    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
-    await writeNewFile(staged, settings.text);
-    await transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
-    });
-    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
-    await seedInjectedEnv(context, part, settings.text);
-    return 'done';
-}
-/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
-function templatePath({ directory }, from) {
-    return [directory, ...from.split('/').slice(1)].join('/');
-}
-/** A service can write into its directory at any time. */
-function verifyTemplate({ layout }, tree, { from, inner, template }) {
-    const recorded = openTreeRecord(layout, tree)?.(inner);
-    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
-        return;
-    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
-}
-/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
-function describeUse(used, settings) {
-    const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
-    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
-}
-function readTemplate(root, from) {
-    try {
-        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (bytes !== undefined)
-            return bytes;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
-        throw unusableTemplate(from, found);
-    }
-    throw unusableTemplate(from, NOT_A_SMALL_FILE);
-}
-function unusableTemplate(from, found) {
-    const remedy = 'correct "from" in the plan, or the artifact';
-    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const perform_step_MAX_LISTED = 5;
-/**
- * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
- */
-async function performStep(context, step) {
-    if (context.order.skipped.has(step.id)) {
-        const { log } = context.deployment.tools;
-        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config ${reasonToSkip(step)}.`);
-        return 'skipped';
-    }
-    if (context.idle.has(step.id))
-        return await performIdle(context, step);
-    switch (step.action) {
-        case 'prepare':
-        case 'download':
-        case 'extract':
-        case 'rollback':
-        case 'configure_plugin':
-            return 'done';
-        case 'install_plugin':
-        case 'install_extension': {
-            const part = findPart(context, placeOfInstall(step));
-            if (part.intact !== undefined)
-                return await keepPart(context, part);
-            if (part.retained === undefined)
-                return await installPart(context, part);
-            const returning = await takeSnapshot(context, part);
-            const end = await installPart(context, returning);
-            await keepReplaced(context, returning);
-            return end;
-        }
-        case 'write_env': {
-            const part = findPart(context, placeOfSettings(step));
-            const status = await writeEnv(context, part, step.from);
-            return { status, did: `${part.id}.env ${status === 'done' ? 'written' : 'exists and stays'}` };
-        }
-        case 'provision':
-            return await provision(context, step);
-        case 'start':
-        case 'stop':
-        case 'restart':
-            return await supervise(context, step.action, step.plugin);
-        case 'healthcheck':
-            return await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step);
-        case 'notify':
-            return await notify(context, step);
-    }
-}
-/** Nothing has changed for the step; a service that should run is started if it does not. */
-async function performIdle(context, step) {
-    if (step.action !== 'start' && step.action !== 'restart')
-        return 'skipped';
-    const { log, signal } = context.deployment.tools;
-    const started = [];
-    for (const service of servicesOf(context.order, step.plugin)) {
-        const { known, up } = await readServiceState(service, { signal });
-        if (known && up)
-            continue;
-        log.info(`${describeService(service)} does not run: start`);
-        await context.transaction.supervise(service, 'start', signal);
-        started.push(`${shortName(service)} did not run, and was started`);
-    }
-    if (started.length > 0)
-        return { status: 'done', did: listDone(started) };
-    return step.action === 'start' ? 'unchanged' : 'skipped';
-}
-async function provision(context, { plugin: id }) {
-    const name = `provision.${id}`;
-    const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
-    const { changed } = context.transaction;
-    const variables = { PROVISION_PLUGIN_ID: id };
-    await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
-    return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran` };
-}
-async function supervise(context, action, plugin) {
-    const { transaction, deployment } = context;
-    const { log, signal } = deployment.tools;
-    const services = servicesOf(context.order, plugin);
-    const unrestored = new Set(findUnrestored(deployment.layout, services));
-    for (const service of services) {
-        log.info(`${action} ${describeService(service)}`);
-        await transaction.supervise(service, action, signal);
-        if (!unrestored.has(service))
-            continue;
-        // A start leaves alone what runs.
-        if (action === 'start' && transaction.services.at(-1)?.was_running)
-            await transaction.supervise(service, 'restart', signal);
-        await noteRestorations(deployment.layout, { restored: [service] });
-    }
-    return { status: 'done', did: listDone(services.map(service => inPast({ service, action }))) };
-}
-/** A project may have many services. */
-function listDone(done) {
-    const more = done.length - perform_step_MAX_LISTED;
-    return `${done.slice(0, perform_step_MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-}
-function reasonToSkip(step) {
-    return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
-}
-/**
- * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
- * is never an argument, which many commands would read as an option.
- */
-async function notify(context, step) {
-    const { log, signal } = context.deployment.tools;
-    const { event, message = '' } = step;
-    const name = `notify.${event}`;
-    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
-    try {
-        const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
-        const { changed } = context.transaction;
-        await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
-        return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran for ${event}` };
-    }
-    catch (error) {
-        signal.throwIfAborted();
-        const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`;
-        log.warning(`Step ${step.id}: ${warning}`);
-        return { warning };
-    }
-}
-function findPart(context, name) {
-    return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
- * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
- * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
- * be restored.
- */
-async function removePart(context, part) {
-    const { layout, keepPaths } = context.deployment;
-    const { installed } = part;
-    const path = installPath(layout, part);
-    if (!pathExistsSync(path)) {
-        return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
-    }
-    // Refuse what could not be restored before anything is touched.
-    findMovablePaths({ root: path, keepPaths });
-    requireSwitchable(context.deployment, part);
-    await stopService(context, part);
-    const modified = await noteReplaced(context, part);
-    const snapshot = await moveToSnapshot(context, part, installed.version);
-    context.results.set(placeName(part), { snapshot: snapshot.name, modified });
-    return {
-        status: 'done',
-        did: `${installed.version ?? ''} removed`.trim(),
-        story: `${placePath(part)} ${installed.version ?? ''} removed`,
-    };
-}
-/** Once it is committed: a rollback would have brought them back. */
-function announceRemoved({ layout, tools, record }, removed) {
-    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
-    for (const row of removed) {
-        const place = placeOf(row);
-        if (!done.has(placeName(place)))
-            continue;
-        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
-        const path = installPath(layout, place);
-        tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`);
-        const settings = settingsPath(layout, place);
-        if (pathExistsSync(settings))
-            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
-    }
-}
-async function stopService(context, part) {
-    const { hostConfig } = context.order;
-    const { log, signal } = context.deployment.tools;
-    const service = hostConfig && serviceOf(hostConfig, part.id);
-    if (hostConfig === undefined || service === undefined) {
-        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
-        return;
-    }
-    const { up, known, missing } = await readServiceState(service, { signal });
-    if (missing || (known && !up))
-        return log.info(`${describeService(service)} does not run.`);
-    if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
-        return;
-    }
-    log.info(`stop ${describeService(service)}`);
-    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
-    await context.transaction.supervise(service, 'stop', signal);
-}
-/** Whether the service runs a part that stays on this host, or the whole project. */
-function isShared({ deployment, order }, config, service) {
-    const leaving = new Set(order.removals.map(placeName));
-    const rows = readInstalled(deployment.layout);
-    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
-    const ids = [...staying, ...order.parts].map(({ id }) => id);
-    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
-    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
-}
-/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
-function remove_part_keyOf(service) {
-    const { supervisor } = service;
-    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
-    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
-}
-/** The plan of the new version has no check of a part that it does not contain. */
-function restoredCheck(config, service, { id, installed }) {
-    const check = config.plugins.get(id)?.healthcheck ?? null;
-    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
-    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
-
-
-
-
-
-
-
-
-/**
- * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
- * has no such step. Never throws.
- */
-function noticeSettings(context) {
-    noticeUnset(context);
-    noticeUnused(context);
-}
-function noticeUnused({ deployment, order }) {
-    const names = [...deployment.request.settings.keys()];
-    if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
-        return;
-    deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
-}
-function noticeUnset({ deployment, order }) {
-    for (const part of order.parts) {
-        if (writesSettings(order.steps, part))
-            continue;
-        const { required } = part.environment;
-        const path = settingsPath(deployment.layout, part);
-        const text = required.length === 0 ? undefined : settings_notices_readSettings(path);
-        const unset = text === undefined ? [] : unsetSettings(text, required);
-        if (unset.length === 0)
-            continue;
-        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`);
-    }
-}
-/**
- * Warns of plugins that lack the only settings that their host framework gives them, once the steps have run. A
- * `write_env` step says by itself why it could not create them.
- */
-function warnOfMissingEnv({ deployment, order }) {
-    for (const part of order.parts) {
-        const path = injectedEnvPath(deployment.layout, part);
-        if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path))
-            continue;
-        deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`);
-    }
-}
-/** Empty where there is no file, undefined where it cannot be read. */
-function settings_notices_readSettings(path) {
-    try {
-        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
-    }
-    catch (error) {
-        return isAbsent(error) ? '' : undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
-
-
-
-
-
-
-
-
-/**
- * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
- * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
- * and throws its error as it is.
- */
-async function runSteps(context, beforeStep) {
-    const { order, deployment, transaction, idle } = context;
-    deployment.record.noteIdle(idle);
-    await transaction.noteHealthchecks(restoredChecks(order));
-    const steps = [...order.removals.map(removalOf), ...order.steps];
-    for (const [index, step] of steps.entries()) {
-        const finish = startEntry(step);
-        try {
-            deployment.tools.signal.throwIfAborted();
-            if (step.action !== 'remove')
-                await beforeStep(step);
-            const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step);
-            await deployment.record.addStep(finish(end));
-            if (typeof end === 'object' && 'did' in end)
-                deployment.tools.log.did(end.story ?? end.did);
-        }
-        catch (error) {
-            await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }));
-            for (const left of steps.slice(index + 1))
-                await deployment.record.addStep(notRun(left));
-            announce(context);
-            throw error;
-        }
-    }
-    announce(context);
-    warnOfMissingEnv(context);
-}
-/** What concerns several steps, in one line each. */
-function announce({ deployment, idle }) {
-    announceSkipped(deployment, idle);
-    warnOfDrift(deployment);
-}
-/** Starts the entry of one step; what is returned finishes it. */
-function startEntry({ id, action }) {
-    const started = external_node_perf_hooks_namespaceObject.performance.now();
-    return end => {
-        const duration_ms = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
-        if (typeof end === 'string')
-            return { id, action, status: end, duration_ms, error: null };
-        if ('did' in end)
-            return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) };
-        if ('failed' in end)
-            return { id, action, status: 'failed', duration_ms, error: end.failed };
-        return { id, action, status: 'warned', duration_ms, error: end.warning };
-    };
-}
-function resultOf({ did, checked }) {
-    return checked === undefined ? { did } : { did, checked: [...checked] };
-}
-function notRun({ id, action }) {
-    return { id, action, status: 'not_run', duration_ms: 0, error: null };
-}
-function removalOf(part) {
-    return { id: placeName(part), action: 'remove', part };
-}
-/** How to check the old versions after a rollback. */
-function restoredChecks({ steps, parts, hostConfig, skipped }) {
-    if (hostConfig === undefined)
-        return [];
-    const previous = new Map(parts.map(part => [part.id, part.previous.version]));
-    return steps
-        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
-        ? healthchecksOf(step, hostConfig, [...previous.keys()])
-        : [])
-        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
@@ -26604,6 +23817,60 @@ function isOneEditApart(a, b) {
     const left = a.slice(start, a.length - end);
     const right = b.slice(start, b.length - end);
     return Math.max(left.length, right.length) <= 1 || (left.length === 2 && left === [...right].toReversed().join(''));
+}
+
+;// CONCATENATED MODULE: ./build/core/document/source-problem.js
+
+
+
+/** Enough to fix a file with; a hostile file must not make us write millions. */
+const MAX_REPORTED_PROBLEMS = 100;
+/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after another. */
+class SourceError extends ConfigError {
+    name = 'SourceError';
+    problems;
+    constructor(code, document, problems) {
+        const files = [...new Set(problems.map(({ file }) => file))];
+        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line || a.column - b.column);
+        super(code, summaryOf(document, ordered));
+        this.problems = ordered;
+    }
+}
+/** A problem at a position, which may be that of a whole step. */
+function problemAt({ file, line, column }, message) {
+    return { message, file, line, column };
+}
+/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
+function collectProblems(read) {
+    try {
+        return { value: read(), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+/** The same for work with pauses; nothing of a file that there is not. */
+function* collectProblemsSlowly(reading) {
+    try {
+        return { value: reading && (yield* reading), problems: [] };
+    }
+    catch (error) {
+        return problemsOf(error);
+    }
+}
+function problemsOf(error) {
+    if (!(error instanceof SourceError))
+        throw error;
+    return { value: undefined, problems: error.problems, error };
+}
+function summaryOf(document, problems) {
+    const first = problems[0];
+    if (first === undefined)
+        return `${document} is refused.`;
+    const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
+    if (problems.length === 1)
+        return `${document} is refused at ${place}: ${asSentence(first.message)}`;
+    return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
@@ -26721,6 +23988,115 @@ function shown(value) {
     return typeof value === 'object' ? 'a map' : `the ${typeof value} ${String(value)}`;
 }
 
+// EXTERNAL MODULE: ./node_modules/yaml/dist/index.js
+var dist = __nccwpck_require__(8815);
+;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
+
+const MAX_YAML_LEVELS = 32;
+/** A text with more mistakes than anyone would list is not read to its end. */
+const MAX_YAML_COMPLAINTS = 100;
+/** They take less than a millisecond. */
+const LEXEMES_BETWEEN_PAUSES = 256;
+/**
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
+ * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
+ * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ */
+function* composeYaml(text, limits, options) {
+    const lines = new dist/* LineCounter */.HN();
+    const complaints = new Complaints();
+    try {
+        const document = yield* compose(limitedTokens(text, limits, lines), complaints, { options, end: text.length });
+        return { document, complaints: complaints.list, lines };
+    }
+    catch (error) {
+        if (!(error instanceof Excess))
+            throw error;
+        complaints.close(error);
+        return { document: undefined, complaints: complaints.list, lines };
+    }
+}
+function* compose(tokens, complaints, { options, end }) {
+    const composer = new dist/* Composer */.Dk(options);
+    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+    Reflect.set(composer, 'onError', complaints.take);
+    let hasDocument = false;
+    for (const token of tokens) {
+        yield;
+        if (token === undefined)
+            continue;
+        const complaint = tokenComplaint(token, hasDocument);
+        if (complaint !== undefined)
+            complaints.add({ ...complaint, offset: token.offset, isWarning: false });
+        if (complaint?.code === 'MULTIPLE_DOCS')
+            break;
+        if (complaint === undefined)
+            for (const _ of composer.next(token))
+                ;
+        hasDocument ||= token.type === 'document';
+    }
+    const [document] = composer.end(true, end);
+    return document;
+}
+function tokenComplaint(token, hasDocument) {
+    if (token.type === 'error')
+        return { code: 'UNEXPECTED_TOKEN', message: token.message };
+    if (token.type === 'document' && hasDocument)
+        return { code: 'MULTIPLE_DOCS', message: 'Another document' };
+    if (token.type === 'doc-end' && !hasDocument)
+        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
+    return undefined;
+}
+/** Undefined where it pauses: a document is a single token, which comes last. */
+function* limitedTokens(text, limits, lines) {
+    const parser = new dist/* Parser */.iX(lines.addNewLine);
+    let lexemes = 0;
+    lines.addNewLine(0);
+    for (const lexeme of new dist/* Lexer */.JG().lex(text)) {
+        lexemes++;
+        if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
+            yield undefined;
+        if (lexemes > limits.lexemes)
+            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
+        yield* parser.next(lexeme);
+        if (isTooDeep(parser.stack))
+            throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
+    }
+    yield* parser.end();
+}
+function isTooDeep(open) {
+    return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
+}
+/** The text exceeds a limit. */
+class Excess {
+    message;
+    offset;
+    constructor(message, offset) {
+        this.message = message;
+        this.offset = offset;
+    }
+}
+class Complaints {
+    list = [];
+    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+    take = (source, code, message, isWarning = false) => {
+        this.add({ code, message, offset: offsetOf(source), isWarning });
+    };
+    add(complaint) {
+        if (this.list.length >= MAX_YAML_COMPLAINTS)
+            throw new Excess(`more than ${MAX_YAML_COMPLAINTS} mistakes`, complaint.offset);
+        this.list.push(complaint);
+    }
+    close({ message, offset }) {
+        this.list.push({ code: 'RESOURCE_EXHAUSTION', message, offset, isWarning: false });
+    }
+}
+function offsetOf(source) {
+    if (typeof source === 'number')
+        return source;
+    return 'offset' in source ? source.offset : source[0];
+}
+
 ;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
 
 /**
@@ -26784,6 +24160,34 @@ function isSyntax({ code, isWarning }) {
 function nextLine(text, offset) {
     const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
     return found === undefined ? undefined : offset + found.length;
+}
+
+;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
+/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
+/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
+/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+function unreadableCharacter(text) {
+    return firstMatch(text, unreadable_character_UNREADABLE);
+}
+/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+function ambiguousCharacter(text) {
+    return firstMatch(text, READ_DIFFERENTLY);
+}
+function firstMatch(text, pattern) {
+    const match = pattern.exec(text);
+    if (match === null)
+        return undefined;
+    const line = text.slice(0, match.index).split('\n').length;
+    return `${unreadable_character_nameOf(match[0])} in line ${line}`;
+}
+function unreadable_character_nameOf(character) {
+    if (character === '\ufffd')
+        return 'something that is not UTF-8';
+    if (character === '\r')
+        return 'a carriage return without a line feed';
+    return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/yaml-source.js
@@ -26936,6 +24340,16 @@ function yaml_source_offsetOf(node) {
     return (0,dist/* isScalar */.jn)(node) || (0,dist/* isCollection */.P3)(node) || (0,dist/* isAlias */.Vj)(node) ? node.range?.[0] : undefined;
 }
 
+;// CONCATENATED MODULE: ./build/core/pausing-work.js
+/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
+function pausing_work_runToEnd(work) {
+    for (;;) {
+        const step = work.next();
+        if (step.done === true)
+            return step.value;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
 /** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20;
@@ -27078,6 +24492,110 @@ function propertyOf(value, key) {
 ;// CONCATENATED MODULE: ./build/core/plan/plan-positions.js
 function positionsIn(source) {
     return { projectId: source.positionOf(['project_id']), steps: source.positionOfKey(['steps']) };
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/duration.js
+
+const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
+const DURATION_FORM = /^(\d{1,6})([smh])$/;
+/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+function durationSchema(min, max) {
+    const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
+    const within = [_gte(min, { error }), _lte(max, { error })];
+    const written = schemas_string().check(_regex(DURATION_FORM, { error }));
+    return union([schemas_int({ error }).check(...within), pipe(pipe(written, transform(secondsOf)), schemas_number().check(...within))], { error });
+}
+function secondsOf(text) {
+    const [, count, unit] = DURATION_FORM.exec(text) ?? [];
+    return Number(count) * SECONDS_PER_UNIT[unit];
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-step.js
+
+
+
+
+const MAX_HEALTHCHECK_SECONDS = 600;
+const DEFAULT_HEALTHCHECK_SECONDS = 30;
+const MAX_HEALTHCHECK_RETRIES = 20;
+const MAX_NOTIFY_MESSAGE_CHARS = 500;
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+/** Whether steps with this action, of a plan or of a report, install a part. */
+function isInstallAction(action) {
+    return action === 'install_plugin' || action === 'install_extension';
+}
+/** Its first component may also be a project archive's own name for its directory of plugins. */
+const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
+const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+}));
+const messageSchema = schemas_string()
+    .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
+const retriesError = { error: `must be a whole number from 0 to ${MAX_HEALTHCHECK_RETRIES}` };
+const stepKeys = {
+    id: stepIdSchema,
+    depends_on: schemas_default(array(stepIdSchema), []),
+    snapshot: schemas_default(schemas_boolean(), false),
+};
+/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
+const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
+/** The keys of every step. */
+const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
+/** The form of a step, by its action; unknown actions and keys are refused. */
+const stepSchema = discriminatedUnion('action', [
+    strictObject({ ...stepKeys, action: literal(['prepare', 'download', 'extract', 'rollback']) }),
+    strictObject({
+        ...stepKeys,
+        action: literal(['provision', 'configure_plugin']),
+        plugin: idSchema,
+    }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_plugin'), plugin: idSchema }),
+    strictObject({ ...stepKeys, ...sourceKey, action: literal('install_extension'), extension: idSchema }),
+    strictObject({ ...stepKeys, action: literal('write_env'), plugin: idSchema, from: templatePathSchema }),
+    strictObject({ ...stepKeys, action: literal(['start', 'stop', 'restart']), plugin: exactOptional(idSchema) }),
+    strictObject({
+        ...stepKeys,
+        action: literal('healthcheck'),
+        plugin: exactOptional(idSchema),
+        timeout: schemas_default(durationSchema(1, MAX_HEALTHCHECK_SECONDS), DEFAULT_HEALTHCHECK_SECONDS),
+        retries: schemas_default(schemas_int(retriesError).check(_gte(0, retriesError), _lte(MAX_HEALTHCHECK_RETRIES, retriesError)), 0),
+    }),
+    strictObject({
+        ...stepKeys,
+        action: literal('notify'),
+        event: stepIdSchema,
+        message: exactOptional(messageSchema),
+    }),
+]);
+/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+function keysOfStep(action) {
+    const shapes = stepSchema.def.options.map(option => option.shape);
+    const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
+    return Object.keys(shape ?? { ...stepKeys, action });
+}
+/** The step as the rest of the program knows it. */
+function buildStep(written, position) {
+    const { depends_on: dependsOn, ...rest } = written;
+    if (rest.action !== 'healthcheck')
+        return { ...rest, dependsOn, ...position };
+    const { timeout: timeoutSeconds, ...check } = rest;
+    return { ...check, timeoutSeconds, dependsOn, ...position };
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
@@ -27314,6 +24832,64 @@ function statesBetween(transitions, from, to) {
     return ways.get(to) ?? [];
 }
 
+;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
+
+
+
+
+/** All paths of these lists, in their order, each once. */
+function uniteKeepPaths(...lists) {
+    return [...new Set(lists.flatMap(list => list ?? []))];
+}
+/**
+ * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
+ * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ */
+function findKeptPaths(tree, staged) {
+    const kept = findMovablePaths(tree);
+    for (const path of kept)
+        requireRealParents(staged, path);
+    return kept;
+}
+/** The same for the tree alone, without a replacement. */
+function findMovablePaths({ root, keepPaths }) {
+    const kept = presentPaths(root, keepPaths);
+    for (const path of kept)
+        requireRealParents(root, path);
+    return kept;
+}
+/** Which of these paths exist in a directory, without those inside another. */
+function presentPaths(root, paths) {
+    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+}
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
+async function dropShipped(staged, kept) {
+    const shipped = [];
+    for (const path of kept) {
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
+            continue;
+        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
+        shipped.push(path);
+    }
+    return shipped;
+}
+function outermost(paths) {
+    const unique = [...new Set(paths)];
+    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
+}
+function requireRealParents(root, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 0; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
+        const stat = lstatIfPresentSync(parent);
+        if (stat === undefined)
+            return;
+        if (!stat.isDirectory()) {
+            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
+        }
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
 
 /** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
@@ -27511,7 +25087,7 @@ const OWN_INPUTS = {
  * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
  * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
  */
-function refusal_refusal(answer, subject, wanted) {
+function refusal(answer, subject, wanted) {
     const { status } = answer;
     const { kind, slug, inputs = OWN_INPUTS } = subject;
     const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`;
@@ -27579,7 +25155,7 @@ function createMarketplaceClient(wire, subject) {
             if (status === 200)
                 return { version: parseLatestVersion(answer, subject, base) };
             if (status < 400 || isTransientStatus(status))
-                throw refusal_refusal(answer, subject, { name: 'the version', base, isSigned: false });
+                throw refusal(answer, subject, { name: 'the version', base, isSigned: false });
             return { status };
         },
         async fetchArtifact(request) {
@@ -27593,7 +25169,7 @@ function createMarketplaceClient(wire, subject) {
                 onProgress: request.onProgress,
             });
             if (!answer.ok)
-                throw refusal_refusal(answer, subject, { name: client_nameOf(request.version), base, isSigned: true });
+                throw refusal(answer, subject, { name: client_nameOf(request.version), base, isSigned: true });
             return {
                 artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
                 hmac: answer.hmacSha256,
@@ -27666,7 +25242,7 @@ const MAX_UNANSWERED = 2;
 const MAX_DENIED = 5;
 /** In one warning. */
 const MAX_NAMED = 5;
-const outbox_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /**
  * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
  * credentials after a 401 or 403, otherwise never.
@@ -27786,7 +25362,7 @@ function readOutbox({ layout, log }) {
 /** The path alone when it is no waiting report. */
 function readWaiting(path) {
     try {
-        return { ...outbox_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
     }
     catch {
         return path;
@@ -27940,6 +25516,369 @@ function initialFacts(known, { deploymentId, now, runner }) {
 async function noteInstalledVersion({ layout, request, record }) {
     const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
     await record.update({ previous_version: installed?.version ?? null });
+}
+
+;// CONCATENATED MODULE: ./build/core/document/strict-yaml.js
+
+
+
+
+
+/** Enough for honest use of anchors, too little for a bomb. */
+const MAX_ALIAS_COUNT = 100;
+/** Why a foreign text is not read; the message continues a sentence that begins with the name of its file. */
+class StrictYamlProblem extends Error {
+    /** It could be read in more than one way, or costs too much; otherwise it is no YAML at all. */
+    isAmbiguous;
+    constructor(message, { isAmbiguous }) {
+        super(message);
+        this.isAmbiguous = isAmbiguous;
+    }
+}
+/**
+ * Reads a foreign YAML text that a program of another kind reads too, perhaps by YAML 1.1: only what both read alike.
+ * Throws StrictYamlProblem when it exceeds the limits or could be read in another way.
+ */
+function readStrictYaml(text, limits) {
+    refuseAmbiguousText(text, limits);
+    const document = readDocument(pausing_work_runToEnd(composeYaml(text.replace(/^\uFEFF/, ''), limits, { uniqueKeys: false })));
+    refuseAmbiguousNodes(document);
+    return { document, value: toPlainValue(() => document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })) };
+}
+function refuseAmbiguousText(text, { bytes }) {
+    if (Buffer.byteLength(text) > bytes)
+        throw ambiguous(`must be at most ${bytes} bytes, found more`);
+    const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
+    if (stranger !== undefined)
+        throw ambiguous(`must not contain what readers of YAML do not agree on, found ${stranger}`);
+}
+function readDocument({ document, complaints }) {
+    const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
+    if (excess !== undefined)
+        throw ambiguous(`must be simple enough to read, found ${excess.message}`);
+    const mistake = complaints.find(({ isWarning }) => !isWarning);
+    if (mistake !== undefined || document === undefined)
+        throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
+    return document;
+}
+/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+function refuseAmbiguousNodes(document) {
+    let aliases = 0;
+    (0,dist/* visit */.YR)(document, {
+        Alias: () => {
+            aliases++;
+            if (aliases > MAX_ALIAS_COUNT)
+                throw ambiguous(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`);
+        },
+        Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
+    });
+}
+function refuseAmbiguousKeys(keys) {
+    const seen = new Set();
+    for (const key of keys) {
+        if (!(0,dist/* isScalar */.jn)(key))
+            throw ambiguous('must have plain keys, found a list, a map or an alias as a key');
+        if (isMergeKey(key))
+            throw ambiguous('must not use merge keys (<<): write the keys out');
+        const name = String(key.value);
+        if (seen.has(name))
+            throw ambiguous(`must have each key once, found "${cleanForeignText(name, 60)}" twice`);
+        seen.add(name);
+    }
+}
+function isMergeKey({ value, type, tag }) {
+    return typeof value === 'symbol' || (value === '<<' && type === 'PLAIN') || tag === 'tag:yaml.org,2002:merge';
+}
+function toPlainValue(read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        throw malformed(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`);
+    }
+}
+function ambiguous(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: true });
+}
+function malformed(message) {
+    return new StrictYamlProblem(message, { isAmbiguous: false });
+}
+
+;// CONCATENATED MODULE: ./build/core/content/integration-yaml.js
+
+
+
+
+
+const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
+const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
+const directorySchema = schemas_nullish(schemas_string());
+/**
+ * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
+ * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
+ */
+function parseIntegrationYaml(text) {
+    const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins;
+    const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory;
+    const written = expect(directorySchema, directory, 'must have a text as plugins.directory');
+    if (written === undefined || written === null)
+        return undefined;
+    const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
+    if (found.success)
+        return found.data;
+    const expected = found.error.issues[0]?.message ?? 'must be a relative path';
+    throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`);
+}
+function expect(schema, value, rule) {
+    const parsed = schema.safeParse(value);
+    if (!parsed.success)
+        throw new Error(rule);
+    return parsed.data;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugins-directory.js
+
+
+
+
+
+
+
+
+const INTEGRATION = 'integration.yaml';
+/**
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
+ * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ */
+function findPluginsDirectory(layout, { input, recorded }, log) {
+    const { directory, problem } = readHostsDirectory(layout);
+    if (input !== undefined) {
+        if (directory !== undefined && directory !== input)
+            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`);
+        return { directory: input, isOperators: true };
+    }
+    if (problem === undefined)
+        return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
+    const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
+    log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
+    return { directory: used, isOperators: false };
+}
+/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
+function warnOfOtherDirectory(layout, directory, log) {
+    const { directory: asked, problem } = readHostsDirectory(layout);
+    if (problem !== undefined)
+        log.warning(`${problem} The project's plugins are installed in ${directory}.`);
+    if (asked === undefined || asked === directory)
+        return;
+    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
+}
+/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
+function knownDirectories(layout) {
+    const { directory } = readHostsDirectory(layout);
+    const hosts = directory === undefined ? [] : [directory];
+    return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
+}
+/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
+function readHostsDirectory({ root }) {
+    const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
+    try {
+        const text = readSmallFileSync(path, PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            return { problem: `${path} is not a regular file of at most ${PLUGIN_YAML_LIMITS.bytes} bytes.` };
+        return { directory: parseIntegrationYaml(text) };
+    }
+    catch (error) {
+        const errno = errnoOf(error);
+        if (errno === 'ENOENT' || errno === 'ENOTDIR')
+            return {};
+        if (errno === 'ELOOP')
+            return { problem: `${path} is a symlink, which is not followed.` };
+        const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
+        return { problem: `${path} ${reason}.` };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/mounts.js
+
+
+/**
+ * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ */
+function mountPointsIn(path) {
+    const mountPoints = readMountPoints();
+    if (mountPoints.length === 0)
+        return [];
+    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
+    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+}
+/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+function parseMountPoints(text) {
+    const lines = text.toString('latin1').split('\n');
+    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
+    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
+}
+function mounts_decode(point) {
+    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+    return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+function readMountPoints() {
+    try {
+        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/switchable.js
+
+
+
+
+
+
+
+
+const OVERLAY_MAGIC = 0x794c7630;
+/** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
+const PROBE = 'probe';
+/**
+ * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
+ * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ */
+function requireSwitchable({ layout, keepPaths }, place) {
+    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
+}
+/** The same for any tree of this host, for example a snapshot whose kept paths return. */
+function requireMovableTree(layout, { root, keepPaths }) {
+    if (!pathExistsSync(root))
+        return;
+    requireNoMountPoint(root);
+    const paths = ['', ...presentPaths(root, keepPaths)];
+    const blocker = makeBlocker(layout);
+    try {
+        for (const path of paths)
+            requireMovable({ root, path }, blocker.path);
+    }
+    finally {
+        blocker.remove();
+    }
+}
+/**
+ * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
+ * be renamed across mounts. Throws DeploymentError `host_not_writable`.
+ */
+function requireOneMount(layout, { shelf, directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
+    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
+    for (const folder of [layout.staging, snapshots]) {
+        if (switchable_mountOf(path) === switchable_mountOf(folder))
+            continue;
+        throw new DeploymentError('host_not_writable', `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
+    }
+}
+function requireNoMountPoint(root) {
+    const [point] = mountPointsIn(root);
+    if (point === undefined)
+        return;
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
+}
+/**
+ * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
+ * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
+ */
+function requireMovable(moved, blocker) {
+    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(path, blocker);
+    }
+    catch (error) {
+        const reason = whyUnmovable(moved, errnoOf(error));
+        if (reason !== undefined)
+            throw new DeploymentError('unsafe_host', reason, { cause: error });
+        return;
+    }
+    // No file system that keeps to POSIX comes here.
+    (0,external_node_fs_namespaceObject.renameSync)(blocker, path);
+}
+function whyUnmovable({ root, path }, errno) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    switch (errno) {
+        case 'EXDEV':
+            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
+                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+                : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`;
+        case 'EBUSY':
+            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
+        case 'EACCES':
+        case 'EPERM':
+            return `This runner, uid ${process.getuid?.()}, may not move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
+        default:
+            return undefined;
+    }
+}
+function switchable_ownerOf(path) {
+    const found = lstatIfPresentSync(path);
+    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
+}
+/** To move a directory elsewhere takes write access to it and to the one that contains it. */
+function grantFor({ root, path }) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
+    const lacking = needed.filter(directory => !isWritable(directory));
+    if (lacking.length > 0)
+        return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
+    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`;
+}
+function isWritable(path) {
+    try {
+        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+/** A directory that nothing can replace, because it is not empty. A killed run may have left it behind. */
+function makeBlocker({ staging }) {
+    const folder = (0,external_node_path_namespaceObject.join)(staging, PROBE);
+    const path = (0,external_node_path_namespaceObject.join)(folder, 'full');
+    (0,external_node_fs_namespaceObject.mkdirSync)(path, { recursive: true, mode: 0o700 });
+    (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(path, 'file'), '');
+    return {
+        path,
+        remove() {
+            (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(path, 'file'));
+            (0,external_node_fs_namespaceObject.rmdirSync)(path);
+            (0,external_node_fs_namespaceObject.rmdirSync)(folder);
+        },
+    };
+}
+function switchable_mountOf(path) {
+    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
+}
+/** Where a directory below the root leads, even if the end of it is still to be made. */
+function realDirectory({ root }, directory) {
+    const path = (0,external_node_path_namespaceObject.join)(root, directory);
+    const nearest = nearestDirectory(path);
+    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
+}
+/** The same; undefined where it leads nowhere. */
+function findRealDirectory(layout, directory) {
+    try {
+        return realDirectory(layout, directory);
+    }
+    catch (error) {
+        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
+            return undefined;
+        throw error;
+    }
+}
+/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
+function nearestDirectory(path) {
+    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/place.js
@@ -28229,6 +26168,61 @@ function isKnown(action) {
 function textAt(step, key) {
     const value = typeof step === 'object' && step !== null ? Object.entries(step).find(([name]) => name === key)?.[1] : '';
     return typeof value === 'string' ? value : '';
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/plan-binding.js
+
+
+const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
+function isInstallStep(step) {
+    return isInstallAction(step.action);
+}
+/** Whether the step works on files that must be installed before it runs. */
+function needsFiles(step) {
+    return NEEDS_FILES.has(step.action);
+}
+function installedId(step) {
+    return step.action === 'install_plugin' ? step.plugin : step.extension;
+}
+/** Where an installing step installs its part, `<shelf>/<id>`. */
+function placeOfInstall(step) {
+    return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
+}
+/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
+function subjectIdOf(step) {
+    return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
+}
+/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
+function foreignPlanProblems(plan, name, projectId) {
+    if (plan.projectId === projectId)
+        return [];
+    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
+    return [problemAt(plan.positions.projectId, message)];
+}
+/** Ids whose directory would take the place of another id's settings file. */
+function settingsNameProblems(installSteps) {
+    return installSteps
+        .filter(step => installedId(step).endsWith('.env'))
+        .map(step => {
+        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
+        return stepProblem(step, message);
+    });
+}
+/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+function prematureProblems(steps, needs) {
+    const waiting = new Set(steps.filter(isInstallStep));
+    return steps.flatMap(step => {
+        if (isInstallStep(step))
+            waiting.delete(step);
+        const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : [];
+        if (missing.length === 0)
+            return [];
+        const ids = missing.map(install => `"${install.id}"`).join(', ');
+        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
+    });
+}
+function stepProblem(step, message) {
+    return problemAt(step, `step "${step.id}": ${message}`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
@@ -28611,6 +26605,183 @@ function isHealthcheck(step) {
     return step.action === 'healthcheck';
 }
 
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
+
+
+
+
+
+/**
+ * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
+ * the version.
+ */
+function nextSnapshotName(folder, version, recorded = []) {
+    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
+    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+function existingSnapshots(folder, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
+        if (!pathExistsSync(path))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
+    });
+}
+/** A snapshot's row that lists the kept paths in it, if there are any. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
+}
+/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
+}
+/**
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
+ * install ourselves, and what contains kept paths.
+ */
+function chooseRetained(rows, limit) {
+    const newestOf = (some) => some.slice(-Math.max(limit, 1));
+    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
+    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+/** Whether a snapshot is what was once installed, without later changes on this host. */
+function isGenuine({ modified }) {
+    return modified === undefined;
+}
+function snapshots_listNames(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
+
+const MAX_NAMES = 20;
+/** What is in place of a directory, in words. */
+const INSTEAD_WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
+/** Where the part of an entry was installed, relative to the project root. */
+function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
+    return placePath({ shelf, id, directory });
+}
+/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    return { names, more: all.length - names.length + omitted };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
+/**
+ * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
+ * only when that happens, because others may change it until then.
+ */
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
+}
+/**
+ * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
+ * what it said of these parts before. Throws only the reason of a cancel.
+ */
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places)
+        found.push(report_drift_entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns of all that the report says is not as it was installed, in one line. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+}
+function report_drift_entryOf({ layout }, { shelf, id }, difference) {
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
+    const named = { shelf, id, ...directory, version: installed?.version ?? null };
+    if (difference === undefined)
+        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots have the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+/** What is not as it was installed, in the sentence that the log has of it. */
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/installation.js
 
 
@@ -28778,6 +26949,736 @@ function newVersion({ deployment, order, results }, part) {
 }
 function sourceOf(from) {
     return from?.source === undefined ? {} : { source: from.source };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/extracted-items.js
+
+
+
+/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
+function* itemsOf(tree, keepPaths, stampOf = () => undefined) {
+    const isKept = isBelow(keepPaths);
+    const files = inTreeOrder(tree.files);
+    const symlinks = inTreeOrder(tree.symlinks);
+    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
+    let next = 0;
+    for (const symlink of [...symlinks, undefined]) {
+        for (let file = files[next]; file !== undefined; file = files[++next]) {
+            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
+                break;
+            const { path, sha256 } = file;
+            if (!isKept(path))
+                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
+        }
+        if (symlink === undefined || isKept(symlink.path))
+            continue;
+        const { path, target, file } = symlink;
+        yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
+    }
+}
+/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
+function stagedItems({ tree, staged }, keepPaths) {
+    return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/unrestored.js
+
+
+/** Whether a service may still run the files of a version that was rolled back, because it could not be restored. */
+function findUnrestored(layout, services) {
+    const unrestored = new Set(readHostRecord(layout).unrestored);
+    return services.filter(service => unrestored.has(unrestored_keyOf(service)));
+}
+/** Records which services could not be restored, and no longer those that were. Durable when it returns. */
+async function noteRestorations(layout, { restored = [], unrestored = [] }) {
+    try {
+        const { unrestored: before } = readHostRecord(layout);
+        const gone = new Set(restored.map(unrestored_keyOf));
+        const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(unrestored_keyOf)])];
+        if (after.join('\n') !== before.join('\n'))
+            await recordUnrestored(layout, after);
+    }
+    catch (error) {
+        throw isSystemError(error)
+            ? toHostError(error, `recording in ${layout.installed} which services run old files`)
+            : error;
+    }
+}
+/** The same for the same service, whatever was read from a journal. */
+function unrestored_keyOf(service) {
+    return JSON.stringify(service);
+}
+
+;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
+
+
+
+
+
+
+const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
+const plugin_yaml_schema = object({
+    name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
+    version: schemas_nullish(union([schemas_string(), schemas_number()])),
+    execution_mode: schemas_nullish(schemas_string()),
+    entry_point: schemas_nullish(schemas_string().check(_minLength(1))),
+    environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
+    envconfiguration: optional(unknown()),
+});
+const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
+/**
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
+ * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
+ * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
+ * fine.
+ */
+function parsePluginYaml(text) {
+    const { document, value } = readYaml(text);
+    const parsed = plugin_yaml_schema.safeParse(value);
+    if (!parsed.success) {
+        const issue = parsed.error.issues[0];
+        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
+    }
+    return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+function readYaml(text) {
+    try {
+        return readStrictYaml(text, PLUGIN_YAML_LIMITS);
+    }
+    catch (error) {
+        if (!(error instanceof StrictYamlProblem))
+            throw error;
+        throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
+    }
+}
+/** The version's own characters, which a number does not keep. */
+function versionSourceOf(document) {
+    if (!(0,dist/* isMap */.jh)(document.contents))
+        return undefined;
+    const written = document.contents.items.findLast(({ key }) => (0,dist/* isScalar */.jn)(key) && key.value === 'version')?.value;
+    const node = (0,dist/* isAlias */.Vj)(written) ? written.resolve(document) : written;
+    return (0,dist/* isScalar */.jn)(node) ? node.source : undefined;
+}
+function toPluginYaml(data, versionSource) {
+    const version = data.version ?? undefined;
+    return {
+        name: data.name ?? undefined,
+        version: typeof version === 'number' ? asPythonPrints(version, versionSource) : version,
+        versionAsWritten: version === undefined ? undefined : (versionSource ?? String(version)),
+        executionMode: data.execution_mode ?? undefined,
+        entryPoint: data.entry_point ?? undefined,
+        environment: {
+            required: data.environment?.required ?? [],
+            optional: data.environment?.optional ?? [],
+        },
+        // YAML 1.1, by which the host may read, has more words for true.
+        injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
+    };
+}
+function asPythonPrints(value, source) {
+    const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
+    return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
+}
+function notAPlugin(what) {
+    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(what, '; for a service set kind: service'));
+}
+function invalid(rule) {
+    return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
+}
+function plugin_yaml_refusal(what, hint = '') {
+    return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/previous-install.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** What is known of a part that is going to be in this place. */
+function readPreviousInstall(layout, target) {
+    const record = readHostRecord(layout);
+    const installed = findInstalled(record.installed, target);
+    const removed = findInstalled(record.removed, target);
+    const place = installed === undefined ? target : placeOf(installed);
+    const version = installed?.version ?? readForeignVersion(installPath(layout, place));
+    return { place, installed, removed, version };
+}
+/** Where this origin's settings of a part are, and what its kept paths are relative to: perhaps of a removed one. */
+function formerPlace({ place, installed, removed }, origin) {
+    const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
+    return isReturning ? placeOf(removed) : place;
+}
+/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
+function versionsFrom({ installed }, origin) {
+    if (installed === undefined)
+        return [];
+    return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
+}
+/**
+ * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
+ * something is in the place now, which has its own.
+ */
+function findLeftBehind(layout, previous, origin) {
+    const { place, installed, removed } = previous;
+    const row = installed ?? removed;
+    if (row === undefined || pathExistsSync(installPath(layout, place)))
+        return undefined;
+    const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
+    return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
+}
+/** What `latest` is compared with: another origin's version says nothing about this one's. */
+function stateFor({ installed, version }, origin) {
+    const isOurs = installed !== undefined && isFrom(installed, origin);
+    return { version: installed === undefined || isOurs ? version : null, isOurs };
+}
+/** What a report says of what a deployment replaces. Announces what this action has not installed. */
+function factsOfReplaced(layout, { installed, place }, log) {
+    if (installed !== undefined)
+        return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
+    if (!pathExistsSync(installPath(layout, place)))
+        return {};
+    log.notice(`${placePath(place)} was not installed by this action: a deployment replaces it and keeps it as a snapshot.`);
+    return { unrecorded: true };
+}
+/**
+ * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
+ * `allowTakeover`, warns instead. Names the kept paths that others have left there.
+ */
+function verifyPlace(previous, { origin, allowTakeover }, log) {
+    const { place, installed, removed } = previous;
+    for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
+        const owner = snapshot.origin ?? removed;
+        if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
+            log.notice(`Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
+    }
+    if (installed === undefined || isFrom(installed, origin))
+        return;
+    const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
+    if (!allowTakeover)
+        throw placeTaken(place, owner);
+    log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+}
+/**
+ * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
+ * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
+ */
+function verifyProjectPlace(layout, place, claim) {
+    const recorded = new Set();
+    for (const shelf of ['plugins', 'extensions']) {
+        const known = readPreviousInstall(layout, { ...place, shelf, directory: usualDirectory(shelf) });
+        verifyPlace(known, claim, claim.log);
+        if (known.installed !== undefined)
+            recorded.add(findRealPath(layout, known.place));
+    }
+    for (const other of placesOf(layout, place)) {
+        const path = findRealPath(layout, other);
+        if (path === undefined || recorded.has(path) || !pathExistsSync(path))
+            continue;
+        recorded.add(path);
+        if (!claim.allowTakeover)
+            throw placeTaken(other, 'something that this action has no record of');
+        claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
+    }
+}
+/** Everywhere on this host where a part of this id may be, or is going to be. */
+function placesOf(layout, { id, directory: chosen }) {
+    const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
+    return directories.map(directory => placeAt(`${directory}/${id}`));
+}
+function findRealPath(layout, { directory, id }) {
+    const real = findRealDirectory(layout, directory);
+    return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
+}
+function placeTaken(place, owner) {
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
+}
+/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
+function readForeignVersion(path) {
+    try {
+        const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
+        return text === undefined ? null : (versionSchema.safeParse(parsePluginYaml(text).version).data ?? null);
+    }
+    catch {
+        return null;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
+/**
+ * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
+ * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ */
+function quoteSetting(value) {
+    if (PLAIN.test(value))
+        return value;
+    if (isUnsafe(value))
+        return undefined;
+    if (!value.includes("'"))
+        return `'${value}'`;
+    return /["\\$`]/.test(value) ? undefined : `"${value}"`;
+}
+const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
+/**
+ * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
+ * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ */
+function isUnsafe(value) {
+    return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
+}
+
+;// CONCATENATED MODULE: ./build/core/plan/env-template.js
+
+
+
+const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
+/**
+ * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
+ * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
+ * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
+ * up empty.
+ */
+function seedSettings(template, names, given) {
+    const keys = [...names.required, ...names.optional];
+    refuseUnusableNames(keys);
+    const seeder = new SettingsSeeder(given);
+    for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
+        seeder.addLine(line);
+    for (const key of keys)
+        seeder.addMissing(key);
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    return seeder.settings;
+}
+/**
+ * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
+ * and the file.
+ */
+function verifySettings(settings, required) {
+    refuseUnusableNames(required);
+    const missing = unsetSettings(settings.text, required);
+    if (missing.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+}
+/** Which of the keys settings lack or leave empty. */
+function unsetSettings(text, keys) {
+    const values = valuesOf(text);
+    return keys.filter(key => isEmpty(values.get(key)));
+}
+/** The keys that both settings set, to other values. */
+function differingSettings(one, other) {
+    const [values, others] = [valuesOf(one), valuesOf(other)];
+    return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
+}
+function valuesOf(text) {
+    return new Map(text.split(/\r?\n/).flatMap(line => {
+        const [, , key, , value = ''] = ASSIGNMENT.exec(line) ?? [];
+        return key === undefined ? [] : [[key, value.trim()]];
+    }));
+}
+class SettingsSeeder {
+    #given;
+    #lines = [];
+    #values = new Map();
+    #used = new Set();
+    constructor(given) {
+        this.#given = given;
+    }
+    get settings() {
+        return { text: `${this.#lines.join('\n')}\n`, given: [...this.#used] };
+    }
+    valueOf(key) {
+        return this.#values.get(key);
+    }
+    addLine(line) {
+        const [, lead, key, , own] = ASSIGNMENT.exec(line) ?? [];
+        const value = key === undefined ? undefined : this.#take(key);
+        if (key !== undefined)
+            this.#values.set(key, value ?? (own ?? '').trim());
+        this.#lines.push(value === undefined ? line : `${lead}${key}=${value}`);
+    }
+    addMissing(key) {
+        const value = this.#values.has(key) ? undefined : this.#take(key);
+        if (value === undefined)
+            return;
+        this.#values.set(key, value);
+        this.#lines.push(`${key}=${value}`);
+    }
+    /** The key's value as the file contains it; an empty one counts as not set. */
+    #take(key) {
+        const value = this.#given.get(key) ?? '';
+        if (value === '')
+            return undefined;
+        const quoted = quoteSetting(value);
+        if (quoted === undefined)
+            throw unusableValue(key);
+        this.#used.add(key);
+        return quoted;
+    }
+}
+function isEmpty(value) {
+    return value === undefined || value === '' || value === '""' || value === "''" || value.startsWith('#');
+}
+function refuseUnusableNames(names) {
+    const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+    if (unusable.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
+}
+function unusableValue(key) {
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
+}
+function refuseEmpty(keys) {
+    if (keys.length === 0)
+        return;
+    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+}
+function itOrThem(keys) {
+    return keys.length === 1 ? 'it' : 'them';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/plugin-sig.js
+
+
+
+
+
+
+
+
+const SIGNED_MODES = new Set(['trusted', 'ephemeral']);
+const DEFAULT_ENTRY_POINT = 'src/main.py';
+const LEFT_OUT_PARTS = new Set([
+    '__pycache__',
+    '.git',
+    '.mypy_cache',
+    '.pytest_cache',
+    'plugin.sig',
+    'plugin.yaml',
+    'plugin.json',
+    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+    '*.md',
+    '*.json',
+]);
+const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
+/** Whether the host framework expects a `plugin.sig` in this plugin. */
+function needsPluginSig(plugin) {
+    return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
+}
+/**
+ * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function buildPluginSig({ id, staged, pluginYaml }, secret) {
+    const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
+    hmac.update(await (0,promises_namespaceObject.readFile)((0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml')));
+    for (const path of await signedFiles(staged, pluginYaml))
+        await addFile(hmac, staged, path);
+    const signature = {
+        plugin: pluginYaml.name ?? id,
+        version: pluginYaml.version ?? '0.0.0',
+        digest: hmac.digest('hex'),
+        algo: 'HMAC-SHA256',
+    };
+    return escapeNonAscii(JSON.stringify(signature, null, 2));
+}
+/** Whether a plugin's signature may cover a path, or something below it. */
+function isCovered(path, plugin) {
+    const directory = entryDirectory(plugin);
+    const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
+    return (isBelow || directory.startsWith(`${path}/`)) && isSigned(path);
+}
+function entryDirectory(plugin) {
+    const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
+    const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
+    if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
+    }
+    return external_node_path_namespaceObject.posix.dirname(normal);
+}
+/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+async function signedFiles(root, plugin) {
+    const directory = entryDirectory(plugin);
+    const base = directory === '.' ? '' : directory;
+    const entries = await walkTree((0,external_node_path_namespaceObject.join)(root, base));
+    return entries
+        .filter(entry => entry.type === 'file')
+        .map(entry => external_node_path_namespaceObject.posix.join(base, entry.path))
+        .filter(isSigned)
+        .sort(comparePaths);
+}
+function isSigned(path) {
+    return (!path.split('/').some(part => LEFT_OUT_PARTS.has(part)) && !LEFT_OUT_SUFFIXES.some(suffix => path.endsWith(suffix)));
+}
+async function addFile(hmac, root, path) {
+    hmac.update(`${path}\0`, 'utf8');
+    for await (const chunk of (0,external_node_fs_namespaceObject.createReadStream)((0,external_node_path_namespaceObject.join)(root, path)))
+        hmac.update(chunk);
+    hmac.update('\0');
+}
+function escapeNonAscii(json) {
+    return json.replace(/[^\x20-\x7e\n]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/read-plugin-yaml.js
+
+
+
+
+
+
+/**
+ * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
+ * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
+ */
+function readPluginYaml(staged) {
+    const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
+    try {
+        const found = (0,external_node_fs_namespaceObject.statSync)(path);
+        if (!found.isFile())
+            throw read_plugin_yaml_notAPlugin('a plugin.yaml that is not a file');
+        if (found.size > PLUGIN_YAML_LIMITS.bytes)
+            throw tooLarge(found.size);
+        return parsePluginYaml((0,external_node_fs_namespaceObject.readFileSync)(path, 'utf8'));
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+        throw toHostError(error, `reading ${path}`);
+    }
+}
+function tooLarge(bytes) {
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
+}
+function read_plugin_yaml_notAPlugin(found) {
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/settings-file.js
+
+
+
+const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
+/**
+ * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` where they are no regular file, too large or not readable.
+ */
+function settings_file_readSettings(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        throw unusableSettings(path, found);
+    }
+    throw unusableSettings(path, NOT_A_SMALL_FILE);
+}
+function unusableSettings(path, found) {
+    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/injected-env.js
+
+
+
+
+
+
+
+
+
+
+/** In the plugin's own directory; the host's own, so a kept path. */
+const INJECTED = '.env';
+/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
+function injectedEnvPath(layout, part) {
+    return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
+}
+/** Whether a `write_env` step is going to create those of a part: neither the host has any yet, nor its new tree. */
+function willLackInjectedEnv({ layout, keepPaths }, part) {
+    const tree = treeOf(layout, part);
+    const sources = [tree, installPath(layout, part.previous.place), part.leftBehind];
+    const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
+    return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
+}
+/**
+ * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
+ * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
+ * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
+ * `step_failed` when existing settings are not a regular file, or lack a required key.
+ */
+async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
+    const { layout, keepPaths, tools } = deployment;
+    const target = injectedEnvPath(layout, part);
+    const { injectsEnv, required } = part.environment;
+    if (!injectsEnv)
+        return 'unchanged';
+    if (pathExistsSync(target)) {
+        const injected = settings_file_readSettings(target);
+        verifySettings({ path: target, text: injected }, required);
+        const differing = differingSettings(text, injected);
+        if (differing.length > 0)
+            tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
+        return 'unchanged';
+    }
+    const canSeed = isSeedable(keepPaths, part);
+    if (!canSeed || injected_env_isSigned(installPath(layout, part))) {
+        const why = canSeed
+            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
+            : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
+        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
+        return 'unchanged';
+    }
+    const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
+    await makePrivateDirectories(folder);
+    const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
+    await writeNewFile(staged, text);
+    await transaction.apply({
+        type: 'create_file',
+        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
+        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
+    });
+    tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
+    return 'done';
+}
+function isSeedable(keepPaths, { environment }) {
+    return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
+}
+/** Where a part's tree is before it is installed. */
+function treeOf(layout, part) {
+    if (part.intact !== undefined)
+        return installPath(layout, part);
+    return part.retained === undefined ? part.staged : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
+}
+function injected_env_isSigned(path) {
+    if (!pathExistsSync((0,external_node_path_namespaceObject.join)(path, 'plugin.sig')))
+        return false;
+    try {
+        const pluginYaml = readPluginYaml(path);
+        return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
+    }
+    catch {
+        // Something on this host has damaged it.
+        return true;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/written-settings.js
+
+
+
+
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+function placeOfSettings({ from, plugin }) {
+    return `${from.split('/')[0]}/${plugin}`;
+}
+/** Whether a plan has a `write_env` step for a part. */
+function writesSettings(steps, part) {
+    return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
+}
+/**
+ * The settings files, absolute, that a plan's `write_env` steps are going to create for a part. None that the part takes
+ * along to another place.
+ */
+function missingSettings(deployment, { steps, origin }, part) {
+    if (!writesSettings(steps, part))
+        return [];
+    const { layout } = deployment;
+    const places = [part, formerPlace(part.previous, origin)];
+    const isThere = places.some(place => pathExistsSync(settingsPath(layout, place)));
+    return [
+        ...(isThere ? [] : [settingsPath(layout, part)]),
+        ...(willLackInjectedEnv(deployment, part) ? [injectedEnvPath(layout, part)] : []),
+    ];
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/idle-steps.js
+
+
+
+
+
+/** What a plan does with a service or a host, which needs none of it where nothing changes. */
+const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+/**
+ * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
+ * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ */
+function findIdleSteps(deployment, order) {
+    const { layout, request } = deployment;
+    if (request.redeploy)
+        return new Set();
+    const changed = order.parts.filter(part => idle_steps_isChanging(deployment, order, part));
+    const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)]);
+    const isAnyChanging = changed.length > 0 || order.removals.length > 0;
+    const known = new Set(order.parts.map(({ id }) => id));
+    const isIdle = (step) => {
+        const id = 'plugin' in step ? step.plugin : undefined;
+        return (FOLLOWS_CHANGES.has(step.action) &&
+            !order.skipped.has(step.id) &&
+            !isOverdue(layout, order, step) &&
+            !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
+    };
+    return new Set(order.steps.filter(isIdle).map(({ id }) => id));
+}
+/** Whether a step is about a service that an earlier run could not restore. */
+function isOverdue(layout, order, step) {
+    if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
+        return false;
+    return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
+}
+/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
+function findDependent({ steps }, changed) {
+    const places = new Set(changed.map(placeName));
+    const reached = new Set();
+    for (const step of steps)
+        if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id)))
+            reached.add(step.id);
+    return steps.flatMap(step => FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
+}
+/** The part that a step installs, or whose settings it creates. */
+function placeOfChange(step) {
+    if (step.action === 'write_env')
+        return placeOfSettings(step);
+    return isInstallStep(step) ? placeOfInstall(step) : undefined;
+}
+/** A missing settings file is going to be created, which is a change for the steps before that too. */
+function idle_steps_isChanging(deployment, order, part) {
+    return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
+}
+/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
+function announceSkipped({ tools, record }, idle) {
+    const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
+    if (skipped.length > 0)
+        tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
+}
+/** The same for a run that only says what another would do. */
+function announceIdleSteps({ tools, record }, idle) {
+    record.noteIdle(idle);
+    const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
+    if (skipped.length === 0)
+        return;
+    const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
+    const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
+    tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
+}
+/** A rollback has no such input. */
+function remedyOf({ facts }) {
+    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
+}
+function namesOf(steps) {
+    return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
@@ -28999,7 +27900,7 @@ function readStartTime(pid) {
 
 
 const MARK = '.takeover-';
-const lock_file_MAX_BYTES = 64 * 1024;
+const MAX_BYTES = 64 * 1024;
 const ownSchema = object({
     id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
     pid: schemas_int().check(_positive()),
@@ -29159,7 +28060,7 @@ function tryReadLock(path) {
 }
 function readIfPresentSync(path) {
     try {
-        const text = readSmallFileSync(path, lock_file_MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
         if (text === undefined)
             throw notAFile(path);
         return text;
@@ -29300,6 +28201,7 @@ function kernelLockOf(path) {
 
 
 
+
 function beginTransaction(changeLog) {
     const { root, journal, log } = changeLog;
     const changes = [];
@@ -29313,15 +28215,21 @@ function beginTransaction(changeLog) {
         get changed() {
             return changes.some(({ change }) => change.type !== 'make_directory');
         },
-        async apply(planned) {
-            const change = await announceable(root, planned);
-            const seq = await journal.append({ record: 'change', change });
+        async apply(...planned) {
+            const announced = [];
+            for (const change of planned)
+                announced.push(await announceable(root, change));
+            const [first, ...others] = announced;
+            if (first === undefined)
+                return;
+            const record = announcementOf([first, ...others]);
+            const seq = await journal.append(record);
             if (seq === undefined)
                 throw new Error('A change could not be announced.');
-            changes.push({ seq, change });
+            changes.push(...numberedIn(record, seq));
             const isKnown = (place) => places.some(known => isSamePlace(known, place));
-            places.push(...placesIn([change]).filter(place => !isKnown(place)));
-            for (const path of await applyChange(root, change))
+            places.push(...placesIn(announced).filter(place => !isKnown(place)));
+            for (const path of await applyChanges(root, announced))
                 log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
         },
         async supervise(service, action, signal) {
@@ -29359,13 +28267,14 @@ function beginTransaction(changeLog) {
  */
 async function undoChanges(changeLog, pending) {
     const { root, journal, log } = changeLog;
+    const latest = pending.at(-1)?.seq ?? 0;
     let wasChanged = await dropUndone(changeLog, pending);
     for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
         try {
             const { wasMade, setAside } = await undoChange(root, newest.change);
             for (const path of setAside)
                 log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-            await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade });
+            await journal.append(undoneRecord(newest, wasMade || wasCertainlyMade(newest, latest)));
             if (wasMade && newest.change.type !== 'make_directory')
                 log.info(describeUndo(newest.change));
             wasChanged ||= wasMade;
@@ -29388,19 +28297,34 @@ function isAnyMade(root, pending) {
  * made: certainly, when a newer change was announced after it.
  */
 async function dropUndone({ root, journal }, pending) {
-    const undone = pending.splice(firstUndone(root, pending)).reverse();
-    for (const [age, { seq }] of undone.entries())
-        await journal.append({ record: 'undone', of: seq, was_made: age > 0 });
-    return undone.length > 1;
+    const latest = pending.at(-1)?.seq ?? 0;
+    const oldest = pending[findBack(root, pending)];
+    for (const change of pending.splice(firstUndone(root, pending)).reverse())
+        await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
+    return oldest !== undefined && wasCertainlyMade(oldest, latest);
+}
+/** Whether another change was announced after those of its record; a directory that was only made does not count. */
+function wasCertainlyMade({ seq, change }, latest) {
+    return seq < latest && change.type !== 'make_directory';
 }
 /**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
- * change has put where something was is not what was there, even if that is lost.
+ * An undo goes from the newest to the oldest: when a change is back, so are all that were announced after it. Of those
+ * that were announced together with it, each may have been made or not, in any order: a power cut may have kept any of them.
  */
 function firstUndone(root, pending) {
+    const index = findBack(root, pending);
+    if (index === -1)
+        return pending.length;
+    const [{ seq, nth } = { seq: 0 }] = pending.slice(index);
+    if (nth === undefined)
+        return index;
+    const newer = pending.findIndex(change => change.seq > seq);
+    return newer === -1 ? pending.length : newer;
+}
+/** What a newer change has put where something was is not what was there, even if that is lost. */
+function findBack(root, pending) {
     const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
-    const index = pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
-    return index === -1 ? pending.length : index;
+    return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
 }
 function rollbackFailed(pending, error) {
     const found = cleanForeignText(error instanceof Error ? error.message : String(error));
@@ -29413,6 +28337,7 @@ function rollbackFailed(pending, error) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dead-run.js
+
 
 
 
@@ -29467,7 +28392,7 @@ function isInDoubt({ root, journal }) {
 }
 /** The places out of which or into which a run has moved trees, or was about to. */
 function changedPlaces(records) {
-    return placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : [])));
+    return placesIn(records.flatMap(announcedIn));
 }
 /** How many other runs have begun to recover this one; a main step and its post step are one run. */
 function countAttempts({ runId }, records) {
@@ -30186,6 +29111,210 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/next-snapshot.js
+
+
+
+
+
+
+
+/**
+ * The snapshot that what is installed at a place is going to be, under the next number and its version. Throws
+ * DeploymentError `unsafe_host` when it cannot be moved any more.
+ */
+async function nextSnapshot(deployment, place, version) {
+    const { layout } = deployment;
+    requireSwitchable(deployment, place);
+    const folder = snapshotsPath(layout, place);
+    const { installed, removed } = readHostRecord(layout);
+    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
+    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
+    // Only ours, and nothing while they are empty: these need no journal.
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
+    await makePrivateDirectories(folder);
+    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
+    return { name, path, move: { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) } };
+}
+/** Says where a tree is that somebody had changed. */
+async function announceModified(deployment, place, { path }) {
+    const drift = await deployment.drift.of(place);
+    const from = installPath(deployment.layout, place);
+    if (isModified(drift))
+        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Stops the service of a part that the new version does not contain, where one runs and no remaining part shares it.
+ * Returns whether its tree is there; does nothing where it is gone already. Throws DeploymentError `step_failed`,
+ * `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not be
+ * restored.
+ */
+async function stopRemoved(context, part) {
+    const { layout, keepPaths } = context.deployment;
+    const path = installPath(layout, part);
+    if (!pathExistsSync(path))
+        return false;
+    // Refuse what could not be restored before anything is touched.
+    findMovablePaths({ root: path, keepPaths });
+    requireSwitchable(context.deployment, part);
+    await stopService(context, part);
+    return true;
+}
+/** Plans how the tree of a part leaves its place; `modified` is what replaces its record. Throws as `nextSnapshot` does. */
+async function planRemoval({ deployment, results }, part, modified) {
+    const { version } = part.installed;
+    const snapshot = await nextSnapshot(deployment, part, version);
+    return {
+        part,
+        snapshot,
+        kept: async () => [],
+        into: () => [],
+        async finish() {
+            results.set(placeName(part), { snapshot: snapshot.name, modified });
+            await announceModified(deployment, part, snapshot);
+            const did = `${version ?? ''} removed`;
+            return { status: 'done', did: did.trim(), story: `${placePath(part)} ${did}` };
+        },
+    };
+}
+/** What is said of a part whose tree somebody else has removed. */
+function goneAlready(part) {
+    return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
+}
+/** Once it is committed: a rollback would have brought them back. */
+function announceRemoved({ layout, tools, record }, removed) {
+    const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
+    for (const row of removed) {
+        const place = placeOf(row);
+        if (!done.has(placeName(place)))
+            continue;
+        const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
+        const path = installPath(layout, place);
+        tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`);
+        const settings = settingsPath(layout, place);
+        if (pathExistsSync(settings))
+            tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
+    }
+}
+async function stopService(context, part) {
+    const { hostConfig } = context.order;
+    const { log, signal } = context.deployment.tools;
+    const service = hostConfig && serviceOf(hostConfig, part.id);
+    if (hostConfig === undefined || service === undefined) {
+        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
+        return;
+    }
+    const { up, known, missing } = await readServiceState(service, { signal });
+    if (missing || (known && !up))
+        return log.info(`${describeService(service)} does not run.`);
+    if (isShared(context, hostConfig, service)) {
+        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
+        return;
+    }
+    log.info(`stop ${describeService(service)}`);
+    await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
+    await context.transaction.supervise(service, 'stop', signal);
+}
+/** Whether the service runs a part that stays on this host, or the whole project. */
+function isShared({ deployment, order }, config, service) {
+    const leaving = new Set(order.removals.map(placeName));
+    const rows = readInstalled(deployment.layout);
+    const staying = rows.filter(row => !leaving.has(placeName(placeOf(row))));
+    const ids = [...staying, ...order.parts].map(({ id }) => id);
+    const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
+    return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
+}
+/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
+function remove_part_keyOf(service) {
+    const { supervisor } = service;
+    const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
+    return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
+}
+/** The plan of the new version has no check of a part that it does not contain. */
+function restoredCheck(config, service, { id, installed }) {
+    const check = config.plugins.get(id)?.healthcheck ?? null;
+    const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
+    return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
+
+
+
+
+
+
+
+
+const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
+/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
+function driftNotePath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
+}
+/**
+ * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
+ * Not durable, because a rollback without it only verifies less.
+ */
+async function noteDrift(stagingFolder, tree, drift) {
+    const path = driftNotePath(stagingFolder, tree);
+    if (pathExistsSync(path))
+        return;
+    const states = [];
+    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 });
+}
+/** The note; undefined when there is none, or a power cut has left none. */
+function readDriftNote(stagingFolder, part) {
+    try {
+        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
+        return { ...note, states: new Map(note.states) };
+    }
+    catch {
+        return undefined;
+    }
+}
+async function findLater(before, now) {
+    const later = { damaged: [], written: [] };
+    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
+        const noted = before.note.states.get(path);
+        if (noted === (now.instead ?? drift_note_textOf(item)))
+            return;
+        const isWritten = isWrittenSince(noted ?? drift_note_textOf(before.recorded(path)), item, before.isAfterCrash);
+        later[isWritten ? 'written' : 'damaged'].push(path);
+    });
+    return later;
+}
+/** Every write changes the stamp, whatever the clock says. */
+function isWrittenSince(before, item, isAfterCrash) {
+    if (item === undefined || item.kind === 'link' || item.kind === 'other')
+        return false;
+    const [, size, ...stamp] = before.split('\t');
+    const isLost = isAfterCrash && item.content === '0' && size !== '0';
+    return !isLost && stamp.join('\t') !== item.stamp;
+}
+function stateOf(root, path) {
+    return drift_note_textOf(describeItemSync(root, path));
+}
+function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
+    return [kind, content, stamp].join('\t');
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
 
 
@@ -30583,6 +29712,7 @@ function runs(version, still = '') {
 
 
 
+
 /** How a run that was cut off ended. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
@@ -30652,7 +29782,7 @@ function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, j
 /** The run died after its commit: the new version stays. */
 async function endCommitted({ layout, log }, { records }, commit) {
     await finishCommitted(layout, log, { removed: [], ...commit });
-    const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory');
+    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
     return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
 }
 
@@ -31214,6 +30344,1441 @@ function openUnnamedSync(directory) {
     return fd;
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/host-command.js
+
+
+
+
+
+/**
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
+ * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
+ * `step_timed_out`.
+ */
+async function runHostCommand({ tools, record }, request) {
+    const { command, env, timeoutSeconds } = request.command;
+    const [program, ...args] = command;
+    const started = external_node_perf_hooks_namespaceObject.performance.now();
+    const end = await runChild({
+        command: [program, ...args, ...request.args],
+        env: allowedEnvironment({
+            ...factVariables(record.facts),
+            ...changedVariable(request),
+            ...env,
+            ...request.variables,
+        }),
+        timeoutMs: timeoutSeconds * 1000,
+        signal: tools.signal,
+    });
+    if (end.kind === 'exited' && end.code === 0) {
+        const took = Math.round(external_node_perf_hooks_namespaceObject.performance.now() - started);
+        return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
+    }
+    const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+}
+function factVariables(facts) {
+    return {
+        DEPLOYMENT_ID: facts.deployment_id,
+        DEPLOYMENT_KIND: facts.kind ?? '',
+        DEPLOYMENT_SLUG: facts.slug ?? '',
+        DEPLOYMENT_VERSION: facts.version ?? '',
+        DEPLOYMENT_PREVIOUS_VERSION: facts.previous_version ?? '',
+        DEPLOYMENT_HOST_ID: facts.host_id,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
+
+
+
+
+
+
+/**
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
+ * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
+ * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function signForHost(plugin, secret) {
+    const { staged, tree, pluginYaml } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return tree;
+    if (secret === undefined) {
+        warnOfUnsigned(plugin);
+        return tree;
+    }
+    warnOfKept(plugin);
+    const text = await buildPluginSig(plugin, secret);
+    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
+    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
+    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
+    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+}
+/**
+ * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
+ * false where that cannot be known without the artifact.
+ */
+async function isSignedForHost(plugin, secret) {
+    const { installed, pluginYaml, find } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return true;
+    const sha256 = find('plugin.sig')?.sha256;
+    if (secret === undefined) {
+        if (sha256 === undefined)
+            warnOfUnsigned(plugin);
+        return sha256 === undefined;
+    }
+    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
+    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    if (isAlike)
+        warnOfKept({ ...plugin, staged: installed });
+    return isAlike;
+}
+function warnOfUnsigned({ id, pluginYaml, log }) {
+    log.warning(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`);
+}
+/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
+function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
+    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
+    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
+    if (kept.length === 0)
+        return;
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const PLUGIN_YAML = 'plugin.yaml';
+/** What a signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
+/**
+ * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
+ * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
+ * where that cannot be known without extracting.
+ */
+async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
+    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
+        return undefined;
+    if (!isSameList(installed.keep_paths, deployment.keepPaths))
+        return undefined;
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    if (find === undefined || !(await isIntact(deployment, place)))
+        return undefined;
+    const tree = { place, identity: tree_identity_identityOf(installed), find, pluginYaml: undefined };
+    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** Whether such a tree has a regular file. */
+function hasRegularFile({ find }, path) {
+    return (find(path)?.kind ?? 'link') !== 'link';
+}
+/** A part as one that stays in its place, if its new tree is what is installed just there, with nothing missing or changed. */
+async function keepIfIntact(deployment, part, origin) {
+    const { installed } = part.previous;
+    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
+        return part;
+    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
+    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
+        return part;
+    const { staged: _, tree: __, ...facts } = part;
+    return { ...facts, intact: tree_identity_identityOf(installed) };
+}
+/** Keeps a part that is intact in its place. */
+async function keepPart({ deployment, results }, part) {
+    results.set(placeName(part), { tree: part.intact });
+    const { added } = (await deployment.drift.of(part)) ?? { added: [] };
+    const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
+    return {
+        status: 'unchanged',
+        did: 'as it was',
+        story: `${placePath(part)} is already ${part.version} with these files${more}`,
+    };
+}
+/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+async function isIntact(deployment, place) {
+    const drift = await deployment.drift.of(place);
+    return drift !== undefined && isOnlyAdded(drift);
+}
+/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+async function isAddedToSigned({ layout, keepPaths }, part) {
+    const shipped = new Set(part.tree.files.map(({ path }) => path));
+    if (!SIGNED.every(path => shipped.has(path)))
+        return false;
+    const pluginYaml = readPluginYaml(part.staged);
+    if (!needsPluginSig(pluginYaml))
+        return false;
+    const isKept = isBelow(keepPaths);
+    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    return found.some(path => !shipped.has(path) && !isKept(path));
+}
+/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+function isRecordedTree({ layout, keepPaths }, part, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return false;
+    // An earlier version of the action recorded no modes; the same artifact has the same.
+    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
+    const items = itemsOf(part.tree, keepPaths);
+    for (const recorded of record)
+        if (!isAlike(recorded, items.next().value, knowsMode))
+            return false;
+    return items.next().done === true;
+}
+function isAlike(recorded, item, knowsMode) {
+    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
+        return false;
+    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
+    return isSameKind && recorded.content === item.content;
+}
+async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
+    const { pluginSecretKey } = request;
+    // A kept one is the host's own, and its record says nothing about the artifact's.
+    if (keepPaths.includes(PLUGIN_YAML))
+        return undefined;
+    if (tree.find(PLUGIN_YAML) === undefined)
+        return tree;
+    const installed = installPath(layout, place);
+    try {
+        const pluginYaml = readRecordedYaml(installed, tree.find);
+        if (pluginYaml === undefined)
+            return undefined;
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
+        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+    }
+    catch (error) {
+        if (isSystemError(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Undefined unless its bytes, as they are read here, are those of the record. */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+function orIfUnreadable(otherwise, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (error instanceof TreeRecordDamage || isSystemError(error))
+            return otherwise;
+        throw error;
+    }
+}
+function isSameList(recorded, asked) {
+    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
+}
+
+;// CONCATENATED MODULE: ./build/install/files/await-all.js
+/**
+ * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
+ * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
+ */
+async function awaitAll(...works) {
+    const ends = await Promise.allSettled(works);
+    const failed = ends.find(end => end.status === 'rejected');
+    if (failed !== undefined)
+        throw failed.reason;
+    return (await Promise.all(works));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
+
+
+
+
+
+
+
+
+const write_tree_record_WINDOW_BYTES = 256 * 1024;
+/**
+ * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
+ * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= write_tree_record_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/tree-change.js
+
+
+
+
+/** Each is looked up in two records; of a tree with more edits, only the number of its new files is known. */
+const MAX_CORRECTED = 200;
+/**
+ * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
+ * new one is written, so that the files are not read again.
+ */
+class TreeChange {
+    #before;
+    #counts = { changed: 0, added: 0, removed: 0, all: 0 };
+    #isUncounted = false;
+    /** How many of them only undo what was edited on the host. */
+    #restored = 0;
+    /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
+    constructor(layout, before) {
+        this.#before = before && orUndefined(() => readRecordLines(layout, before));
+    }
+    /** Passes the items of the new tree on. */
+    *count(items) {
+        const before = (this.#before ?? [])[Symbol.iterator]();
+        const next = () => before.next().value;
+        let old = next();
+        for (const item of items) {
+            const line = asLine(item);
+            while (old !== undefined && old.path !== line.path && comparePaths(old.path, line.path) < 0) {
+                this.#counts.removed++;
+                old = next();
+            }
+            if (old?.path !== line.path)
+                this.#counts.added++;
+            else {
+                if (old.what !== line.what)
+                    this.#counts.changed++;
+                old = next();
+            }
+            this.#counts.all++;
+            yield item;
+        }
+        for (; old !== undefined; old = next())
+            this.#counts.removed++;
+    }
+    /**
+     * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. The lookups are
+     * those of the old and the new record.
+     */
+    correct(drift, before, after) {
+        const counts = this.#counts;
+        if (drift.changed.length + drift.removed.length + drift.added.length > MAX_CORRECTED) {
+            this.#isUncounted = true;
+            return;
+        }
+        const isSame = (path) => {
+            const [old, now] = [before(path), after(path)];
+            return old !== undefined && now !== undefined && asLine(old).what === asLine(now).what;
+        };
+        if (drift.instead !== undefined) {
+            this.#counts = { ...counts, changed: 0, removed: 0, added: counts.all };
+            return;
+        }
+        for (const _ of drift.changed.filter(isSame))
+            this.#restore('changed');
+        for (const path of drift.removed) {
+            if (isSame(path))
+                this.#restore('added');
+            else if (after(path) === undefined)
+                counts.removed--;
+            else {
+                counts.changed--;
+                counts.added++;
+            }
+        }
+        for (const path of drift.added) {
+            if (after(path) === undefined)
+                this.#restore('removed');
+            else {
+                counts.added--;
+                counts.changed++;
+            }
+        }
+    }
+    #restore(how) {
+        this.#counts[how]++;
+        this.#restored++;
+    }
+    /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
+    inWords() {
+        const { changed, added, removed, all } = this.#counts;
+        if (this.#before === undefined || this.#isUncounted)
+            return countInWords(all, 'file');
+        const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
+        if (parts.length === 0)
+            return 'no file changed';
+        if (this.#restored === changed + added + removed)
+            return `${countInWords(this.#restored, 'edited file')} restored`;
+        return parts
+            .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
+            .join(', ');
+    }
+}
+/** The damage of a record is reported where it matters. */
+function orUndefined(read) {
+    try {
+        return read();
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/prepare-parts.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced next
+ * with their records. Changes nothing but the staging folder and the records. The tree of a part that returns is durable
+ * and recorded. Calls `reach` with a part whose kept paths could not be carried over, before it throws.
+ */
+async function prepareParts(context, { parts, next }, reach = () => undefined) {
+    const { layout, keepPaths, tools } = context.deployment;
+    const found = parts.map(part => {
+        reach(part);
+        const path = installPath(layout, part.previous.place);
+        const wasThere = pathExistsSync(path);
+        const keeper = wasThere ? path : part.leftBehind;
+        // Refuse what could not be carried over before anything is touched.
+        if (keeper !== undefined)
+            findKeptPaths({ root: keeper, keepPaths }, part.staged);
+        return { part, wasThere, change: new TreeChange(layout, wasThere ? part.previous.installed : undefined) };
+    });
+    if (parts[0] !== undefined)
+        reach(parts[0]);
+    const [, recorded] = await awaitAll(syncNew(parts, tools.signal), recordEach(context, found), 
+    // Not once more at the switch, unless the sync takes long.
+    compareEach(context, next));
+    return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] }));
+}
+/** All staged trees are on the file system of the staging folder. */
+async function syncNew(parts, signal) {
+    const [first, ...others] = parts.filter(({ recorded }) => recorded === undefined);
+    if (first !== undefined)
+        await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal);
+}
+/** While the sync runs, which takes its time in a process of its own, and on which the syncs of the records wait. */
+async function recordEach(context, parts) {
+    const records = [];
+    for (const part of parts) {
+        await hearSignals();
+        const record = recordTree(context, part);
+        // All are awaited below, when one may have failed already.
+        record.catch(() => undefined);
+        records.push(record);
+    }
+    return await awaitAll(...records);
+}
+async function recordTree({ deployment }, { part, change }) {
+    const { layout, keepPaths, tools } = deployment;
+    if (part.recorded === undefined)
+        return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal);
+    const slice = new TimeSlice(tools.signal);
+    for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? []))
+        if (slice.isOver())
+            await slice.giveBack();
+    return part.recorded;
+}
+async function compareEach({ deployment }, parts) {
+    for (const { previous } of parts)
+        await deployment.drift.again(previous.place);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
+
+
+
+
+
+
+
+/**
+ * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
+ * dropped; what a snapshot contains there was moved away, and is never removed.
+ */
+async function prepareKeptPaths({ deployment }, part, keeper) {
+    const { layout, keepPaths } = deployment;
+    const tree = { root: keeper, keepPaths };
+    if (keeper === part.leftBehind)
+        requireMovableTree(layout, tree);
+    const kept = findKeptPaths(tree, part.staged);
+    if (part.recorded === undefined)
+        await drop(deployment, part.staged, kept);
+    else
+        requireAbsent(part, kept);
+    for (const path of kept)
+        await makeParents(part.staged, path);
+    return kept;
+}
+async function drop({ tools }, staged, kept) {
+    for (const path of await dropShipped(staged, kept)) {
+        tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
+    }
+}
+/** The installed version may have made one only after the snapshot's was moved away. */
+function requireAbsent(part, kept) {
+    const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
+    if (late !== undefined)
+        throw justAppeared(`${placePath(part)}/${late}`);
+}
+/** Durable, because some are made when the tree is durable already. */
+async function makeParents(staged, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(staged, ...parts.slice(0, depth));
+        if (pathExistsSync(parent))
+            continue;
+        makeOpenDirectorySync(parent);
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
+    }
+}
+/** The moves of kept paths from the tree that has them into another; both absolute. */
+function keptMoves({ layout: { root } }, { from, to }, kept) {
+    return kept.map(path => ({
+        type: 'move',
+        from: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(from, path)),
+        to: (0,external_node_path_namespaceObject.relative)(root, (0,external_node_path_namespaceObject.join)(to, path)),
+    }));
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/moved-settings.js
+
+
+
+
+/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+function planSettingsMove({ deployment, order }, { previous, ...part }) {
+    const { layout, tools } = deployment;
+    const former = formerPlace(previous, order.origin);
+    if (isSamePlace(former, part))
+        return { moves: [], announce: () => undefined };
+    const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)];
+    const { place, installed } = previous;
+    const [isThere, isTaken] = [pathExistsSync(from), pathExistsSync(to)];
+    const move = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) };
+    return {
+        moves: isThere && !isTaken ? [move] : [],
+        announce() {
+            if (installed !== undefined)
+                tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
+            if (isThere && isTaken)
+                tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
+            else if (isThere)
+                tools.log.notice(`Its settings, ${from}, are ${to} now.`);
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/replace-part.js
+
+
+
+
+
+
+
+
+/**
+ * Plans how a prepared part takes its place; `modified` is what replaces its old tree's record. Makes the directory that
+ * is going to contain it, and room for the kept paths. Throws DeploymentError `step_failed` or `unsafe_host`.
+ */
+async function planReplacement(context, prepared, modified) {
+    const { deployment, results } = context;
+    const { layout } = deployment;
+    const { part, wasThere, recorded } = prepared;
+    const { place, version } = part.previous;
+    const old = installPath(layout, place);
+    await makeDirectory(context, part.directory);
+    const isThere = pathExistsSync(old);
+    const leftBehind = wasThere ? undefined : part.leftBehind;
+    const keeper = isThere ? old : leftBehind;
+    const kept = keeper === undefined ? [] : await prepareKeptPaths(context, part, keeper);
+    const snapshot = isThere ? await nextSnapshot(deployment, place, version) : undefined;
+    const settings = planSettingsMove(context, part);
+    const into = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, part.staged), to: placePath(part) };
+    return {
+        part,
+        snapshot,
+        async kept() {
+            const from = snapshot?.path ?? leftBehind;
+            if (from === undefined)
+                return [];
+            // The old version may have made some only now.
+            const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from);
+            return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])]);
+        },
+        into: () => [into, ...settings.moves],
+        async finish() {
+            results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
+            if (snapshot !== undefined)
+                await announceModified(deployment, place, snapshot);
+            settings.announce();
+            return await replace_part_describe(context, prepared, modified);
+        },
+    };
+}
+async function replace_part_describe(context, prepared, modified) {
+    const { layout, tools } = context.deployment;
+    const { part, recorded, change } = prepared;
+    const path = installPath(layout, part);
+    if (modified !== undefined && part.previous.installed?.artifact_sha256 === part.artifactSha256)
+        tools.log.notice(`${path} was repaired.`);
+    tools.log.info(`${path} has the tree digest ${recorded.tree_digest}.`);
+    await countEdited(context, prepared);
+    const did = change.inWords();
+    return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` };
+}
+/** What was edited on this host was replaced too. */
+async function countEdited({ deployment }, { part, change, recorded, wasThere }) {
+    const { previous } = part;
+    const drift = await deployment.drift.of(previous.place);
+    if (!wasThere || previous.installed === undefined || !isModified(drift))
+        return;
+    try {
+        const before = openTreeRecord(deployment.layout, previous.installed);
+        const after = openTreeRecord(deployment.layout, recorded);
+        if (before !== undefined && after !== undefined)
+            change.correct(drift, before, after);
+    }
+    catch {
+        // A count is not worth a deployment.
+    }
+}
+/** With all above it, each of which is removed again if it stays empty. */
+async function makeDirectory({ deployment, transaction }, directory) {
+    const parts = directory.split('/');
+    for (let depth = 1; depth <= parts.length; depth++) {
+        const path = parts.slice(0, depth).join('/');
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(deployment.layout.root, path)))
+            await transaction.apply({ type: 'make_directory', path });
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
+
+
+
+
+
+
+/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
+/** What each file that is not recorded counts at least. */
+const BYTES_PER_FILE = 1024;
+/** As many as an archive may need. */
+const MAX_LINKS = 40;
+/**
+ * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    let room = modified_tree_MAX_BYTES;
+    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (found === undefined || (recorded === undefined && isCache(found.path)))
+            continue;
+        const known = knownDigest(recorded, found);
+        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
+        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
+        if (room < 0)
+            return undefined;
+        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
+        items.push({ ...found, sha256 });
+    }
+    return withLinkedDigests(items);
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
+ * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
+ * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ */
+async function noteReplaced({ deployment, stagingFolder }, place) {
+    const { layout, keepPaths, tools } = deployment;
+    const drift = await deployment.drift.recent(place);
+    await recordDrift(deployment, [place]);
+    const root = installPath(layout, place);
+    if (drift !== undefined)
+        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
+    if (!pathExistsSync(root))
+        return undefined;
+    const identity = findInstalled(readInstalled(layout), place);
+    if (drift === undefined && identity !== undefined) {
+        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
+        return { tree_digest: null };
+    }
+    if (!isModified(drift))
+        return undefined;
+    if (drift.instead !== undefined)
+        return { tree_digest: null };
+    try {
+        const record = (identity && readTreeRecord(layout, identity)) ?? [];
+        const items = await describeTree({ root, keepPaths }, record, tools.signal);
+        if (items !== undefined)
+            return await writeTreeRecord(layout, items, tools.signal);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`);
+    }
+    catch (error) {
+        tools.signal.throwIfAborted();
+        tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`);
+    }
+    return { tree_digest: null };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/switch-parts.js
+
+
+
+
+/**
+ * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
+ * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
+ * tree, from the snapshot that was left behind), then all new trees into their places. Returns what was done, by the
+ * part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
+ * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
+ */
+async function switchParts(context, parts, reach = () => undefined) {
+    const { transaction } = context;
+    const planned = await planSwitches(context, parts, reach);
+    await transaction.apply(...planned.flatMap(({ snapshot }) => snapshot?.move ?? []));
+    const kept = [];
+    for (const one of planned)
+        kept.push(...(await one.kept()));
+    await transaction.apply(...kept);
+    await transaction.apply(...planned.flatMap(one => one.into()));
+    const results = new Map();
+    for (const { part, finish } of planned)
+        results.set(part, await finish());
+    return results;
+}
+async function planSwitches(context, { removed, prepared }, reach) {
+    const leaving = [];
+    for (const part of removed) {
+        reach(part);
+        if (await stopRemoved(context, part))
+            leaving.push(part);
+    }
+    // Others may write until the trees are moved, so this comes last.
+    const modified = new Map();
+    for (const part of [...leaving, ...prepared.map(({ part }) => part)]) {
+        reach(part);
+        modified.set(placeName(part), await noteReplaced(context, 'previous' in part ? part.previous.place : part));
+    }
+    context.deployment.tools.signal.throwIfAborted();
+    const planned = [];
+    for (const part of leaving) {
+        reach(part);
+        planned.push(await planRemoval(context, part, modified.get(placeName(part))));
+    }
+    for (const one of prepared) {
+        reach(one.part);
+        planned.push(await planReplacement(context, one, modified.get(placeName(one.part))));
+    }
+    return planned;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/stray-caches.js
+
+
+
+
+/** Each is moved by itself. */
+const MAX_STRAYS = 2000;
+/**
+ * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
+ * whole cache is strange, the cache. Whoever could write in the tree may have put code there. Undefined where
+ * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
+ */
+async function findStrayCaches({ root, keepPaths }, record, signal) {
+    const slice = new TimeSlice(signal);
+    const known = new Set([...record.map(({ path }) => path), ...keepPaths].filter(isCache).map(cacheOf));
+    const strays = new Set();
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (recorded !== undefined || found === undefined || !isCache(found.path))
+            continue;
+        const cache = cacheOf(found.path);
+        strays.add(known.has(cache) ? found.path : cache);
+        if (strays.size > MAX_STRAYS)
+            return undefined;
+    }
+    return [...strays];
+}
+/** The outermost cache that contains the path. */
+function cacheOf(path) {
+    return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
+ * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
+ * that the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
+ * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
+ */
+async function takeSnapshot(context, part) {
+    const { deployment, transaction, stagingFolder } = context;
+    const { layout, tools } = deployment;
+    const { retained, ...facts } = part;
+    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
+    const caches = await listCaches(context, part, snapshot);
+    requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] });
+    await moveAway(context, { part, folder: 'dropped', snapshot }, caches);
+    const replaced = await moveKeptAway(context, part, snapshot);
+    await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
+    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
+    const recorded = tree_identity_identityOf(retained);
+    const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
+    const difference = await compareRecorded(layout, tree, { signal: tools.signal });
+    const isChanged = difference === undefined || isModified(difference);
+    if (isChanged || (await listCaches(context, part, staged)).length > 0)
+        throw justModified(snapshot);
+    if (caches.length > 0)
+        tools.log.info(`${caches.length} bytecode caches that were not installed do not return with it.`);
+    tools.log.info(`${snapshot} is taken from the snapshots.`);
+    return { ...facts, staged, recorded, replaced };
+}
+/**
+ * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
+ * the restored version has got its own.
+ */
+async function keepReplaced(context, part) {
+    const { deployment, transaction, stagingFolder, results } = context;
+    const { layout, tools } = deployment;
+    const name = results.get(placeName(part))?.snapshot;
+    const keeper = name === undefined ? part.leftBehind : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), name);
+    if (keeper === undefined)
+        return;
+    for (const path of part.replaced) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
+        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
+    }
+}
+async function listCaches({ deployment }, part, root) {
+    const { layout, tools } = deployment;
+    const record = [...(readTreeRecord(layout, part.retained) ?? [])];
+    const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal);
+    if (caches === undefined)
+        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed: nothing of it is used. Remove what is in its __pycache__ directories, or name another version in to-version.`);
+    return caches;
+}
+async function moveKeptAway(context, part, snapshot) {
+    const { layout, keepPaths } = context.deployment;
+    const path = installPath(layout, part.previous.place);
+    const keeper = pathExistsSync(path) ? path : part.leftBehind;
+    if (keeper === undefined)
+        return [];
+    const kept = findKeptPaths({ root: keeper, keepPaths }, snapshot);
+    const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
+    await moveAway(context, { part, folder: 'replaced', snapshot }, both);
+    return both;
+}
+/** Moves these paths of a snapshot to the staging folder. */
+async function moveAway({ deployment, transaction, stagingFolder }, { part, snapshot, folder }, paths) {
+    const { root } = deployment.layout;
+    for (const inner of paths) {
+        const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(stagingFolder, folder, placeName(part), inner)];
+        await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
+        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(root, from), to: (0,external_node_path_namespaceObject.relative)(root, to) });
+    }
+}
+function replacedFolder(stagingFolder, part) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
+}
+/** Durable, from the staging folder on: no other sync follows before something is moved there. */
+async function makeFolders(stagingFolder, path) {
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
+    const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
+    for (let depth = 1; depth <= parts.length; depth++)
+        await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
+}
+function justModified(snapshot) {
+    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/write-env.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
+ * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
+ * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
+ * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
+ * that were recorded, or a required key is or ends up empty.
+ */
+async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
+    const { layout, tools, request } = deployment;
+    const target = settingsPath(layout, part);
+    const context = { deployment, transaction, stagingFolder };
+    if (pathExistsSync(target)) {
+        const text = settings_file_readSettings(target);
+        verifySettings({ path: target, text }, part.environment.required);
+        const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
+        tools.log.info(`${target} exists and stays unchanged${unused}.`);
+        return await seedInjectedEnv(context, part, text);
+    }
+    const path = templatePath(part, from);
+    const template = readTemplate(layout.root, path);
+    const tree = results.get(placeName(part))?.tree;
+    if (tree !== undefined)
+        verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template });
+    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
+    await writeNewFile(staged, settings.text);
+    await transaction.apply({
+        type: 'create_file',
+        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
+        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
+    });
+    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
+    await seedInjectedEnv(context, part, settings.text);
+    return 'done';
+}
+/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
+function templatePath({ directory }, from) {
+    return [directory, ...from.split('/').slice(1)].join('/');
+}
+/** A service can write into its directory at any time. */
+function verifyTemplate({ layout }, tree, { from, inner, template }) {
+    const recorded = openTreeRecord(layout, tree)?.(inner);
+    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
+        return;
+    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
+}
+/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+function describeUse(used, settings) {
+    const unused = [...settings.keys()].filter(name => !used.includes(name));
+    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
+    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
+}
+function readTemplate(root, from) {
+    try {
+        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (bytes !== undefined)
+            return bytes;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
+        throw unusableTemplate(from, found);
+    }
+    throw unusableTemplate(from, NOT_A_SMALL_FILE);
+}
+function unusableTemplate(from, found) {
+    const remedy = 'correct "from" in the plan, or the artifact';
+    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const perform_step_MAX_LISTED = 5;
+/**
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
+ */
+async function performStep(context, step) {
+    if (context.order.skipped.has(step.id)) {
+        const { log } = context.deployment.tools;
+        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config ${reasonToSkip(step)}.`);
+        return 'skipped';
+    }
+    if (context.idle.has(step.id))
+        return await performIdle(context, step);
+    switch (step.action) {
+        case 'prepare':
+        case 'download':
+        case 'extract':
+        case 'rollback':
+        case 'configure_plugin':
+            return 'done';
+        case 'install_plugin':
+        case 'install_extension': {
+            const part = findPart(context, placeOfInstall(step));
+            if (part.intact !== undefined)
+                return await keepPart(context, part);
+            const staged = part.retained === undefined ? part : await takeSnapshot(context, part);
+            const prepared = await prepareParts(context, { parts: [staged], next: new Set([staged]) });
+            const results = await switchParts(context, { removed: [], prepared });
+            if (staged.recorded !== undefined)
+                await keepReplaced(context, staged);
+            return results.get(staged) ?? 'done';
+        }
+        case 'write_env': {
+            const part = findPart(context, placeOfSettings(step));
+            const status = await writeEnv(context, part, step.from);
+            return { status, did: `${part.id}.env ${status === 'done' ? 'written' : 'exists and stays'}` };
+        }
+        case 'provision':
+            return await provision(context, step);
+        case 'start':
+        case 'stop':
+        case 'restart':
+            return await supervise(context, step.action, step.plugin);
+        case 'healthcheck':
+            return await verifyHealth({ ...context.deployment, ...context.order, changed: context.transaction.changed }, step);
+        case 'notify':
+            return await notify(context, step);
+    }
+}
+/** Nothing has changed for the step; a service that should run is started if it does not. */
+async function performIdle(context, step) {
+    if (step.action !== 'start' && step.action !== 'restart')
+        return 'skipped';
+    const { log, signal } = context.deployment.tools;
+    const started = [];
+    for (const service of servicesOf(context.order, step.plugin)) {
+        const { known, up } = await readServiceState(service, { signal });
+        if (known && up)
+            continue;
+        log.info(`${describeService(service)} does not run: start`);
+        await context.transaction.supervise(service, 'start', signal);
+        started.push(`${shortName(service)} did not run, and was started`);
+    }
+    if (started.length > 0)
+        return { status: 'done', did: listDone(started) };
+    return step.action === 'start' ? 'unchanged' : 'skipped';
+}
+async function provision(context, { plugin: id }) {
+    const name = `provision.${id}`;
+    const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
+    const { changed } = context.transaction;
+    const variables = { PROVISION_PLUGIN_ID: id };
+    await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
+    return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran` };
+}
+async function supervise(context, action, plugin) {
+    const { transaction, deployment } = context;
+    const { log, signal } = deployment.tools;
+    const services = servicesOf(context.order, plugin);
+    const unrestored = new Set(findUnrestored(deployment.layout, services));
+    for (const service of services) {
+        log.info(`${action} ${describeService(service)}`);
+        await transaction.supervise(service, action, signal);
+        if (!unrestored.has(service))
+            continue;
+        // A start leaves alone what runs.
+        if (action === 'start' && transaction.services.at(-1)?.was_running)
+            await transaction.supervise(service, 'restart', signal);
+        await noteRestorations(deployment.layout, { restored: [service] });
+    }
+    return { status: 'done', did: listDone(services.map(service => inPast({ service, action }))) };
+}
+/** A project may have many services. */
+function listDone(done) {
+    const more = done.length - perform_step_MAX_LISTED;
+    return `${done.slice(0, perform_step_MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+function reasonToSkip(step) {
+    return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
+}
+/**
+ * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
+ * is never an argument, which many commands would read as an option.
+ */
+async function notify(context, step) {
+    const { log, signal } = context.deployment.tools;
+    const { event, message = '' } = step;
+    const name = `notify.${event}`;
+    const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
+    try {
+        const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
+        const { changed } = context.transaction;
+        await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
+        return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran for ${event}` };
+    }
+    catch (error) {
+        signal.throwIfAborted();
+        const warning = `the notification failed. ${error instanceof Error ? error.message : String(error)}`;
+        log.warning(`Step ${step.id}: ${warning}`);
+        return { warning };
+    }
+}
+function findPart(context, name) {
+    return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
+
+
+
+
+
+
+
+
+/**
+ * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
+ * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
+ * has no such step. Never throws.
+ */
+function noticeSettings(context) {
+    noticeUnset(context);
+    noticeUnused(context);
+}
+function noticeUnused({ deployment, order }) {
+    const names = [...deployment.request.settings.keys()];
+    if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
+        return;
+    deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
+}
+function noticeUnset({ deployment, order }) {
+    for (const part of order.parts) {
+        if (writesSettings(order.steps, part))
+            continue;
+        const { required } = part.environment;
+        const path = settingsPath(deployment.layout, part);
+        const text = required.length === 0 ? undefined : settings_notices_readSettings(path);
+        const unset = text === undefined ? [] : unsetSettings(text, required);
+        if (unset.length === 0)
+            continue;
+        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`);
+    }
+}
+/**
+ * Warns of plugins that lack the only settings that their host framework gives them, once the steps have run. A
+ * `write_env` step says by itself why it could not create them.
+ */
+function warnOfMissingEnv({ deployment, order }) {
+    for (const part of order.parts) {
+        const path = injectedEnvPath(deployment.layout, part);
+        if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path))
+            continue;
+        deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`);
+    }
+}
+/** Empty where there is no file, undefined where it cannot be read. */
+function settings_notices_readSettings(path) {
+    try {
+        return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
+    }
+    catch (error) {
+        return isAbsent(error) ? '' : undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/step-ledger.js
+
+
+/** Records the steps of a deployment in their order, each once: as it ended, or as not run. */
+class StepLedger {
+    #record;
+    #left;
+    #reached;
+    /** Since then, in milliseconds of `performance.now`, the time is that of the next step. */
+    #since = external_node_perf_hooks_namespaceObject.performance.now();
+    constructor(record, steps) {
+        this.#record = record;
+        this.#left = [...steps];
+        this.#reached = steps[0];
+    }
+    /** Which step it is that fails, if anything fails now. */
+    reach(step) {
+        this.#reached = step ?? this.#reached;
+    }
+    /** What was done so far does not count as time of a step. */
+    restartClock() {
+        this.#since = external_node_perf_hooks_namespaceObject.performance.now();
+    }
+    /** Records how the next step has ended. */
+    async end(step, end) {
+        this.#left.shift();
+        const entry = entryOf(step, end, external_node_perf_hooks_namespaceObject.performance.now() - this.#since);
+        this.restartClock();
+        await this.#record.addStep(entry);
+    }
+    /** Records that the step which was reached has failed, and that all others that are left were not run. */
+    async fail(error) {
+        const failed = error instanceof Error ? error.message : String(error);
+        for (const step of this.#left) {
+            const isFailed = step === this.#reached;
+            await this.#record.addStep(isFailed ? entryOf(step, { failed }, external_node_perf_hooks_namespaceObject.performance.now() - this.#since) : notRun(step));
+        }
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/step-runs.js
+
+
+/**
+ * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a part,
+ * installs one that is staged or in its place already, or does nothing: so nothing slow is between their switches.
+ */
+function divideIntoRuns(context) {
+    const { removals, steps } = context.order;
+    const runs = [];
+    let isOpen = false;
+    for (const step of [...removals.map(removalOf), ...steps]) {
+        const isQuick = stagedPart(context, step) !== undefined || isInstant(context, step);
+        if (isQuick && isOpen)
+            runs.at(-1)?.push(step);
+        else
+            runs.push([step]);
+        isOpen = isQuick;
+    }
+    return runs.map(run => runOf(context, run));
+}
+function runOf(context, steps) {
+    const removed = new Map();
+    const staged = new Map();
+    for (const step of steps) {
+        const part = stagedPart(context, step);
+        if (step.action === 'remove')
+            removed.set(step.part, step);
+        if (part !== undefined)
+            staged.set(part, step);
+    }
+    return { steps, removed, staged };
+}
+/** The staged part that a step installs, if it does. */
+function stagedPart({ order }, step) {
+    if (step.action === 'remove' || !isInstallStep(step))
+        return undefined;
+    const part = order.parts.find(one => placeName(one) === placeOfInstall(step));
+    return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part;
+}
+function isInstant({ order, idle }, step) {
+    if (step.action === 'remove' || order.skipped.has(step.id))
+        return true;
+    switch (step.action) {
+        case 'prepare':
+        case 'download':
+        case 'extract':
+        case 'rollback':
+        case 'configure_plugin':
+            return true;
+        case 'install_plugin':
+        case 'install_extension':
+            return order.parts.some(part => placeName(part) === placeOfInstall(step) && part.intact !== undefined);
+        case 'provision':
+        case 'stop':
+        case 'notify':
+            return idle.has(step.id);
+        case 'write_env':
+        case 'start':
+        case 'restart':
+        case 'healthcheck':
+            return false;
+    }
+}
+function removalOf(part) {
+    return { id: placeName(part), action: 'remove', part };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/run-steps.js
+
+
+
+
+
+
+
+
+
+
+/**
+ * Prepares all staged parts, removes what the new version does not contain, then runs the plan's steps in their order, and
+ * records each with its duration; calls `beforeStep` before each of the plan's. What a run of steps removes and installs
+ * is switched together, before the first of them is recorded. After the first that throws, records the others as not run
+ * and throws its error as it is.
+ */
+async function runSteps(context, beforeStep) {
+    const { order, deployment, transaction, idle } = context;
+    const { record, tools } = deployment;
+    record.noteIdle(idle);
+    await transaction.noteHealthchecks(restoredChecks(order));
+    const runs = divideIntoRuns(context);
+    const ledger = new StepLedger(record, runs.flatMap(({ steps }) => steps));
+    try {
+        tools.signal.throwIfAborted();
+        const prepared = await prepareRuns(context, runs, ledger);
+        ledger.restartClock();
+        for (const run of runs) {
+            ledger.reach(run.steps[0]);
+            tools.signal.throwIfAborted();
+            const switched = await switchRun(context, run, { prepared, ledger });
+            for (const step of run.steps) {
+                ledger.reach(step);
+                tools.signal.throwIfAborted();
+                if (step.action !== 'remove')
+                    await beforeStep(step);
+                const end = switched.get(step) ?? (step.action === 'remove' ? 'unchanged' : await performStep(context, step));
+                await ledger.end(step, end);
+                if (typeof end === 'object' && 'did' in end)
+                    tools.log.did(end.story ?? end.did);
+            }
+        }
+    }
+    catch (error) {
+        await ledger.fail(error);
+        announce(context);
+        throw error;
+    }
+    announce(context);
+    warnOfMissingEnv(context);
+}
+/** Of what is replaced before any other step, the installed trees are compared meanwhile. */
+async function prepareRuns(context, runs, ledger) {
+    const steps = new Map(runs.flatMap(({ staged }) => [...staged]));
+    const parts = runs.flatMap(({ staged }) => [...staged.keys()]);
+    const next = new Set(runs[0]?.staged.keys());
+    return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)));
+}
+/** Returns how the steps have ended that this has done. */
+async function switchRun(context, { removed, staged }, { prepared, ledger }) {
+    const steps = new Map([...removed, ...staged]);
+    const parts = { removed: [...removed.keys()], prepared: prepared.filter(({ part }) => steps.has(part)) };
+    const results = await switchParts(context, parts, part => ledger.reach(steps.get(part)));
+    const gone = [...removed].filter(([part]) => !results.has(part));
+    const ends = [...results].flatMap(([part, result]) => {
+        const step = steps.get(part);
+        return step === undefined ? [] : [[step, result]];
+    });
+    return new Map([...ends, ...gone.map(([part, step]) => [step, goneAlready(part)])]);
+}
+/** What concerns several steps, in one line each. */
+function announce({ deployment, idle }) {
+    announceSkipped(deployment, idle);
+    warnOfDrift(deployment);
+}
+/** How to check the old versions after a rollback. */
+function restoredChecks({ steps, parts, hostConfig, skipped }) {
+    if (hostConfig === undefined)
+        return [];
+    const previous = new Map(parts.map(part => [part.id, part.previous.version]));
+    return steps
+        .flatMap(step => step.action === 'healthcheck' && !skipped.has(step.id)
+        ? healthchecksOf(step, hostConfig, [...previous.keys()])
+        : [])
+        .map(check => ({ ...check, previous_version: previous.get(check.id) ?? null }));
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/sequence.js
 const sequence_MAX_LISTED = 20;
 /** The steps of a plan in their order, for one line. */
@@ -31523,67 +32088,6 @@ function realPath(layout, { directory, id }) {
     return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
 }
 
-;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
-
-
-
-
-
-
-/**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
- * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
- */
-async function signForHost(plugin, secret) {
-    const { staged, tree, pluginYaml } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return tree;
-    if (secret === undefined) {
-        warnOfUnsigned(plugin);
-        return tree;
-    }
-    warnOfKept(plugin);
-    const text = await buildPluginSig(plugin, secret);
-    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
-    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
-}
-/**
- * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
- * false where that cannot be known without the artifact.
- */
-async function isSignedForHost(plugin, secret) {
-    const { installed, pluginYaml, find } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return true;
-    const sha256 = find('plugin.sig')?.sha256;
-    if (secret === undefined) {
-        if (sha256 === undefined)
-            warnOfUnsigned(plugin);
-        return sha256 === undefined;
-    }
-    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
-    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    if (isAlike)
-        warnOfKept({ ...plugin, staged: installed });
-    return isAlike;
-}
-function warnOfUnsigned({ id, pluginYaml, log }) {
-    log.warning(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`);
-}
-/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
-function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
-    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
-    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
-    if (kept.length === 0)
-        return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
-}
-
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
 
 
@@ -31680,137 +32184,6 @@ function isSuccess(line, isWanted) {
     catch {
         return false;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const PLUGIN_YAML = 'plugin.yaml';
-/** What a signed plugin has. */
-const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
-/**
- * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
- * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
- * where that cannot be known without extracting.
- */
-async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
-        return undefined;
-    if (!isSameList(installed.keep_paths, deployment.keepPaths))
-        return undefined;
-    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
-    if (find === undefined || !(await isIntact(deployment, place)))
-        return undefined;
-    const tree = { place, identity: tree_identity_identityOf(installed), find, pluginYaml: undefined };
-    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
-}
-/** Whether such a tree has a regular file. */
-function hasRegularFile({ find }, path) {
-    return (find(path)?.kind ?? 'link') !== 'link';
-}
-/** A part as one that stays in its place, if its new tree is what is installed just there, with nothing missing or changed. */
-async function keepIfIntact(deployment, part, origin) {
-    const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
-        return part;
-    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
-        return part;
-    const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: tree_identity_identityOf(installed) };
-}
-/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
-async function isIntact(deployment, place) {
-    const drift = await deployment.drift.of(place);
-    return drift !== undefined && isOnlyAdded(drift);
-}
-/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
-async function isAddedToSigned({ layout, keepPaths }, part) {
-    const shipped = new Set(part.tree.files.map(({ path }) => path));
-    if (!SIGNED.every(path => shipped.has(path)))
-        return false;
-    const pluginYaml = readPluginYaml(part.staged);
-    if (!needsPluginSig(pluginYaml))
-        return false;
-    const isKept = isBelow(keepPaths);
-    const found = await signedFiles(installPath(layout, part), pluginYaml);
-    return found.some(path => !shipped.has(path) && !isKept(path));
-}
-/** Whether a record lists the files, modes and symlinks of this part, and no other. */
-function isRecordedTree({ layout, keepPaths }, part, installed) {
-    const record = readTreeRecord(layout, installed);
-    if (record === undefined)
-        return false;
-    // An earlier version of the action recorded no modes; the same artifact has the same.
-    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
-    const items = itemsOf(part.tree, keepPaths);
-    for (const recorded of record)
-        if (!isAlike(recorded, items.next().value, knowsMode))
-            return false;
-    return items.next().done === true;
-}
-function isAlike(recorded, item, knowsMode) {
-    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
-        return false;
-    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
-    return isSameKind && recorded.content === item.content;
-}
-async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
-    const { pluginSecretKey } = request;
-    // A kept one is the host's own, and its record says nothing about the artifact's.
-    if (keepPaths.includes(PLUGIN_YAML))
-        return undefined;
-    if (tree.find(PLUGIN_YAML) === undefined)
-        return tree;
-    const installed = installPath(layout, place);
-    try {
-        const pluginYaml = readRecordedYaml(installed, tree.find);
-        if (pluginYaml === undefined)
-            return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
-        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
-    }
-    catch (error) {
-        if (isSystemError(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Undefined unless its bytes, as they are read here, are those of the record. */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
-}
-/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
-function orIfUnreadable(otherwise, read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        if (error instanceof TreeRecordDamage || isSystemError(error))
-            return otherwise;
-        throw error;
-    }
-}
-function isSameList(recorded, asked) {
-    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/part.js
@@ -38526,7 +38899,7 @@ async function readHosts(wire, access, reading) {
     if (answer.status !== 200) {
         const base = namedBase(bases, 'deployments', OWN_INPUTS);
         const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' };
-        throw refusal_refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
+        throw refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
     }
     return parseHostReports(answer.body, access, reading);
 }

@@ -196,7 +196,7 @@ function isChange(event: Event): event is Extract<Event, { to: string }> {
 }
 
 function isAnnouncement(event: Event, { to }: { to: string }): boolean {
-  return event.kind === 'record' && event.text.includes('"record":"change"') && event.text.includes(`"${to}"`)
+  return event.kind === 'record' && /"record":"changes?"/.test(event.text) && event.text.includes(`"${to}"`)
 }
 
 function isSync(event: Event): boolean {

@@ -3,6 +3,7 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { Layout, Place } from '../host/layout.ts'
 import type { Host } from '../reports/host.ts'
+import { announcedIn } from '../transaction/announcement.ts'
 import { placesIn } from '../transaction/change.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
 import {
@@ -82,7 +83,7 @@ export function isInDoubt({ root, journal }: Layout): boolean {
 
 /** The places out of which or into which a run has moved trees, or was about to. */
 export function changedPlaces(records: readonly JournalRecord[]): Place[] {
-  return placesIn(records.flatMap(entry => (entry.record === 'change' ? [entry.change] : [])))
+  return placesIn(records.flatMap(announcedIn))
 }
 
 /** How many other runs have begun to recover this one; a main step and its post step are one run. */

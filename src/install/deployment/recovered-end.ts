@@ -2,6 +2,7 @@ import type { DeployError } from '../../core/errors.ts'
 import { finishCommitted } from '../host/cleanup.ts'
 import { type Place, placePath, stagingPath } from '../host/layout.ts'
 import type { Host } from '../reports/host.ts'
+import { announcedIn } from '../transaction/announcement.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { type CommitRecord, findCommit, pendingChanges } from '../transaction/journal.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../transaction/rollback.ts'
@@ -94,6 +95,6 @@ function rollbackOf(
 /** The run died after its commit: the new version stays. */
 async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
   await finishCommitted(layout, log, { removed: [], ...commit })
-  const changed = records.some(entry => entry.record === 'change' && entry.change.type !== 'make_directory')
+  const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
 }

@@ -92,11 +92,14 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Makes a whole tree durable: with one syncfs of its file system by `sync -f` (coreutils), because an fsync of each
- * file takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file
- * and directory. Throws when the bytes could not be made durable.
+ * Makes whole trees of one file system durable: with one syncfs by `sync -f` (coreutils), because an fsync of each file
+ * takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file and
+ * directory. Throws when the bytes could not be made durable.
  */
-export async function syncTree(root: string, signal?: AbortSignal): Promise<'syncfs' | 'fsync'> {
+export async function syncTrees(
+  [root, ...others]: readonly [string, ...string[]],
+  signal?: AbortSignal,
+): Promise<'syncfs' | 'fsync'> {
   const end = await runChild({
     command: ['sync', '-f', root],
     env: allowedEnvironment({ LC_ALL: 'C' }),
@@ -105,7 +108,7 @@ export async function syncTree(root: string, signal?: AbortSignal): Promise<'syn
     isSilent: true,
   })
   if (end.kind === 'exited' && end.code === 0) return 'syncfs'
-  await syncEveryFile(root)
+  for (const tree of [root, ...others]) await syncEveryFile(tree)
   return 'fsync'
 }
 

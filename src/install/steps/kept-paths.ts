@@ -4,7 +4,8 @@ import { pathExistsSync } from '../files/tree-walk.ts'
 import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
 import { placePath } from '../host/layout.ts'
 import { requireMovableTree } from '../host/switchable.ts'
-import { justAppeared } from '../transaction/move.ts'
+import type { Deployment } from '../transaction/context.ts'
+import { justAppeared, type PlannedMove } from '../transaction/move.ts'
 import type { NewPart, ReturningPart } from './part.ts'
 import type { StepContext } from './step-context.ts'
 
@@ -27,7 +28,7 @@ export async function prepareKeptPaths(
   return kept
 }
 
-async function drop({ tools }: StepContext['deployment'], staged: string, kept: readonly string[]): Promise<void> {
+async function drop({ tools }: Deployment, staged: string, kept: readonly string[]): Promise<void> {
   for (const path of await dropShipped(staged, kept)) {
     tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`)
   }
@@ -50,25 +51,15 @@ async function makeParents(staged: string, path: string): Promise<void> {
   }
 }
 
-export interface KeptPaths {
-  /** The tree that has them; absolute. */
-  readonly from: string | undefined
-  readonly kept: readonly string[]
-}
-
-/** Moves the kept paths from the old tree into the new one. */
-export async function carryOver(
-  { deployment, transaction }: StepContext,
-  part: NewPart | ReturningPart,
-  { from, kept }: KeptPaths,
-): Promise<void> {
-  if (from === undefined) return
-  const { root } = deployment.layout
-  for (const path of kept) {
-    await transaction.apply({
-      type: 'move',
-      from: relative(root, join(from, path)),
-      to: relative(root, join(part.staged, path)),
-    })
-  }
+/** The moves of kept paths from the tree that has them into another; both absolute. */
+export function keptMoves(
+  { layout: { root } }: Deployment,
+  { from, to }: { readonly from: string; readonly to: string },
+  kept: readonly string[],
+): PlannedMove[] {
+  return kept.map(path => ({
+    type: 'move',
+    from: relative(root, join(from, path)),
+    to: relative(root, join(to, path)),
+  }))
 }

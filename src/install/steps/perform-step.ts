@@ -7,11 +7,13 @@ import { describeService, shortName } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
 import { runHostCommand } from './host-command.ts'
-import { installPart, keepPart } from './install-part.ts'
+import { keepPart } from './intact-part.ts'
 import type { Part } from './part.ts'
-import type { StepEnd } from './run-steps.ts'
+import { prepareParts } from './prepare-parts.ts'
 import { requireEntry, servicesOf } from './services-of.ts'
 import type { StepContext } from './step-context.ts'
+import type { StepEnd } from './step-entry.ts'
+import { switchParts } from './switch-parts.ts'
 import { keepReplaced, takeSnapshot } from './take-snapshot.ts'
 import { verifyHealth } from './verify-health.ts'
 import { writeEnv } from './write-env.ts'
@@ -40,11 +42,11 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     case 'install_extension': {
       const part = findPart(context, placeOfInstall(step))
       if (part.intact !== undefined) return await keepPart(context, part)
-      if (part.retained === undefined) return await installPart(context, part)
-      const returning = await takeSnapshot(context, part)
-      const end = await installPart(context, returning)
-      await keepReplaced(context, returning)
-      return end
+      const staged = part.retained === undefined ? part : await takeSnapshot(context, part)
+      const prepared = await prepareParts(context, { parts: [staged], next: new Set([staged]) })
+      const results = await switchParts(context, { removed: [], prepared })
+      if (staged.recorded !== undefined) await keepReplaced(context, staged)
+      return results.get(staged) ?? 'done'
     }
     case 'write_env': {
       const part = findPart(context, placeOfSettings(step))

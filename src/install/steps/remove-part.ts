@@ -7,41 +7,59 @@ import type { RemovedRow } from '../host/installed/rows.ts'
 import { findMovablePaths } from '../host/keep-paths.ts'
 import { installPath, placeName, placePath, settingsPath } from '../host/layout.ts'
 import { requireSwitchable } from '../host/switchable.ts'
+import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import type { Deployment } from '../transaction/context.ts'
-import { moveToSnapshot } from './move-to-snapshot.ts'
+import { announceModified, nextSnapshot } from './next-snapshot.ts'
 import type { InstalledPart } from './part.ts'
-import { noteReplaced } from './replaced-tree.ts'
-import type { StepEnd } from './run-steps.ts'
+import type { PlannedSwitch } from './planned-switch.ts'
 import type { StepContext } from './step-context.ts'
+import type { StepResult } from './step-entry.ts'
 
 /**
- * Removes a part that the new version does not contain: stops its service, where one runs and no remaining part shares
- * it, and moves its tree to the snapshots. Does nothing where the tree is gone already. Throws DeploymentError
- * `step_failed`, `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not
- * be restored.
+ * Stops the service of a part that the new version does not contain, where one runs and no remaining part shares it.
+ * Returns whether its tree is there; does nothing where it is gone already. Throws DeploymentError `step_failed`,
+ * `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not be
+ * restored.
  */
-export async function removePart(context: StepContext, part: InstalledPart): Promise<StepEnd> {
+export async function stopRemoved(context: StepContext, part: InstalledPart): Promise<boolean> {
   const { layout, keepPaths } = context.deployment
-  const { installed } = part
   const path = installPath(layout, part)
-  if (!pathExistsSync(path)) {
-    return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` }
-  }
+  if (!pathExistsSync(path)) return false
   // Refuse what could not be restored before anything is touched.
   findMovablePaths({ root: path, keepPaths })
   requireSwitchable(context.deployment, part)
   await stopService(context, part)
-  const modified = await noteReplaced(context, part)
-  const snapshot = await moveToSnapshot(context, part, installed.version)
-  context.results.set(placeName(part), { snapshot: snapshot.name, modified })
+  return true
+}
+
+/** Plans how the tree of a part leaves its place; `modified` is what replaces its record. Throws as `nextSnapshot` does. */
+export async function planRemoval(
+  { deployment, results }: StepContext,
+  part: InstalledPart,
+  modified: TreeIdentity | undefined,
+): Promise<PlannedSwitch> {
+  const { version } = part.installed
+  const snapshot = await nextSnapshot(deployment, part, version)
   return {
-    status: 'done',
-    did: `${installed.version ?? ''} removed`.trim(),
-    story: `${placePath(part)} ${installed.version ?? ''} removed`,
+    part,
+    snapshot,
+    kept: async () => [],
+    into: () => [],
+    async finish() {
+      results.set(placeName(part), { snapshot: snapshot.name, modified })
+      await announceModified(deployment, part, snapshot)
+      const did = `${version ?? ''} removed`
+      return { status: 'done', did: did.trim(), story: `${placePath(part)} ${did}` }
+    },
   }
+}
+
+/** What is said of a part whose tree somebody else has removed. */
+export function goneAlready(part: InstalledPart): StepResult {
+  return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` }
 }
 
 /** Once it is committed: a rollback would have brought them back. */

@@ -1,95 +1,93 @@
-import { performance } from 'node:perf_hooks'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { placeName } from '../host/layout.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
-import type { StepEntry } from '../transaction/facts.ts'
 import { announceSkipped } from './idle-steps.ts'
-import type { InstalledPart } from './part.ts'
 import { performStep } from './perform-step.ts'
-import { removePart } from './remove-part.ts'
+import type { SwitchedPart } from './planned-switch.ts'
+import { type PreparedPart, prepareParts } from './prepare-parts.ts'
+import { goneAlready } from './remove-part.ts'
 import { warnOfDrift } from './report-drift.ts'
 import { warnOfMissingEnv } from './settings-notices.ts'
 import type { InstallOrder, StepContext } from './step-context.ts'
-
-/** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
-export type StepEnd = StepStatus | StepResult | { warning: string }
-
-type StepStatus = 'done' | 'unchanged' | 'skipped'
-
-export interface StepResult {
-  readonly status: StepStatus
-  /** In a few words: `58 files changed, 2 added`. */
-  readonly did: string
-  /** The same where a reader does not see which part the step is about. */
-  readonly story?: string
-  /** Of a health check: the parts that it has examined. */
-  readonly checked?: readonly string[]
-}
-
-/** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
-interface Removal {
-  readonly id: string
-  readonly action: 'remove'
-  readonly part: InstalledPart
-}
+import type { StepEnd } from './step-entry.ts'
+import { StepLedger } from './step-ledger.ts'
+import { divideIntoRuns, type Step, type StepRun } from './step-runs.ts'
+import { switchParts } from './switch-parts.ts'
 
 /**
- * Removes what the new version does not contain, then runs the plan's steps in their order, and records each with its
- * duration; calls `beforeStep` before each of the plan's. After the first that throws, records the others as not run
+ * Prepares all staged parts, removes what the new version does not contain, then runs the plan's steps in their order, and
+ * records each with its duration; calls `beforeStep` before each of the plan's. What a run of steps removes and installs
+ * is switched together, before the first of them is recorded. After the first that throws, records the others as not run
  * and throws its error as it is.
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
   const { order, deployment, transaction, idle } = context
-  deployment.record.noteIdle(idle)
+  const { record, tools } = deployment
+  record.noteIdle(idle)
   await transaction.noteHealthchecks(restoredChecks(order))
-  const steps = [...order.removals.map(removalOf), ...order.steps]
-  for (const [index, step] of steps.entries()) {
-    const finish = startEntry(step)
-    try {
-      deployment.tools.signal.throwIfAborted()
-      if (step.action !== 'remove') await beforeStep(step)
-      const end = step.action === 'remove' ? await removePart(context, step.part) : await performStep(context, step)
-      await deployment.record.addStep(finish(end))
-      if (typeof end === 'object' && 'did' in end) deployment.tools.log.did(end.story ?? end.did)
-    } catch (error) {
-      await deployment.record.addStep(finish({ failed: error instanceof Error ? error.message : String(error) }))
-      for (const left of steps.slice(index + 1)) await deployment.record.addStep(notRun(left))
-      announce(context)
-      throw error
+  const runs = divideIntoRuns(context)
+  const ledger = new StepLedger(
+    record,
+    runs.flatMap(({ steps }) => steps),
+  )
+  try {
+    tools.signal.throwIfAborted()
+    const prepared = await prepareRuns(context, runs, ledger)
+    ledger.restartClock()
+    for (const run of runs) {
+      ledger.reach(run.steps[0])
+      tools.signal.throwIfAborted()
+      const switched = await switchRun(context, run, { prepared, ledger })
+      for (const step of run.steps) {
+        ledger.reach(step)
+        tools.signal.throwIfAborted()
+        if (step.action !== 'remove') await beforeStep(step)
+        const end = switched.get(step) ?? (step.action === 'remove' ? 'unchanged' : await performStep(context, step))
+        await ledger.end(step, end)
+        if (typeof end === 'object' && 'did' in end) tools.log.did(end.story ?? end.did)
+      }
     }
+  } catch (error) {
+    await ledger.fail(error)
+    announce(context)
+    throw error
   }
   announce(context)
   warnOfMissingEnv(context)
+}
+
+/** Of what is replaced before any other step, the installed trees are compared meanwhile. */
+async function prepareRuns(
+  context: StepContext,
+  runs: readonly StepRun[],
+  ledger: StepLedger,
+): Promise<readonly PreparedPart[]> {
+  const steps = new Map<SwitchedPart, Step>(runs.flatMap(({ staged }) => [...staged]))
+  const parts = runs.flatMap(({ staged }) => [...staged.keys()])
+  const next = new Set(runs[0]?.staged.keys())
+  return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)))
+}
+
+/** Returns how the steps have ended that this has done. */
+async function switchRun(
+  context: StepContext,
+  { removed, staged }: StepRun,
+  { prepared, ledger }: { prepared: readonly PreparedPart[]; ledger: StepLedger },
+): Promise<ReadonlyMap<Step, StepEnd>> {
+  const steps = new Map<SwitchedPart, Step>([...removed, ...staged])
+  const parts = { removed: [...removed.keys()], prepared: prepared.filter(({ part }) => steps.has(part)) }
+  const results = await switchParts(context, parts, part => ledger.reach(steps.get(part)))
+  const gone = [...removed].filter(([part]) => !results.has(part))
+  const ends = [...results].flatMap(([part, result]): [Step, StepEnd][] => {
+    const step = steps.get(part)
+    return step === undefined ? [] : [[step, result]]
+  })
+  return new Map([...ends, ...gone.map(([part, step]): [Step, StepEnd] => [step, goneAlready(part)])])
 }
 
 /** What concerns several steps, in one line each. */
 function announce({ deployment, idle }: StepContext): void {
   announceSkipped(deployment, idle)
   warnOfDrift(deployment)
-}
-
-/** Starts the entry of one step; what is returned finishes it. */
-export function startEntry({ id, action }: PlanStep | Removal): (end: StepEnd | { failed: string }) => StepEntry {
-  const started = performance.now()
-  return end => {
-    const duration_ms = Math.round(performance.now() - started)
-    if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
-    if ('did' in end) return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) }
-    if ('failed' in end) return { id, action, status: 'failed', duration_ms, error: end.failed }
-    return { id, action, status: 'warned', duration_ms, error: end.warning }
-  }
-}
-
-function resultOf({ did, checked }: StepResult): Pick<StepEntry, 'did' | 'checked'> {
-  return checked === undefined ? { did } : { did, checked: [...checked] }
-}
-
-function notRun({ id, action }: PlanStep | Removal): StepEntry {
-  return { id, action, status: 'not_run', duration_ms: 0, error: null }
-}
-
-function removalOf(part: InstalledPart): Removal {
-  return { id: placeName(part), action: 'remove', part }
 }
 
 /** How to check the old versions after a rollback. */

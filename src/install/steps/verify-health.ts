@@ -2,9 +2,9 @@ import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { checkHealth } from '../services/check-health.ts'
 import { examinedBy, healthchecksOf } from '../services/healthchecks.ts'
 import type { Deployment } from '../transaction/context.ts'
-import type { StepResult } from './run-steps.ts'
 import { requireConfig } from './services-of.ts'
 import type { InstallOrder } from './step-context.ts'
+import type { StepResult } from './step-entry.ts'
 
 /** A project may have many parts. */
 const MAX_LISTED = 5

@@ -6,13 +6,15 @@ import { pathExistsSync } from '../files/tree-walk.ts'
 import { type Place, placeAt } from '../host/layout.ts'
 import { isPlacePath, isSettingsMove, partsDirectorySchema, stagedBy } from './change-paths.ts'
 import { createdFileSchema, createFromStaged, identifyFileSync, isCreated, removeCreated } from './created-file.ts'
+import { syncFolders } from './held-path.ts'
 import {
   identify,
   isMovedBack,
   justAppeared,
+  type MadeMove,
   type Move,
+  makeMove,
   moveBack,
-  moveDurably,
   moveSchema,
   type PlannedMove,
   requireFree,
@@ -60,22 +62,31 @@ export async function announceable(root: string, change: PlannedChange): Promise
 }
 
 /**
- * Makes a change and makes it durable. Never replaces anything that is there; what another process has made in the place
- * of a new version is set aside. Returns where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable. Never
+ * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns
+ * where to.
  */
-export async function applyChange(root: string, change: PlannedChange): Promise<readonly string[]> {
-  switch (change.type) {
-    case 'make_directory':
-      makeOpenDirectorySync(join(root, change.path))
-      await syncDirectory(dirname(join(root, change.path)))
-      return []
-    case 'move':
-      requireFree(root, change)
-      return await moveDurably(root, change)
-    case 'create_file':
-      await createFromStaged(root, change)
-      return []
+export async function applyChanges(root: string, changes: readonly PlannedChange[]): Promise<readonly string[]> {
+  const moves: MadeMove[] = []
+  try {
+    for (const change of changes) {
+      if (change.type === 'move') {
+        requireFree(root, change)
+        moves.push(await makeMove(root, change))
+      } else await make(root, change)
+    }
+    await syncFolders(moves.map(({ ends }) => ends))
+    return moves.flatMap(({ setAside }) => setAside)
+  } finally {
+    for (const { ends } of moves) ends.close()
   }
+}
+
+/** Durable when it returns. */
+async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): Promise<void> {
+  if (change.type === 'create_file') return await createFromStaged(root, change)
+  makeOpenDirectorySync(join(root, change.path))
+  await syncDirectory(dirname(join(root, change.path)))
 }
 
 /**

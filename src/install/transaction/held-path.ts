@@ -64,9 +64,9 @@ export function inodeOf({ at }: HeldPath): string | null {
   }
 }
 
-/** Makes a rename durable. */
-export async function syncFolders({ from, to }: Ends<HeldPath>): Promise<void> {
-  for (const folder of new Set([to.folder, from.folder])) await syncDirectory(folder)
+/** Makes renames durable. */
+export async function syncFolders(renamed: readonly Ends<HeldPath>[]): Promise<void> {
+  for (const folder of new Set(renamed.flatMap(({ from, to }) => [to.folder, from.folder]))) await syncDirectory(folder)
 }
 
 /** A system error says by which descriptor a path was reached; the operator knows the path. */

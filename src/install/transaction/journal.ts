@@ -10,7 +10,8 @@ import { placeName } from '../host/layout.ts'
 import { snapshotPathSchema, timeSchema } from '../host/record-fields.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
 import { serviceChangeSchema } from '../services/service-changes.ts'
-import { type Change, changeSchema, isOfDeployment } from './change.ts'
+import { type AnnouncedChange, announcedIn, isUndoneBy, numberedIn } from './announcement.ts'
+import { changeSchema, isOfDeployment } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
 import { JournalFile, writeNewJournal } from './journal-file.ts'
@@ -32,12 +33,22 @@ const recordSchema = z.lazy(() =>
     z.extend(stepEntrySchema, { record: z.literal('step') }),
     /** Announces a change that is about to be made. */
     z.object({ record: z.literal('change'), change: changeSchema }),
+    /** Announces several, of which none depends on another. */
+    z.object({ record: z.literal('changes'), changes: z.array(changeSchema).check(z.minLength(2)) }),
     /** Announces that a service is about to be started, stopped or restarted. */
     z.object({ record: z.literal('service'), change: serviceChangeSchema }),
     /** How to check the old version after a rollback. */
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
-    /** The change that the record number `of` announced is undone; `was_made` says whether it had been made at all. */
-    z.object({ record: z.literal('undone'), of: z.int().check(z.positive()), was_made: z.boolean() }),
+    /**
+     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * whether it had been made at all.
+     */
+    z.object({
+      record: z.literal('undone'),
+      of: z.int().check(z.positive()),
+      nth: z.exactOptional(z.int().check(z.nonnegative())),
+      was_made: z.boolean(),
+    }),
     /** The point of no return: the new version is what this host runs. */
     z.object({
       record: z.literal('commit'),
@@ -68,7 +79,7 @@ export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
  * others are given up where they cannot be written: a rollback must not need any.
  */
-const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'service', 'commit'])
+const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'changes', 'service', 'commit'])
 const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported'])
 /** What is written after the last announcement goes into the room that was allocated with it. */
 const OF_UNDO: ReadonlySet<JournalRecord['record']> = new Set(['undone', 'recovery', 'end', 'reported'])
@@ -77,12 +88,6 @@ export interface Journal {
   /** The record's number, or undefined where it was not written; one that is required is durable, or this throws. */
   append(record: JournalRecord): Promise<number | undefined>
   close(): void
-}
-
-/** A change with the number of the record that announced it. */
-export interface AnnouncedChange {
-  readonly seq: number
-  readonly change: Change
 }
 
 /**
@@ -122,8 +127,7 @@ export function readJournal(path: string): JournalRecord[] | undefined {
  */
 export function readUnprovenChanges(path: string): AnnouncedChange[] {
   const { records = [], behind = [] } = readText(path) ?? {}
-  const changes = recordsIn(behind).flatMap(record => (record.record === 'change' ? [record.change] : []))
-  return changes.map((change, index) => ({ seq: records.length + 1 + index, change }))
+  return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index))
 }
 
 /** What follows a durable record was written when that one was on the disk, and so was all before it. */
@@ -151,8 +155,8 @@ export function findCommit(records: readonly JournalRecord[]): CommitRecord | un
 export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
   let pending: AnnouncedChange[] = []
   for (const [index, record] of records.entries()) {
-    if (record.record === 'change') pending.push({ seq: index + 1, change: record.change })
-    else if (record.record === 'undone') pending = pending.filter(({ seq }) => seq !== record.of)
+    pending.push(...numberedIn(record, index + 1))
+    if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
     // There may have been no room to note each.
     else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
   }
@@ -199,13 +203,21 @@ function verifySequence(records: readonly JournalRecord[]): void {
   if (begin?.record !== 'begin') throw new JournalDamage('its first record does not begin a deployment')
   for (const [index, record] of later.entries()) {
     if (record.record === 'begin') throw new JournalDamage(`its line ${index + 2} begins another deployment`)
-    if (record.record === 'change' && !isOfDeployment(record.change, begin.facts.deployment_id))
+    if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
       throw new JournalDamage(`its line ${index + 2} moves files of another deployment`)
-    if (record.record === 'undone' && records[record.of - 1]?.record !== 'change')
+    if (record.record === 'undone' && !isOfAnnounced(record, records))
       throw new JournalDamage(`its line ${index + 2} undoes what was not announced`)
     if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
       throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`)
   }
+}
+
+function isOfAnnounced(
+  undone: Extract<JournalRecord, { record: 'undone' }>,
+  records: readonly JournalRecord[],
+): boolean {
+  const announcement = records[undone.of - 1]
+  return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone))
 }
 
 /**

@@ -9,6 +9,7 @@ import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import { isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './change-paths.ts'
 import {
   type Ends,
+  type HeldEnds,
   type HeldPath,
   holdEnds,
   inodeOf,
@@ -66,11 +67,18 @@ export function requireFree(root: string, move: PlannedMove): void {
   throw justAppeared(move.to)
 }
 
+/** A move that is made, and durable once its folders are synced; they stay open until its ends are closed. */
+export interface MadeMove {
+  readonly ends: HeldEnds
+  /** Where what was in the way is now. */
+  readonly setAside: readonly string[]
+}
+
 /**
- * Moves, durably. Another process, perhaps the old version itself, may replace what is moved, or make something in the
- * way, as often as that is set aside: the two renames follow each other at once. Returns where that is now.
+ * Moves. Another process, perhaps the old version itself, may replace what is moved, or make something in the way, as
+ * often as that is set aside: the two renames follow each other at once.
  */
-export async function moveDurably(root: string, paths: Ends<string>): Promise<string[]> {
+export async function makeMove(root: string, paths: Ends<string>): Promise<MadeMove> {
   const setAside: string[] = []
   for (let attempt = 1; ; attempt++) {
     const ends = holdEnds(root, paths)
@@ -78,14 +86,13 @@ export async function moveDurably(root: string, paths: Ends<string>): Promise<st
       if (attempt === MAX_ATTEMPTS - 1 && ends.to.folder === '') setAside.push(...(await remakeFolders(root, paths.to)))
       else if (ends.to.folder !== '' && inodeOf(ends.to) !== null) setAside.push(...(await putAside(root, ends.to)))
       renameSync(ends.from.at, ends.to.at)
-      await syncFolders(ends)
-      return setAside
+      return { ends, setAside }
     } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !isInTheWay(error))
-        throw inodeOf(ends.from) === null ? justDisappeared(paths.from) : namedAfter(ends, error)
-      await setTimeout(attempt)
-    } finally {
+      const isFinal = attempt === MAX_ATTEMPTS || !isInTheWay(error)
+      const reason = isFinal && inodeOf(ends.from) === null ? justDisappeared(paths.from) : namedAfter(ends, error)
       ends.close()
+      if (isFinal) throw reason
+      await setTimeout(attempt)
     }
   }
 }
@@ -131,6 +138,17 @@ function whereIs(
   if (after === ino || isOwnPath(target)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
+}
+
+/** Returns where what was in the way is now. */
+async function moveDurably(root: string, paths: Ends<string>): Promise<readonly string[]> {
+  const { ends, setAside } = await makeMove(root, paths)
+  try {
+    await syncFolders([ends])
+    return setAside
+  } finally {
+    ends.close()
+  }
 }
 
 /** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */

@@ -32,6 +32,7 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
       return { ...record, end: redactTexts(record.end, redact, END_WORDS) as typeof record.end }
     case 'state':
     case 'change':
+    case 'changes':
     case 'service':
     case 'healthchecks':
     case 'undone':

@@ -8,9 +8,11 @@ import type { RestoredCheck } from '../services/healthchecks.ts'
 import type { Service } from '../services/service.ts'
 import { planServiceChange, type ServiceChange } from '../services/service-changes.ts'
 import { superviseService } from '../services/supervise.ts'
+import { type AnnouncedChange, announcementOf, numberedIn, undoneRecord } from './announcement.ts'
 import {
   announceable,
-  applyChange,
+  applyChanges,
+  type Change,
   describeChange,
   describeUndo,
   isBack,
@@ -19,7 +21,7 @@ import {
   placesIn,
   undoChange,
 } from './change.ts'
-import type { AnnouncedChange, Journal } from './journal.ts'
+import type { Journal } from './journal.ts'
 
 /** Where changes are made, and where they are announced. */
 export interface ChangeLog {
@@ -33,8 +35,11 @@ export interface ChangeLog {
 export interface Transaction {
   /** Whether anything that the host runs was changed so far. */
   readonly changed: boolean
-  /** Announces a change in the journal, durably, then makes it. Refuses one that cannot be made, unannounced. */
-  apply(change: PlannedChange): Promise<void>
+  /**
+   * Announces changes, of which none depends on another, in one record of the journal, durably, then makes them, one
+   * right after the other. Refuses one that cannot be made, and then announces none.
+   */
+  apply(...changes: readonly PlannedChange[]): Promise<void>
   /** Announces in the journal, durably, an action on a service and how the service was before, then performs it. */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Records how to check the old version after a rollback. */
@@ -65,14 +70,18 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
     get changed() {
       return changes.some(({ change }) => change.type !== 'make_directory')
     },
-    async apply(planned) {
-      const change = await announceable(root, planned)
-      const seq = await journal.append({ record: 'change', change })
+    async apply(...planned) {
+      const announced: Change[] = []
+      for (const change of planned) announced.push(await announceable(root, change))
+      const [first, ...others] = announced
+      if (first === undefined) return
+      const record = announcementOf([first, ...others])
+      const seq = await journal.append(record)
       if (seq === undefined) throw new Error('A change could not be announced.')
-      changes.push({ seq, change })
+      changes.push(...numberedIn(record, seq))
       const isKnown = (place: Place): boolean => places.some(known => isSamePlace(known, place))
-      places.push(...placesIn([change]).filter(place => !isKnown(place)))
-      for (const path of await applyChange(root, change))
+      places.push(...placesIn(announced).filter(place => !isKnown(place)))
+      for (const path of await applyChanges(root, announced))
         log.warning(`Another process put something where the new version belongs. It is now in ${path}.`)
     },
     async supervise(service, action, signal) {
@@ -111,13 +120,14 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
  */
 export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const { root, journal, log } = changeLog
+  const latest = pending.at(-1)?.seq ?? 0
   let wasChanged = await dropUndone(changeLog, pending)
   for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
     try {
       const { wasMade, setAside } = await undoChange(root, newest.change)
       for (const path of setAside)
         log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
-      await journal.append({ record: 'undone', of: newest.seq, was_made: wasMade })
+      await journal.append(undoneRecord(newest, wasMade || wasCertainlyMade(newest, latest)))
       if (wasMade && newest.change.type !== 'make_directory') log.info(describeUndo(newest.change))
       wasChanged ||= wasMade
     } catch (error) {
@@ -139,22 +149,38 @@ export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): bo
  * made: certainly, when a newer change was announced after it.
  */
 async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
-  const undone = pending.splice(firstUndone(root, pending)).reverse()
-  for (const [age, { seq }] of undone.entries()) await journal.append({ record: 'undone', of: seq, was_made: age > 0 })
-  return undone.length > 1
+  const latest = pending.at(-1)?.seq ?? 0
+  const oldest = pending[findBack(root, pending)]
+  for (const change of pending.splice(firstUndone(root, pending)).reverse())
+    await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)))
+  return oldest !== undefined && wasCertainlyMade(oldest, latest)
+}
+
+/** Whether another change was announced after those of its record; a directory that was only made does not count. */
+function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boolean {
+  return seq < latest && change.type !== 'make_directory'
 }
 
 /**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were made after it. What a newer
- * change has put where something was is not what was there, even if that is lost.
+ * An undo goes from the newest to the oldest: when a change is back, so are all that were announced after it. Of those
+ * that were announced together with it, each may have been made or not, in any order: a power cut may have kept any of them.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
+  const index = findBack(root, pending)
+  if (index === -1) return pending.length
+  const [{ seq, nth } = { seq: 0 }] = pending.slice(index)
+  if (nth === undefined) return index
+  const newer = pending.findIndex(change => change.seq > seq)
+  return newer === -1 ? pending.length : newer
+}
+
+/** What a newer change has put where something was is not what was there, even if that is lost. */
+function findBack(root: string, pending: readonly AnnouncedChange[]): number {
   const isFree = (path: string, newer: readonly AnnouncedChange[]): boolean =>
     !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change))
-  const index = pending.findIndex(
+  return pending.findIndex(
     ({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)),
   )
-  return index === -1 ? pending.length : index
 }
 
 function rollbackFailed(pending: readonly AnnouncedChange[], error: unknown): RollbackError {

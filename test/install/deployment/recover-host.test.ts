@@ -4,7 +4,7 @@ import { describe, it } from 'node:test'
 import { recoverBeforeRefusal, recoverHost } from '../../../src/install/deployment/recover-host.ts'
 import { holdLock } from '../../../src/install/deployment/session.ts'
 import { UntouchableHostError } from '../../../src/install/host/ownership/untouchable-host.ts'
-import { applyChange } from '../../../src/install/transaction/change.ts'
+import { applyChanges } from '../../../src/install/transaction/change.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
 
@@ -14,7 +14,7 @@ const REFUSED = buildEnd(new Date(), {
 })
 
 async function interruptUpdate({ layout, sender, writeJournal }: Scene): Promise<void> {
-  for (const change of UPDATE) await applyChange(layout.root, change)
+  for (const change of UPDATE) await applyChanges(layout.root, [change])
   writeJournal([...begun(sender), ...announced(UPDATE)])
 }
 

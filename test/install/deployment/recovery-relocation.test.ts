@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { recover } from '../../../src/install/deployment/recovery.ts'
 import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
 import { UntouchableHostError } from '../../../src/install/host/ownership/untouchable-host.ts'
-import { applyChange, type PlannedChange } from '../../../src/install/transaction/change.ts'
+import { applyChanges, type PlannedChange } from '../../../src/install/transaction/change.ts'
 import { rowOf } from '../prepared-host.ts'
 import { announced, begun, makeScene, SNAPSHOT, STAGING } from './recovery-scene.ts'
 
@@ -24,7 +24,7 @@ describe('recover, after an update that moves a plugin to another directory', ()
       const scene = await makeScene(t)
       const before = scene.plugins()
       await recordInstalled(scene.layout, { rows: [rowOf()], removed: [] })
-      for (const change of RELOCATION.slice(0, made)) await applyChange(scene.layout.root, change)
+      for (const change of RELOCATION.slice(0, made)) await applyChanges(scene.layout.root, [change])
       scene.writeJournal([...begun(scene.sender), ...announced(RELOCATION.slice(0, Math.min(made + 1, 5)))])
       const closed = await recover(scene.host)
       assert.equal(closed?.report.outcome, made < 3 ? 'failed' : 'rolled_back')
@@ -35,7 +35,7 @@ describe('recover, after an update that moves a plugin to another directory', ()
 
   it('touches nothing where another user could have written the new directory', async t => {
     const scene = await makeScene(t)
-    for (const change of RELOCATION) await applyChange(scene.layout.root, change)
+    for (const change of RELOCATION) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender), ...announced(RELOCATION)])
     const journal = scene.journalText()
     mkdirSync(join(scene.layout.root, 'app/of'), { recursive: true })

@@ -6,7 +6,7 @@ import { recover } from '../../../src/install/deployment/recovery.ts'
 import { readHostRecord, recordInstalled } from '../../../src/install/host/installed/host-record.ts'
 import { installPath } from '../../../src/install/host/layout.ts'
 import { driftNotePath } from '../../../src/install/host/trees/drift-note.ts'
-import { applyChange } from '../../../src/install/transaction/change.ts'
+import { applyChanges } from '../../../src/install/transaction/change.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { recordTreeAt, treeOf } from '../host/trees/recorded-tree.ts'
 import { removedRowOf, rowOf } from '../prepared-host.ts'
@@ -18,7 +18,7 @@ const REMOVAL = UPDATE.slice(0, 1)
 describe('recover, after a removal', () => {
   it('finishes what was committed, twice with the same result', async t => {
     const scene = await makeScene(t)
-    for (const change of REMOVAL) await applyChange(scene.layout.root, change)
+    for (const change of REMOVAL) await applyChanges(scene.layout.root, [change])
     const removed = removedRowOf()
     for (let time = 1; time <= 2; time++) {
       await recordInstalled(scene.layout, { rows: [rowOf()], removed: [] })
@@ -48,7 +48,7 @@ describe('recover, after a removal', () => {
     const tree = await recordTreeAt(scene.layout, installPath(scene.layout, place), treeOf({ 'main.py': 'old' }))
     await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
     writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '{"modified":false,"states":[]}')
-    for (const change of REMOVAL) await applyChange(scene.layout.root, change)
+    for (const change of REMOVAL) await applyChanges(scene.layout.root, [change])
     rmSync(join(scene.layout.root, SNAPSHOT, 'main.py'))
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
     const closed = await recover(scene.host)

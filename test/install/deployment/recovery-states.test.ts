@@ -3,7 +3,7 @@ import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { recover } from '../../../src/install/deployment/recovery.ts'
-import { applyChange } from '../../../src/install/transaction/change.ts'
+import { applyChanges } from '../../../src/install/transaction/change.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { factsOf, rowOf } from '../prepared-host.ts'
@@ -45,7 +45,7 @@ describe('recover, at the end of a flow', () => {
       const journal = `a ${contract} journal that stops at ${state}`
       it(`enters the missing states until succeeded after ${journal}`, async t => {
         const scene = await makeScene(t)
-        for (const change of UPDATE) await applyChange(scene.layout.root, change)
+        for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([
           ...begun(scene.sender, known, facts),
           ...announced(UPDATE),
@@ -58,7 +58,7 @@ describe('recover, at the end of a flow', () => {
 
       it(`enters the missing states until rolled_back after ${journal}`, async t => {
         const scene = await makeScene(t)
-        for (const change of UPDATE) await applyChange(scene.layout.root, change)
+        for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([...begun(scene.sender, known, facts), ...announced(UPDATE)])
         await recover(scene.host)
         const changing = ['pending', ...preparing]
@@ -80,7 +80,7 @@ describe('recover, at the end of a flow', () => {
 
   it('enters the states at the time of the end', async t => {
     const scene = await makeScene(t)
-    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     const end = buildEnd(new Date('2026-01-02T03:04:08.000Z'), { outcome: 'success', changed: true })
     const records = begun(scene.sender, ['pending', 'fetching', 'installing'])
     scene.writeJournal([...records, ...announced(UPDATE), COMMIT, { record: 'end', end }])
@@ -93,7 +93,7 @@ describe('recover, at the end of a flow', () => {
 
   it('enters every state when the journal lost all of them', async t => {
     const scene = await makeScene(t)
-    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender, []), ...announced(UPDATE), COMMIT])
     await recover(scene.host)
     assert.deepEqual(reportedStates(scene), [...MARKETPLACE.preparing, ...MARKETPLACE.completing])
@@ -117,7 +117,7 @@ describe('recover, at the end of a flow', () => {
 
   it('ends a flow as rolled_back that had failed because it could not roll back', async t => {
     const scene = await makeScene(t)
-    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     const elsewhere = join(scene.layout.root, 'elsewhere')
     renameSync(join(scene.layout.root, 'plugins/greeter/data'), elsewhere)
     const failed = buildEnd(new Date(), {

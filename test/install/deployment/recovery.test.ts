@@ -8,7 +8,7 @@ import { isInDoubt } from '../../../src/install/deployment/dead-run.ts'
 import { recover } from '../../../src/install/deployment/recovery.ts'
 import { readInstalled } from '../../../src/install/host/installed/host-record.ts'
 import { readOwnIdentity } from '../../../src/install/host/locks/process-identity.ts'
-import { applyChange, undoChange } from '../../../src/install/transaction/change.ts'
+import { applyChanges, undoChange } from '../../../src/install/transaction/change.ts'
 import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
 import { formatLine } from '../../../src/install/transaction/journal-line.ts'
 import { listTree } from '../archive/directory-listing.ts'
@@ -46,7 +46,7 @@ describe('recover', () => {
 
   it('sets aside a staging folder whose journal is missing, because it may hold files of the host', async t => {
     const scene = await makeScene(t)
-    for (const change of UPDATE.slice(0, 2)) await applyChange(scene.layout.root, change)
+    for (const change of UPDATE.slice(0, 2)) await applyChanges(scene.layout.root, [change])
     assert.equal(await recover(scene.host), undefined)
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     const aside = join(scene.layout.snapshots, 'set-aside')
@@ -78,7 +78,7 @@ describe('recover', () => {
       it(`restores the exact tree after ${name}`, async t => {
         const scene = await makeScene(t)
         const before = scene.plugins()
-        for (const change of UPDATE.slice(0, made)) await applyChange(scene.layout.root, change)
+        for (const change of UPDATE.slice(0, made)) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, made + (hasAnnouncedNext ? 1 : 0)))])
         const closed = await recover(scene.host)
         assert.deepEqual(scene.plugins(), before)
@@ -97,7 +97,7 @@ describe('recover', () => {
       it(`finishes the rollback of a run that died in it: ${name}`, async t => {
         const scene = await makeScene(t)
         const before = scene.plugins()
-        for (const change of UPDATE) await applyChange(scene.layout.root, change)
+        for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         const backwards = UPDATE.toReversed().slice(0, count)
         for (const change of backwards) await undoChange(scene.layout.root, scene.withInode(change))
         const noted = isLastNoted ? backwards : backwards.slice(0, -1)
@@ -135,7 +135,7 @@ describe('recover', () => {
     assert.ok(first !== undefined)
     const state = { record: 'state', state: 's'.repeat(900), at: new Date().toISOString() } as const
     scene.writeJournal([...begun(scene.sender), state, ...announced([first])])
-    await applyChange(scene.layout.root, scene.withInode(first))
+    await applyChanges(scene.layout.root, [scene.withInode(first)])
     const bytes = readFileSync(scene.layout.journal)
     const lost = Math.ceil((bytes.indexOf('sss') + 1) / 512) * 512
     writeFileSync(scene.layout.journal, bytes.fill(' ', lost, lost + 512))
@@ -150,7 +150,7 @@ describe('recover', () => {
 
   it('finishes a committed deployment: record, discarded snapshots, staging; the outcome stays success', async t => {
     const scene = await makeScene(t)
-    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     const after = scene.plugins()
     writeTree(scene.layout.root, { '.hub-deploy/snapshots/plugins/greeter/9-0.9.0/main.py': 'older' })
     const row = rowOf({ snapshots: [] })
@@ -208,7 +208,7 @@ describe('recover', () => {
   it('keeps the journal while it cannot roll back, and rolls back once the cause is gone', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
-    for (const change of UPDATE) await applyChange(scene.layout.root, change)
+    for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
     const elsewhere = join(scene.layout.root, 'elsewhere')
     renameSync(join(scene.layout.root, 'plugins/greeter/data'), elsewhere)

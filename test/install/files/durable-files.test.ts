@@ -7,7 +7,7 @@ import {
   createFile,
   makePrivateDirectories,
   replaceFile,
-  syncTree,
+  syncTrees,
   writeNewFile,
 } from '../../../src/install/files/durable-files.ts'
 import { openPrivateFileSync } from '../../../src/install/files/private-file.ts'
@@ -77,7 +77,7 @@ describe('makePrivateDirectories', () => {
   })
 })
 
-describe('syncTree', () => {
+describe('syncTrees', () => {
   it('syncs file by file where there is no sync program', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { a: '1', 'b/c': '2' })
@@ -87,11 +87,11 @@ describe('syncTree', () => {
     t.after(() => {
       process.env['PATH'] = before
     })
-    assert.equal(await syncTree(root), 'fsync')
+    assert.equal(await syncTrees([root]), 'fsync')
   })
 
   it('throws when there is nothing to make durable', async t => {
-    await assert.rejects(syncTree(join(temporaryDirectory(t), 'gone')))
+    await assert.rejects(syncTrees([join(temporaryDirectory(t), 'gone')]))
   })
 })
 

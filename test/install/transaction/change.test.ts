@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import {
   announceable,
-  applyChange,
+  applyChanges,
   type Change,
   changeSchema,
   describeChange,
@@ -41,7 +41,7 @@ describe('undoChange', () => {
       const root = makeRoot(t)
       const before = listTree(root)
       const made = await announceable(root, change)
-      await applyChange(root, made)
+      await applyChanges(root, [made])
       assert.notDeepEqual(listTree(root), before)
       assert.equal((await undoChange(root, made)).wasMade, countsAsChange)
       assert.deepEqual(listTree(root), before)
@@ -60,7 +60,7 @@ describe('undoChange', () => {
   it('keeps a directory that another process uses by now', async t => {
     const root = makeRoot(t)
     const change: Change = { type: 'make_directory', path: 'plugins' }
-    await applyChange(root, change)
+    await applyChanges(root, [change])
     writeFileSync(join(root, 'plugins/theirs'), '')
     await undoChange(root, change)
     assert.ok('plugins/theirs' in listTree(root))
@@ -86,7 +86,7 @@ describe('undoChange', () => {
     const root = makeRoot(t)
     mkdirSync(join(root, '.hub-deploy/snapshots'), { recursive: true })
     const announced = await announceable(root, move)
-    await applyChange(root, announced)
+    await applyChanges(root, [announced])
     writeTree(root, { 'old/tree/file': 'theirs' })
     const { wasMade, setAside } = await undoChange(root, announced)
     assert.equal(wasMade, true)
@@ -119,7 +119,7 @@ describe('undoChange', () => {
     writeTree(root, { [`${SNAPSHOT}/state.json`]: '1', [`${STAGING}/tree/main`]: 'new' })
     const kept = { type: 'move', from: `${SNAPSHOT}/state.json`, to: `${STAGING}/tree/state.json` } as const
     const announced = await announceable(root, kept)
-    await applyChange(root, announced)
+    await applyChanges(root, [announced])
     writeFileSync(join(root, 'written'), '2')
     renameSync(join(root, 'written'), join(root, kept.to))
     assert.equal((await undoChange(root, announced)).wasMade, true)
@@ -140,7 +140,7 @@ describe('undoChange', () => {
   })
 })
 
-describe('applyChange', () => {
+describe('applyChanges', () => {
   const taken: [string, PlannedChange][] = [
     ['a directory', { type: 'make_directory', path: 'new' }],
     ['a file by a directory', { type: 'make_directory', path: 'old/tree/file' }],
@@ -153,7 +153,7 @@ describe('applyChange', () => {
       const root = makeRoot(t)
       writeTree(root, { 'old/other': 'theirs' })
       const before = listTree(root)
-      await assert.rejects(applyChange(root, change))
+      await assert.rejects(applyChanges(root, [change]))
       await assert.rejects(announceable(root, change))
       assert.deepEqual(listTree(root), before)
     })

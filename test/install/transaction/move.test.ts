@@ -14,7 +14,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import {
   announceable,
-  applyChange,
+  applyChanges,
   type Change,
   isBack,
   type PlannedChange,
@@ -49,7 +49,7 @@ async function apply(root: string, ...changes: PlannedChange[]): Promise<Change[
   for (const change of changes) {
     const made = await announceable(root, change)
     announced.push(made)
-    await applyChange(root, made)
+    await applyChanges(root, [made])
   }
   return announced
 }
@@ -72,7 +72,7 @@ describe('a move next to a process that works in the same directory', () => {
     await apply(root, OUT, DATA)
     const announced = await announceable(root, IN)
     writeTree(root, { 'plugins/x/data/log': 'theirs' })
-    const [aside = ''] = await applyChange(root, announced)
+    const [aside = ''] = await applyChanges(root, [announced])
     assert.equal(textOf(root, 'plugins/x/data/db'), 'rows')
     assert.equal(textOf(root, `${aside}/data/log`), 'theirs')
   })
@@ -83,7 +83,7 @@ describe('a move next to a process that works in the same directory', () => {
     const announced = await announceable(root, DATA)
     renameSync(join(root, SNAPSHOT, 'data'), join(root, SNAPSHOT, 'last'))
     writeTree(root, { [`${SNAPSHOT}/data/db`]: 'newer rows' })
-    await applyChange(root, announced)
+    await applyChanges(root, [announced])
     writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
     assert.equal(isBack(root, announced), false)
     assert.equal((await undoChange(root, announced)).wasMade, true)

@@ -5,23 +5,26 @@ import { installPath, type Place, snapshotsPath } from '../host/layout.ts'
 import { nextSnapshotName } from '../host/snapshots.ts'
 import { requireSwitchable } from '../host/switchable.ts'
 import { isModified } from '../host/trees/drift-check.ts'
-import type { StepContext } from './step-context.ts'
+import type { Deployment } from '../transaction/context.ts'
+import type { PlannedMove } from '../transaction/move.ts'
 
-export interface Snapshot {
-  name: string
+/** Where an installed tree is going to be, once it is replaced or removed. */
+export interface NextSnapshot {
+  readonly name: string
   /** Absolute. */
-  path: string
+  readonly path: string
+  readonly move: PlannedMove
 }
 
 /**
- * Moves what is installed at a place to the snapshots, under the next number and its version. Throws DeploymentError
- * `unsafe_host` when it cannot be moved any more.
+ * The snapshot that what is installed at a place is going to be, under the next number and its version. Throws
+ * DeploymentError `unsafe_host` when it cannot be moved any more.
  */
-export async function moveToSnapshot(
-  { deployment, transaction }: Pick<StepContext, 'deployment' | 'transaction'>,
+export async function nextSnapshot(
+  deployment: Deployment,
   place: Place,
   version: string | null,
-): Promise<Snapshot> {
+): Promise<NextSnapshot> {
   const { layout } = deployment
   requireSwitchable(deployment, place)
   const folder = snapshotsPath(layout, place)
@@ -32,8 +35,12 @@ export async function moveToSnapshot(
   await makePrivateDirectories(dirname(folder))
   await makePrivateDirectories(folder)
   const [from, path] = [installPath(layout, place), join(folder, name)]
-  await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) })
+  return { name, path, move: { type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) } }
+}
+
+/** Says where a tree is that somebody had changed. */
+export async function announceModified(deployment: Deployment, place: Place, { path }: NextSnapshot): Promise<void> {
   const drift = await deployment.drift.of(place)
+  const from = installPath(deployment.layout, place)
   if (isModified(drift)) deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`)
-  return { name, path }
 }

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
 import { installPath, type Layout, type Place } from '../../../src/install/host/layout.ts'
-import { installPart } from '../../../src/install/steps/install-part.ts'
 import type { NewPart } from '../../../src/install/steps/part.ts'
+import { prepareParts } from '../../../src/install/steps/prepare-parts.ts'
+import { switchParts } from '../../../src/install/steps/switch-parts.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
@@ -53,7 +54,10 @@ async function makeScene(
     async install({ keepPaths = ['.env', 'data'], signal, part: more } = {}) {
       const tools = signal === undefined ? { log } : { log, signal }
       const deployment = deploymentOf(layout, { request: { keepPaths }, tools })
-      assert.equal((await installPart({ ...context, deployment }, { ...part, ...more })).status, 'done')
+      const staged = { ...part, ...more }
+      const prepared = await prepareParts({ ...context, deployment }, { parts: [staged], next: new Set([staged]) })
+      const results = await switchParts({ ...context, deployment }, { removed: [], prepared })
+      assert.equal(results.get(staged)?.status, 'done')
       return context.results.get('plugins/x')?.snapshot
     },
   }
@@ -72,7 +76,7 @@ function stepFailed(error: unknown): boolean {
   return error instanceof DeploymentError && error.code === 'step_failed'
 }
 
-describe('installPart', () => {
+describe('a part that is prepared and switched', () => {
   it('installs into an empty place, and rolls back to nothing', async t => {
     const scene = await makeScene(t, undefined, { main: 'new' })
     assert.equal(await scene.install(), undefined)

@@ -1,0 +1,36 @@
+import { relative } from 'node:path'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { installPath, isSamePlace, settingsPath } from '../host/layout.ts'
+import { formerPlace } from '../host/previous-install.ts'
+import type { PlannedMove } from '../transaction/move.ts'
+import type { NewPart, ReturningPart } from './part.ts'
+import type { StepContext } from './step-context.ts'
+
+/** What happens to the host's own settings of a part; `announce` says so once it has happened. */
+export interface SettingsMove {
+  readonly moves: readonly PlannedMove[]
+  announce(): void
+}
+
+/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+export function planSettingsMove(
+  { deployment, order }: StepContext,
+  { previous, ...part }: NewPart | ReturningPart,
+): SettingsMove {
+  const { layout, tools } = deployment
+  const former = formerPlace(previous, order.origin)
+  if (isSamePlace(former, part)) return { moves: [], announce: () => undefined }
+  const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)]
+  const { place, installed } = previous
+  const [isThere, isTaken] = [pathExistsSync(from), pathExistsSync(to)]
+  const move = { type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) } as const
+  return {
+    moves: isThere && !isTaken ? [move] : [],
+    announce() {
+      if (installed !== undefined)
+        tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`)
+      if (isThere && isTaken) tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`)
+      else if (isThere) tools.log.notice(`Its settings, ${from}, are ${to} now.`)
+    },
+  }
+}

@@ -1,0 +1,93 @@
+import { awaitAll } from '../files/await-all.ts'
+import { syncTrees } from '../files/durable-files.ts'
+import { hearSignals, TimeSlice } from '../files/time-slice.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { findKeptPaths } from '../host/keep-paths.ts'
+import { installPath } from '../host/layout.ts'
+import { stagedItems } from '../host/trees/record/extracted-items.ts'
+import { readTreeRecord } from '../host/trees/record/read-tree-record.ts'
+import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
+import { writeTreeRecord } from '../host/trees/record/write-tree-record.ts'
+import { TreeChange } from '../host/trees/tree-change.ts'
+import type { NewPart, ReturningPart } from './part.ts'
+import type { StepContext } from './step-context.ts'
+
+/** A part whose tree is durable and recorded, in the staging folder. */
+export interface PreparedPart {
+  readonly part: NewPart | ReturningPart
+  readonly recorded: TreeIdentity
+  /** How it differs from the version that was installed when it was prepared. */
+  readonly change: TreeChange
+  /** Whether anything was in its place then. */
+  readonly wasThere: boolean
+}
+
+/** What to prepare, and what of it is going to be switched right after. */
+export interface Preparation {
+  readonly parts: readonly (NewPart | ReturningPart)[]
+  readonly next: ReadonlySet<NewPart | ReturningPart>
+}
+
+/**
+ * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced next
+ * with their records. Changes nothing but the staging folder and the records. The tree of a part that returns is durable
+ * and recorded. Calls `reach` with a part whose kept paths could not be carried over, before it throws.
+ */
+export async function prepareParts(
+  context: StepContext,
+  { parts, next }: Preparation,
+  reach: (part: NewPart | ReturningPart) => void = () => undefined,
+): Promise<readonly PreparedPart[]> {
+  const { layout, keepPaths, tools } = context.deployment
+  const found = parts.map(part => {
+    reach(part)
+    const path = installPath(layout, part.previous.place)
+    const wasThere = pathExistsSync(path)
+    const keeper = wasThere ? path : part.leftBehind
+    // Refuse what could not be carried over before anything is touched.
+    if (keeper !== undefined) findKeptPaths({ root: keeper, keepPaths }, part.staged)
+    return { part, wasThere, change: new TreeChange(layout, wasThere ? part.previous.installed : undefined) }
+  })
+  if (parts[0] !== undefined) reach(parts[0])
+  const [, recorded] = await awaitAll(
+    syncNew(parts, tools.signal),
+    recordEach(context, found),
+    // Not once more at the switch, unless the sync takes long.
+    compareEach(context, next),
+  )
+  return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] as TreeIdentity }))
+}
+
+type Found = Omit<PreparedPart, 'recorded'>
+
+/** All staged trees are on the file system of the staging folder. */
+async function syncNew(parts: Preparation['parts'], signal: AbortSignal): Promise<void> {
+  const [first, ...others] = parts.filter(({ recorded }) => recorded === undefined)
+  if (first !== undefined) await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal)
+}
+
+/** While the sync runs, which takes its time in a process of its own, and on which the syncs of the records wait. */
+async function recordEach(context: StepContext, parts: readonly Found[]): Promise<TreeIdentity[]> {
+  const records: Promise<TreeIdentity>[] = []
+  for (const part of parts) {
+    await hearSignals()
+    const record = recordTree(context, part)
+    // All are awaited below, when one may have failed already.
+    record.catch(() => undefined)
+    records.push(record)
+  }
+  return await awaitAll(...records)
+}
+
+async function recordTree({ deployment }: StepContext, { part, change }: Found): Promise<TreeIdentity> {
+  const { layout, keepPaths, tools } = deployment
+  if (part.recorded === undefined)
+    return await writeTreeRecord(layout, change.count(stagedItems(part, keepPaths)), tools.signal)
+  const slice = new TimeSlice(tools.signal)
+  for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? [])) if (slice.isOver()) await slice.giveBack()
+  return part.recorded
+}
+
+async function compareEach({ deployment }: StepContext, parts: Iterable<NewPart | ReturningPart>): Promise<void> {
+  for (const { previous } of parts) await deployment.drift.again(previous.place)
+}

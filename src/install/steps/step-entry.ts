@@ -1,0 +1,42 @@
+import { performance } from 'node:perf_hooks'
+import type { StepEntry } from '../transaction/facts.ts'
+import type { Step } from './step-runs.ts'
+
+/** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
+export type StepEnd = StepStatus | StepResult | { warning: string }
+
+type StepStatus = 'done' | 'unchanged' | 'skipped'
+
+export interface StepResult {
+  readonly status: StepStatus
+  /** In a few words: `58 files changed, 2 added`. */
+  readonly did: string
+  /** The same where a reader does not see which part the step is about. */
+  readonly story?: string
+  /** Of a health check: the parts that it has examined. */
+  readonly checked?: readonly string[]
+}
+
+/** Starts the entry of one step; what is returned finishes it. */
+export function startEntry(step: Step): (end: StepEnd | { failed: string }) => StepEntry {
+  const started = performance.now()
+  return end => entryOf(step, end, performance.now() - started)
+}
+
+/** The entry of a step that has taken so many milliseconds. */
+export function entryOf({ id, action }: Step, end: StepEnd | { failed: string }, milliseconds: number): StepEntry {
+  const duration_ms = Math.round(milliseconds)
+  if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
+  if ('did' in end) return { id, action, status: end.status, duration_ms, error: null, ...resultOf(end) }
+  if ('failed' in end) return { id, action, status: 'failed', duration_ms, error: end.failed }
+  return { id, action, status: 'warned', duration_ms, error: end.warning }
+}
+
+/** The entry of a step that was not run. */
+export function notRun({ id, action }: Step): StepEntry {
+  return { id, action, status: 'not_run', duration_ms: 0, error: null }
+}
+
+function resultOf({ did, checked }: StepResult): Pick<StepEntry, 'did' | 'checked'> {
+  return checked === undefined ? { did } : { did, checked: [...checked] }
+}

@@ -1,0 +1,84 @@
+import { isInstallStep, placeOfInstall } from '../../core/plan/plan-binding.ts'
+import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { placeName } from '../host/layout.ts'
+import type { InstalledPart, NewPart } from './part.ts'
+import type { StepContext } from './step-context.ts'
+
+/** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
+export interface Removal {
+  readonly id: string
+  readonly action: 'remove'
+  readonly part: InstalledPart
+}
+
+export type Step = PlanStep | Removal
+
+/** Steps that follow each other, and the parts that are switched together when the first of them begins. */
+export interface StepRun {
+  readonly steps: readonly Step[]
+  readonly removed: ReadonlyMap<InstalledPart, Step>
+  readonly staged: ReadonlyMap<NewPart, Step>
+}
+
+/**
+ * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a part,
+ * installs one that is staged or in its place already, or does nothing: so nothing slow is between their switches.
+ */
+export function divideIntoRuns(context: StepContext): StepRun[] {
+  const { removals, steps } = context.order
+  const runs: Step[][] = []
+  let isOpen = false
+  for (const step of [...removals.map(removalOf), ...steps]) {
+    const isQuick = stagedPart(context, step) !== undefined || isInstant(context, step)
+    if (isQuick && isOpen) runs.at(-1)?.push(step)
+    else runs.push([step])
+    isOpen = isQuick
+  }
+  return runs.map(run => runOf(context, run))
+}
+
+function runOf(context: StepContext, steps: readonly Step[]): StepRun {
+  const removed = new Map<InstalledPart, Step>()
+  const staged = new Map<NewPart, Step>()
+  for (const step of steps) {
+    const part = stagedPart(context, step)
+    if (step.action === 'remove') removed.set(step.part, step)
+    if (part !== undefined) staged.set(part, step)
+  }
+  return { steps, removed, staged }
+}
+
+/** The staged part that a step installs, if it does. */
+function stagedPart({ order }: StepContext, step: Step): NewPart | undefined {
+  if (step.action === 'remove' || !isInstallStep(step)) return undefined
+  const part = order.parts.find(one => placeName(one) === placeOfInstall(step))
+  return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part
+}
+
+function isInstant({ order, idle }: StepContext, step: Step): boolean {
+  if (step.action === 'remove' || order.skipped.has(step.id)) return true
+  switch (step.action) {
+    case 'prepare':
+    case 'download':
+    case 'extract':
+    case 'rollback':
+    case 'configure_plugin':
+      return true
+    case 'install_plugin':
+    case 'install_extension':
+      return order.parts.some(part => placeName(part) === placeOfInstall(step) && part.intact !== undefined)
+    case 'provision':
+    case 'stop':
+    case 'notify':
+      return idle.has(step.id)
+    case 'write_env':
+    case 'start':
+    case 'restart':
+    case 'healthcheck':
+      return false
+  }
+}
+
+function removalOf(part: InstalledPart): Removal {
+  return { id: placeName(part), action: 'remove', part }
+}

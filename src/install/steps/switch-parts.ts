@@ -1,0 +1,67 @@
+import { placeName } from '../host/layout.ts'
+import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
+import type { InstalledPart } from './part.ts'
+import type { PlannedSwitch, SwitchedPart } from './planned-switch.ts'
+import type { PreparedPart } from './prepare-parts.ts'
+import { planRemoval, stopRemoved } from './remove-part.ts'
+import { planReplacement } from './replace-part.ts'
+import { noteReplaced } from './replaced-tree.ts'
+import type { StepContext } from './step-context.ts'
+import type { StepResult } from './step-entry.ts'
+
+/** What is removed and what is installed at once. */
+export interface Switched {
+  readonly removed: readonly InstalledPart[]
+  readonly prepared: readonly PreparedPart[]
+}
+
+type Reach = (part: SwitchedPart) => void
+
+/**
+ * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
+ * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
+ * tree, from the snapshot that was left behind), then all new trees into their places. Returns what was done, by the
+ * part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
+ * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
+ */
+export async function switchParts(
+  context: StepContext,
+  parts: Switched,
+  reach: Reach = () => undefined,
+): Promise<ReadonlyMap<SwitchedPart, StepResult>> {
+  const { transaction } = context
+  const planned = await planSwitches(context, parts, reach)
+  await transaction.apply(...planned.flatMap(({ snapshot }) => snapshot?.move ?? []))
+  const kept = []
+  for (const one of planned) kept.push(...(await one.kept()))
+  await transaction.apply(...kept)
+  await transaction.apply(...planned.flatMap(one => one.into()))
+  const results = new Map<SwitchedPart, StepResult>()
+  for (const { part, finish } of planned) results.set(part, await finish())
+  return results
+}
+
+async function planSwitches(context: StepContext, { removed, prepared }: Switched, reach: Reach) {
+  const leaving: InstalledPart[] = []
+  for (const part of removed) {
+    reach(part)
+    if (await stopRemoved(context, part)) leaving.push(part)
+  }
+  // Others may write until the trees are moved, so this comes last.
+  const modified = new Map<string, TreeIdentity | undefined>()
+  for (const part of [...leaving, ...prepared.map(({ part }) => part)]) {
+    reach(part)
+    modified.set(placeName(part), await noteReplaced(context, 'previous' in part ? part.previous.place : part))
+  }
+  context.deployment.tools.signal.throwIfAborted()
+  const planned: PlannedSwitch[] = []
+  for (const part of leaving) {
+    reach(part)
+    planned.push(await planRemoval(context, part, modified.get(placeName(part))))
+  }
+  for (const one of prepared) {
+    reach(one.part)
+    planned.push(await planReplacement(context, one, modified.get(placeName(one.part))))
+  }
+  return planned
+}

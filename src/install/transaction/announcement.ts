@@ -1,0 +1,52 @@
+import type { Change } from './change.ts'
+
+/** Announces one change, or several of which none depends on another. */
+type Announcement =
+  | { readonly record: 'change'; readonly change: Change }
+  | { readonly record: 'changes'; readonly changes: readonly Change[] }
+type JournalRecord = Announcement | { readonly record: string }
+
+/** Says that the change which the record number `of` announced is undone, or the `nth` of them, counted from 0. */
+interface Undone {
+  readonly of: number
+  readonly nth?: number
+}
+
+/** A change with the number of the record that announced it, and which of its changes it is, if it has several. */
+export interface AnnouncedChange {
+  readonly seq: number
+  readonly nth?: number
+  readonly change: Change
+}
+
+/** The record that announces these changes, at least one. */
+export function announcementOf([change, ...others]: readonly [Change, ...Change[]]) {
+  if (others.length === 0) return { record: 'change' as const, change }
+  return { record: 'changes' as const, changes: [change, ...others] }
+}
+
+/** The changes that a record announces; none where it is no announcement. */
+export function announcedIn(record: JournalRecord): readonly Change[] {
+  if (!isAnnouncement(record)) return []
+  return record.record === 'change' ? [record.change] : record.changes
+}
+
+/** The same with their numbers. */
+export function numberedIn(record: JournalRecord, seq: number): AnnouncedChange[] {
+  const changes = announcedIn(record)
+  return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }))
+}
+
+/** The record of an undo. */
+export function undoneRecord({ seq, nth }: AnnouncedChange, wasMade: boolean) {
+  return { record: 'undone' as const, of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade }
+}
+
+/** Whether a record of an undo is of this change. */
+export function isUndoneBy({ seq, nth }: AnnouncedChange, undone: Undone): boolean {
+  return undone.of === seq && undone.nth === nth
+}
+
+function isAnnouncement(record: JournalRecord): record is Announcement {
+  return record.record === 'change' || record.record === 'changes'
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import type { AnnouncedChange } from '../../../src/install/transaction/announcement.ts'
+import { applyChanges, type PlannedChange } from '../../../src/install/transaction/change.ts'
+import { pendingChanges, readJournal, startJournal } from '../../../src/install/transaction/journal.ts'
+import { beginTransaction, isAnyMade, undoChanges } from '../../../src/install/transaction/transaction.ts'
+import { listTree } from '../archive/directory-listing.ts'
+import { collectLog } from '../collected-log.ts'
+import { factsOf } from '../prepared-host.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+const IDS = ['a', 'b', 'c']
+const STAGING = `.hub-deploy/staging/${factsOf().deployment_id}`
+const snapshotOf = (id: string): string => `.hub-deploy/snapshots/plugins/${id}/1-1.0.0`
+
+/** The three moves of parts that are switched together: old trees out, kept paths over, new trees in. */
+const RECORDS: readonly (readonly PlannedChange[])[] = [
+  IDS.map(id => ({ type: 'move', from: `plugins/${id}`, to: snapshotOf(id) })),
+  IDS.map(id => ({ type: 'move', from: `${snapshotOf(id)}/data`, to: `${STAGING}/${id}/data` })),
+  IDS.map(id => ({ type: 'move', from: `${STAGING}/${id}`, to: `plugins/${id}` })),
+]
+
+async function makeScene(t: TestContext) {
+  const folder = temporaryDirectory(t)
+  const root = join(folder, 'root')
+  for (const id of IDS) {
+    writeTree(root, { [`plugins/${id}/main`]: `old ${id}`, [`plugins/${id}/data/db`]: 'rows' })
+    writeTree(root, { [`${STAGING}/${id}/main`]: `new ${id}` })
+    mkdirSync(join(root, `.hub-deploy/snapshots/plugins/${id}`), { recursive: true })
+  }
+  const journalPath = join(folder, 'journal.jsonl')
+  const begin = { facts: factsOf(), report_address: null, keep_paths: [] }
+  const journal = await startJournal(journalPath, { record: 'begin', ...begin })
+  t.after(() => journal.close())
+  const changeLog = { root, journal, log: collectLog() }
+  const announced = (): AnnouncedChange[] => pendingChanges(readJournal(journalPath) ?? [])
+  const transaction = beginTransaction(changeLog)
+  return { root, journalPath, changeLog, transaction, announced, listing: () => listTree(root) }
+}
+
+type Scene = Awaited<ReturnType<typeof makeScene>>
+
+/** The host as a power cut leaves it: whole records of changes, and of the last announced one some, whichever. */
+async function makeSome(scene: Scene, { whole, some }: { whole: number; some: number }): Promise<AnnouncedChange[]> {
+  for (const changes of RECORDS.slice(0, whole)) await scene.transaction.apply(...changes)
+  const last = RECORDS[whole] ?? []
+  if (last.length === 0) return scene.announced()
+  await scene.transaction.apply(...last)
+  const pending = scene.announced()
+  for (const { change, nth = 0 } of pending.slice(-last.length).reverse())
+    if ((some & (1 << nth)) === 0 && change.type === 'move')
+      await applyChanges(scene.root, [{ type: 'move', from: change.to, to: change.from }])
+  return pending
+}
+
+const UNWRITABLE = { append: async () => undefined, close: () => {} }
+
+describe('changes that are announced together', () => {
+  it('are one record, and each undo names its own', async t => {
+    const { transaction, journalPath } = await makeScene(t)
+    for (const changes of RECORDS) await transaction.apply(...changes)
+    await transaction.rollback()
+    const found = (readJournal(journalPath) ?? []).slice(1).map(record => {
+      if (record.record === 'undone') return [record.of, record.nth, record.was_made]
+      return record.record === 'changes' ? record.changes.length : record.record
+    })
+    const undone = [4, 3, 2].flatMap(of => [2, 1, 0].map(nth => [of, nth, true]))
+    assert.deepEqual(found, [3, 3, 3, ...undone])
+  })
+
+  for (const [whole, name] of ['old trees', 'kept paths', 'new trees'].entries()) {
+    for (let some = 0; some < 1 << IDS.length; some++) {
+      const made = IDS.filter((_, nth) => some & (1 << nth))
+      it(`are undone exactly when a power cut has kept of the ${name} only ${made.join(', ') || 'none'}`, async t => {
+        const scene = await makeScene(t)
+        const before = scene.listing()
+        const pending = await makeSome(scene, { whole, some })
+        const isChanged = whole > 0 || some > 0
+        assert.equal(isAnyMade(scene.root, pending), isChanged)
+        // The first undo cannot be recorded, so the second one knows nothing of it.
+        assert.equal(await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending]), isChanged)
+        assert.deepEqual(scene.listing(), before)
+        assert.equal(isAnyMade(scene.root, pending), false)
+        assert.equal(await undoChanges(scene.changeLog, [...pending]), whole > 0)
+        assert.deepEqual(scene.listing(), before)
+        assert.deepEqual(scene.announced(), [])
+      })
+    }
+  }
+
+  it('are not looked for once they are back and the old version has replaced its files', async t => {
+    const scene = await makeScene(t)
+    for (const changes of RECORDS) await scene.transaction.apply(...changes)
+    const pending = scene.announced()
+    await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending])
+    for (const id of IDS) {
+      rmSync(join(scene.root, `plugins/${id}/data`), { recursive: true })
+      writeTree(scene.root, { [`plugins/${id}/data/db`]: 'newer rows' })
+    }
+    const now = scene.listing()
+    assert.equal(await undoChanges(scene.changeLog, pending), true)
+    assert.deepEqual(scene.listing(), now)
+  })
+
+  it('none is announced where one is impossible', async t => {
+    const { transaction, announced, listing } = await makeScene(t)
+    const before = listing()
+    const gone: PlannedChange = { type: 'move', from: 'plugins/gone', to: snapshotOf('gone') }
+    await assert.rejects(transaction.apply(...(RECORDS[0] ?? []), gone), { code: 'step_failed' })
+    assert.deepEqual([announced(), listing()], [[], before])
+    assert.equal(transaction.changed, false)
+  })
+
+  it('count as not announced where the record of all is torn', async t => {
+    const { transaction, journalPath } = await makeScene(t)
+    await transaction.apply(...(RECORDS[0] ?? []))
+    const text = readFileSync(journalPath, 'utf8')
+    const end = text.indexOf('\n', text.indexOf('"changes"'))
+    for (const cut of [end - 1, end - 300, text.indexOf('{"seq":2') + 10]) {
+      writeFileSync(journalPath, text.slice(0, cut) + ' '.repeat(text.length - cut))
+      assert.deepEqual(
+        readJournal(journalPath)?.map(({ record }) => record),
+        ['begin'],
+      )
+    }
+  })
+})
