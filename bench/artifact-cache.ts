@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Artifact } from './artifact.ts'
-import { addProjectFiles } from './project-tree.ts'
+import { addProjectFiles, pluginIds } from './project-tree.ts'
 import { SLUG, type Version, versionName } from './release.ts'
 import { readSampleText } from './sample-text.ts'
 import { seal } from './seal.ts'
@@ -21,7 +21,9 @@ export function openArtifactCache(folder: string): ArtifactCache {
   let sample: Buffer | undefined
   return {
     async get(workload, format, version) {
-      const record = join(folder, `${format}-${workload.files}-${workload.bytes}-v${version}.json`)
+      const { files, bytes, parts } = workload
+      const inParts = parts === undefined ? '' : `-${parts}`
+      const record = join(folder, `${format}-${files}-${bytes}${inParts}-v${version}.json`)
       if (!existsSync(record)) {
         sample ??= readSampleText()
         await makeArtifact({ workload, format, version, sample }, record)
@@ -63,9 +65,12 @@ async function makeZip(recipe: Recipe, work: string, path: string): Promise<Arti
 async function makeSealed(recipe: Recipe, work: string, path: string): Promise<Artifact> {
   const version = versionName(recipe.version)
   const project = join(work, 'project')
-  const plugin = join(project, 'plugins', SLUG)
-  mkdirSync(plugin, { recursive: true })
-  writeSourceTree(recipe, plugin)
-  addProjectFiles(project, version)
+  const ids = pluginIds(recipe.workload.parts)
+  for (const [part, id] of ids.entries()) {
+    const plugin = join(project, 'plugins', id)
+    mkdirSync(plugin, { recursive: true })
+    writeSourceTree(recipe, plugin, part)
+  }
+  addProjectFiles(project, version, ids)
   return await seal(project, path, version)
 }

@@ -12,6 +12,7 @@ export interface Options {
   readonly profile: boolean
   readonly blocks: boolean
   readonly hub: boolean
+  readonly project: boolean
   readonly write: boolean
   readonly record: boolean
   /** See `openFileSystem`. */
@@ -50,6 +51,11 @@ export const OPTIONS = {
     default: false,
     help: 'instead of the races: show what the reference hub answers under load',
   },
+  project: {
+    type: 'boolean',
+    default: false,
+    help: 'instead of the races: show how a project of 40 parts is switched',
+  },
   record: {
     type: 'boolean',
     default: false,
@@ -63,7 +69,7 @@ export const OPTIONS = {
  */
 export function chooseOptions(values: Values): Options {
   refuseClashes(values)
-  const { growth, profile, blocks, hub, write, record } = values
+  const { growth, profile, blocks, hub, project, write, record } = values
   const repository = resolve(values.ours)
   requireBuilt(repository)
   const rounds = values.rounds === undefined ? undefined : parseRounds(values.rounds)
@@ -74,6 +80,7 @@ export function chooseOptions(values: Values): Options {
     profile,
     blocks,
     hub,
+    project,
     write,
     record,
     fileSystem: values.fs,
@@ -87,6 +94,7 @@ type Values = {
   profile: boolean
   blocks: boolean
   hub: boolean
+  project: boolean
   record: boolean
   write: boolean
   quick: boolean
@@ -98,12 +106,14 @@ type Values = {
   fs?: string | undefined
 }
 
-function refuseClashes({ growth, profile, blocks, hub, record, write, quick, only, rounds }: Values): void {
-  if ([growth, profile, blocks, hub, record].filter(Boolean).length > 1)
-    throw new UsageError('Choose one of --growth, --profile, --blocks, --hub and --record.')
+function refuseClashes({ growth, profile, blocks, hub, project, record, write, quick, only, rounds }: Values): void {
+  if ([growth, profile, blocks, hub, project, record].filter(Boolean).length > 1)
+    throw new UsageError('Choose one of --growth, --profile, --blocks, --hub, --project and --record.')
   const isPart = quick || only !== undefined || rounds !== undefined
-  if ((growth || hub || record) && isPart)
-    throw new UsageError('--growth, --hub and --record do not run races: remove --quick, --only and --rounds.')
+  if ((growth || hub || project || record) && isPart)
+    throw new UsageError(
+      '--growth, --hub, --project and --record do not run races: remove --quick, --only and --rounds.',
+    )
   if (write && !profile && isPart) throw new UsageError('--write needs all races: remove --quick, --only and --rounds.')
 }
 

@@ -3,32 +3,36 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { SLUG } from './release.ts'
 
-/** Adds the manifest and the install plan to a project that has its one plugin (docs/project-contract.md). */
-export function addProjectFiles(project: string, version: string): void {
+/** The ids of a project's plugins. */
+export function pluginIds(parts = 1): readonly string[] {
+  return parts === 1 ? [SLUG] : Array.from({ length: parts }, (_, index) => `${SLUG}-${index + 1}`)
+}
+
+/** Adds the manifest and the install plan to a project that has its plugins (docs/project-contract.md). */
+export function addProjectFiles(project: string, version: string, ids: readonly string[]): void {
   mkdirSync(join(project, 'deployment'))
-  writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version))
-  const pluginDigest = digestTree(join(project, 'plugins', SLUG))
+  writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version, ids))
   const manifest = {
     format_version: '1',
     project_id: SLUG,
     project_name: 'Bench',
     version,
     built_at: '2026-01-01T00:00:00Z',
-    plugins: [{ id: SLUG, version, sha256: pluginDigest }],
+    plugins: ids.map(id => ({ id, version, sha256: digestTree(join(project, 'plugins', id)) })),
     extensions: [],
     content_sha256: digestTree(project),
   }
   writeFileSync(join(project, 'manifest.json'), JSON.stringify(manifest, null, 2))
 }
 
-/** A plan for one plugin. It keeps the replaced version, as the peers do. */
-export function installPlan(version: string): string {
+/** A plan that installs these plugins. It keeps the replaced versions, as the peers do. */
+export function installPlan(version: string, ids: readonly string[] = [SLUG]): string {
   return [
     'format_version: "1"',
     `project_id: ${SLUG}`,
     `version: ${version}`,
     'steps:',
-    `  - {id: files, action: install_plugin, plugin: ${SLUG}, snapshot: true}`,
+    ...ids.map((id, index) => `  - {id: files-${index + 1}, action: install_plugin, plugin: ${id}, snapshot: true}`),
     '',
   ].join('\n')
 }

@@ -19,11 +19,13 @@ export interface SourceRecipe {
 }
 
 /**
- * Writes one version of a plugin's sources below `folder`. The file's number decides its passages, so the same sample
- * gives the same tree. File sizes follow an exponential distribution.
+ * Writes one version of a plugin's sources below `folder`, or of the one with this number, if the workload has several.
+ * The file's number decides its passages, so the same sample gives the same tree. File sizes follow an exponential
+ * distribution.
  */
-export function writeSourceTree({ workload, version, sample }: SourceRecipe, folder: string): void {
-  for (let index = 0; index < workload.files; index++) {
+export function writeSourceTree({ workload, version, sample }: SourceRecipe, folder: string, part = 0): void {
+  const ofPart = workload.files / (workload.parts ?? 1)
+  for (let index = part * ofPart; index < (part + 1) * ofPart; index++) {
     const seed = index * 10 + (index % CHANGED_EVERY === 0 ? version : 0)
     writeSourceFile(join(folder, filePath(index)), sizeOfFile(index, workload), createReader(sample, seed))
   }

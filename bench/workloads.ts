@@ -3,6 +3,8 @@ export interface Workload {
   readonly name: string
   readonly files: number
   readonly bytes: number
+  /** How many plugins they are divided among; default 1. */
+  readonly parts?: number
 }
 
 export interface RacedWorkload extends Workload {
@@ -24,3 +26,6 @@ export const RACES: readonly RacedWorkload[] = [
   { name: 'X', format: 'zip', files: 1, bytes: 1_000_000_000, rounds: 3 },
   { name: 'sealed-L', format: 'sealed', ...LARGE, rounds: 5 },
 ]
+
+/** What `npm run bench -- --project` deploys: the content of L in a project of many parts. */
+export const PROJECT = { name: 'project', ...LARGE, parts: 40 } as const satisfies Workload

@@ -17621,10 +17621,14 @@ function openDirectorySync(path) {
     try {
         const stats = (0,external_node_fs_namespaceObject.fstatSync)(fd);
         const prefix = Buffer.from(isReachable(fd, stats) ? `/proc/self/fd/${fd}` : requireUnshared(path, stats));
+        let mount;
         return {
             stats,
             entry: name => (name === undefined ? prefix : Buffer.concat([prefix, Buffer.from('/'), Buffer.from(name)])),
-            mount: mountOf(fd),
+            get mount() {
+                mount ??= { id: mountOf(fd) };
+                return mount.id;
+            },
             close: () => (0,external_node_fs_namespaceObject.closeSync)(fd),
         };
     }

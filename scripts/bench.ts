@@ -10,6 +10,7 @@ import { machineFacts } from '../bench/machine.ts'
 import { canMeasureMemory } from '../bench/measure.ts'
 import { chooseOptions, OPTIONS, type Options, PURPOSE } from '../bench/options.ts'
 import { profileReport } from '../bench/profile.ts'
+import { projectReport } from '../bench/project-switch.ts'
 import { resultsTable, seconds } from '../bench/results-table.ts'
 import { type Place, runRaces } from '../bench/run-races.ts'
 import { runProgram } from './program.ts'
@@ -57,6 +58,7 @@ async function runChosen(chosen: Options, place: Place): Promise<{ section: stri
   if (chosen.profile) return { section: 'profile', report: await profileReport(chosen.races, place) }
   if (chosen.blocks) return { section: 'blocks', report: await blocksTable(chosen.races, place) }
   if (chosen.hub) return { section: 'hub', report: await hubLoadReport(place) }
+  if (chosen.project) return { section: 'project', report: await projectReport(place) }
   const { rows, skipped } = await runRaces(chosen.races, place)
   return { section: 'races', report: [resultsTable(rows), ...skipped].join('\n\n') }
 }

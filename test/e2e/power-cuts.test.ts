@@ -26,6 +26,7 @@ const DEPLOYMENTS: readonly Deployment[] = [
   'update',
   'rollback',
   'operator rollback',
+  'project update',
   'removal',
   'recovery',
 ]

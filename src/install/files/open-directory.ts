@@ -11,7 +11,7 @@ export interface OpenDirectory {
   readonly stats: Stats
   /** Leads to an entry, or, without a name, to the directory itself. */
   entry(name?: string | Buffer): Buffer
-  /** Of the mount that the directory is in, bind mounts included; undefined where the system does not say. */
+  /** Of the mount that the directory is in, bind mounts included; undefined where the system does not say. Ask while it is open. */
   readonly mount: string | undefined
   close(): void
 }
@@ -28,10 +28,14 @@ export function openDirectorySync(path: string | Buffer): OpenDirectory {
   try {
     const stats = fstatSync(fd)
     const prefix = Buffer.from(isReachable(fd, stats) ? `/proc/self/fd/${fd}` : requireUnshared(path, stats))
+    let mount: { readonly id: string | undefined } | undefined
     return {
       stats,
       entry: name => (name === undefined ? prefix : Buffer.concat([prefix, Buffer.from('/'), Buffer.from(name)])),
-      mount: mountOf(fd),
+      get mount() {
+        mount ??= { id: mountOf(fd) }
+        return mount.id
+      },
       close: () => closeSync(fd),
     }
   } catch (error) {

@@ -28,7 +28,14 @@ export interface PowerCutHosts {
   close(): Promise<void>
 }
 
-export type Deployment = 'first install' | 'update' | 'rollback' | 'operator rollback' | 'removal' | 'recovery'
+export type Deployment =
+  | 'first install'
+  | 'update'
+  | 'rollback'
+  | 'operator rollback'
+  | 'project update'
+  | 'removal'
+  | 'recovery'
 
 /** A plugin's plan that also creates its settings. */
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
@@ -60,8 +67,10 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
       }
     case 'operator rollback':
       return await openRestoringHosts()
+    case 'project update':
+      return await openProjectHosts(['cart', 'till', 'mailer'])
     case 'removal':
-      return await openProjectHosts()
+      return await openProjectHosts(['cart', 'till'])
     case 'recovery':
       return await openInterruptedHosts()
   }
@@ -119,15 +128,15 @@ async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHos
   return await openHosts({ stage, repository, root: stage.root, plan: PLAN, inputs }, () => stage.close())
 }
 
-/** A host with a project of three parts, of which the new version has only two. */
-async function openProjectHosts(): Promise<PowerCutHosts> {
+/** A host with a project of three parts, of which the new version has these. */
+async function openProjectHosts(left: readonly string[]): Promise<PowerCutHosts> {
   const stage = await openProjectStage()
   const repository = copyBuild(stage)
-  const included = { '1.0.0': undefined, '2.0.0': undefined, '3.0.0': ['cart', 'till'] }
-  for (const [version, ids] of Object.entries(included)) {
-    await stage.publish(version, filesWith(version, ids === undefined ? {} : { included: ids }))
-    if (ids === undefined) await succeed(stage.deploy({ version }, { repository }))
+  for (const version of ['1.0.0', '2.0.0']) {
+    await stage.publish(version, filesWith(version))
+    await succeed(stage.deploy({ version }, { repository }))
   }
+  await stage.publish('3.0.0', filesWith('3.0.0', { included: left }))
   writeFiles(stage.root, { 'plugins/cart/data/orders': '17\n', 'extensions/mailer/data/queue': '17 letters\n' })
   const inputs = { version: '3.0.0', 'keep-snapshots': '1' }
   return await openHosts({ stage, repository, root: stage.root, inputs }, () => stage.close())

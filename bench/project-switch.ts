@@ -1,0 +1,82 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Job } from './contenders.ts'
+import { deployWithOurs } from './contenders.ts'
+import { DEPLOYMENTS, deploymentNames, onNewHost, type Releases } from './race.ts'
+import { withReleases } from './releases.ts'
+import { markdownTable, seconds } from './results-table.ts'
+import type { Place } from './run-races.ts'
+import { median } from './statistics.ts'
+import { PROJECT } from './workloads.ts'
+
+/** A host is neither old nor new for no longer than this. */
+const MAX_SWITCH_MS = 50
+const ROUNDS = 5
+const HEAD = ['Project of 40 parts', 'Time', '`sync -f`', 'Renames', 'First to last rename']
+
+/** How one deployment has switched the trees of a project. */
+interface Switch {
+  readonly ms: number
+  readonly syncs: number
+  readonly renames: number
+  readonly switchMs: number
+}
+
+/** A table with the time between the first and the last rename of a project's trees, medians of several rounds. */
+export async function projectReport({ repository, cache, folder }: Place): Promise<string> {
+  const rounds = await withReleases({ workload: PROJECT, format: 'sealed', cache, folder }, async releases => {
+    const found: Switch[][] = []
+    for (let round = 0; round < ROUNDS; round++) found.push(await deployBoth(releases, { repository, folder }))
+    return found
+  })
+  const rows = deploymentNames().map((name, index) =>
+    cells(
+      name,
+      rounds.flatMap(round => round[index] ?? []),
+    ),
+  )
+  return markdownTable(HEAD, rows)
+}
+
+/** A first install, then an update. */
+function deployBoth(
+  releases: Releases,
+  { repository, folder }: Pick<Place, 'repository' | 'folder'>,
+): Promise<Switch[]> {
+  return onNewHost(folder, async host => {
+    const found: Switch[] = []
+    for (const name of deploymentNames())
+      found.push(await observe({ ...host, ...releases[DEPLOYMENTS[name]] }, repository))
+    return found
+  })
+}
+
+async function observe(job: Job, repository: string): Promise<Switch> {
+  const file = join(job.workspace.temp, 'rename-times')
+  const preload = join(import.meta.dirname, 'rename-times.ts')
+  const env = { NODE_OPTIONS: `--import=${preload}`, RENAME_TIMES_FILE: file }
+  const startedAt = performance.now()
+  const { exitCode, log } = await deployWithOurs(job, { repository, env })
+  const ms = performance.now() - startedAt
+  if (exitCode !== 0) throw new Error(`The deployment of the project failed:\n${log}`)
+  const { renames, syncs }: { renames: { from: string; to: string; at: number }[]; syncs: number } = JSON.parse(
+    readFileSync(file, 'utf8'),
+  )
+  const plugins = join(job.projectRoot, 'plugins/')
+  const trees = renames.filter(({ from, to }) => from.startsWith(plugins) || to.startsWith(plugins))
+  const switchMs = (trees.at(-1)?.at ?? 0) - (trees[0]?.at ?? 0)
+  return { ms, syncs, renames: trees.length, switchMs }
+}
+
+function cells(name: string, found: readonly Switch[]): string[] {
+  const of = (field: keyof Switch): number => median(found.map(one => one[field]))
+  const switchMs = of('switchMs')
+  const verdict = switchMs <= MAX_SWITCH_MS ? 'ok' : 'MISSED'
+  return [
+    name,
+    seconds(of('ms')),
+    String(of('syncs')),
+    String(of('renames')),
+    `${switchMs.toFixed(1)} ms (≤ ${MAX_SWITCH_MS}: ${verdict})`,
+  ]
+}

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { filesWith } from './harness/changing-parts.ts'
+import { copyBuild, copyHost } from './harness/host-copy.ts'
+import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
+import { writeFiles } from './harness/stage.ts'
+import { NAME_CALLS, whyNoStrace } from './harness/strace.ts'
+import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
+
+const CALLS = [...NAME_CALLS, 'open', 'openat', 'read', 'pread64', 'readv', 'write', 'pwrite64', 'writev', 'getdents64']
+/** In the middle of its plan is what neither starts a process nor changes the host. */
+const STEPS = ['action: prepare', 'action: configure_plugin, plugin: cart']
+const PARTS = ['plugins/cart', 'plugins/till', 'extensions/mailer']
+
+describe('an update of a project of several parts, in the order of its calls,', { skip: whyNoStrace() }, () => {
+  let stage: ProjectStage
+  let traces: Traces<ReturnType<typeof copyHost>>
+  let calls: readonly TracedCall[]
+  /** From the first rename of a tree to the last one. */
+  let window: readonly TracedCall[]
+
+  before(async () => {
+    stage = await openProjectStage()
+    traces = openTraces()
+    const repository = copyBuild(stage)
+    await stage.publish('1.0.0', filesWith('1.0.0'))
+    assert.equal((await stage.deploy({}, { repository })).exitCode, 0)
+    writeFiles(stage.root, { 'plugins/cart/data/orders': '17\n', 'extensions/mailer/data/queue': '17 letters\n' })
+    await stage.publish('2.0.0', filesWith('2.0.0', { steps: STEPS }))
+    const host = copyHost({ stage, repository, root: stage.root, inputs: { version: '2.0.0' } }, 'traced')
+    const traced = await traces.run(host, (on, run) => on.deploy({}, run), { calls: CALLS })
+    assert.equal(traced.result.outputs['outcome'], 'success', traced.result.log)
+    calls = traced.calls.map(call => ({ ...call, args: call.args.replaceAll(`${host.root}/`, '<root>/') }))
+    const [first, last] = [calls.findIndex(isOldTree), calls.findLastIndex(isNewTree)]
+    assert.ok(first !== -1 && first < last)
+    window = calls.slice(first, last + 1)
+  })
+
+  after(async () => {
+    traces.close()
+    await stage.close()
+  })
+
+  it('makes all staged trees durable by one syncfs, before anything is moved', () => {
+    const synced = calls.filter(({ name }) => name === 'syncfs')
+    assert.deepEqual(
+      synced.map(({ args }) => /staging\/[^/]+\//.test(args)),
+      [true],
+    )
+    assert.ok(calls.indexOf(synced[0] as TracedCall) < calls.indexOf(window[0] as TracedCall))
+  })
+
+  it('moves all old trees away, then the kept paths, then all new trees into their places', () => {
+    const moves = window.filter(({ name, result }) => /^rename/.test(name) && !result.startsWith('-1'))
+    const kinds = moves.map(call => (isOldTree(call) ? 'old' : isNewTree(call) ? 'new' : 'kept'))
+    assert.deepEqual(kinds, [...PARTS.map(() => 'old'), 'kept', 'kept', ...PARTS.map(() => 'new')])
+  })
+
+  it('reads and writes nothing between the first of these moves and the last but its journal', () => {
+    const others = window.filter(call => isOfContent(call) && !/journal\.jsonl/.test(call.args))
+    assert.deepEqual(
+      others.map(({ text }) => text),
+      [],
+    )
+  })
+
+  it('starts no process between the first of these moves and the last', () => {
+    assert.deepEqual(
+      window.filter(({ role }) => role === 'child').map(({ text }) => text),
+      [],
+    )
+  })
+})
+
+function isOldTree({ name, args, result }: TracedCall): boolean {
+  return /^rename/.test(name) && /"<root>\/(plugins|extensions)\/\w+".*snapshots\//.test(args) && result === '0'
+}
+
+function isNewTree({ name, args, result }: TracedCall): boolean {
+  return /^rename/.test(name) && /, "<root>\/(plugins|extensions)\/\w+"$/.test(args) && result === '0'
+}
+
+/** Of a file below the root, or the names in a directory there; to open a directory is how it is held and synced. */
+function isOfContent({ name, args }: TracedCall): boolean {
+  if (/^open/.test(name)) return !/O_DIRECTORY/.test(args)
+  if (!args.includes('<root>')) return false
+  return /read|write|getdents/.test(name)
+}
