@@ -17362,10 +17362,14 @@ const SLASH = 0x2f;
  * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 function treeDigest(files) {
-    const lines = inTreeOrder(files).map(file => `${file.path}:${file.sha256}`);
+    return orderedTreeDigest(inTreeOrder(files));
+}
+/** The same of files that are in that order: to compare all paths takes longer than to digest them. */
+function orderedTreeDigest(files) {
+    const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
 }
-/** The entries in the order of a tree digest. Sorting entries that are already in order costs next to nothing. */
+/** The entries in the order of a tree digest. */
 function inTreeOrder(entries) {
     return [...entries].sort((a, b) => comparePaths(a.path, b.path));
 }
@@ -40506,19 +40510,21 @@ function verifyContent(manifest, tree) {
     return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) };
 }
 /**
- * What a tree digest covers: the regular files, and symlinks to them with the target's bytes
+ * What a tree digest covers, in its order: the regular files, and symlinks to them with the target's bytes
  * (docs/files.md, "Tree digest").
  */
 function digestedFiles({ files, symlinks }) {
+    if (symlinks.length === 0)
+        return files;
     const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
     const linked = symlinks.flatMap(({ path, file }) => {
         const sha256 = digests.get(file ?? '');
         return sha256 === undefined ? [] : [{ path, sha256 }];
     });
-    return [...files, ...linked];
+    return inTreeOrder([...files, ...linked]);
 }
 function verifyContentDigest({ contentSha256 }, digested) {
-    const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
+    const found = orderedTreeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
     if (found === contentSha256)
         return;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
@@ -40547,8 +40553,8 @@ function ownDigestWarnings(parts, digested) {
     return parts.flatMap(({ folder, sha256, source }) => {
         if (sha256 === null || source !== null)
             return [];
-        const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }));
-        const found = treeDigest(files);
+        const files = filesOf.get(folder) ?? [];
+        const found = orderedTreeDigest(files.map(file => ({ path: file.path.slice(folder.length + 1), sha256: file.sha256 })));
         if (sha256 === found)
             return [];
         return [
@@ -40567,7 +40573,16 @@ function unnamedFolders({ parts, pluginsDirname }, directories) {
 function folderFinder(parts) {
     const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins');
     const levels = plugin?.folder.split('/').length ?? 2;
-    return path => path.split('/', path.startsWith(`${EXTENSIONS_DIRECTORY}/`) ? 2 : levels).join('/');
+    return path => firstComponents(path, path.startsWith(`${EXTENSIONS_DIRECTORY}/`) ? 2 : levels);
+}
+function firstComponents(path, count) {
+    let end = -1;
+    for (let nth = 0; nth < count; nth++) {
+        end = path.indexOf('/', end + 1);
+        if (end === -1)
+            return path;
+    }
+    return path.slice(0, end);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/tree-below.js
@@ -40710,7 +40725,7 @@ function noticeLeftOut(part, { tree }, log) {
 }
 /** The digest of what was fetched, before the stub; returns it. */
 function verifyTree(part, { tree }) {
-    const found = treeDigest(inTreeOrder(digestedFiles(tree)));
+    const found = treeDigest(digestedFiles(tree));
     if (part.sha256 === null || part.sha256 === found)
         return found;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but its source supplied ${found}: nothing was installed. Its source has changed: the publisher must check it and seal the project again.`);

@@ -7,7 +7,7 @@ import { ArtifactError } from '../core/errors.ts'
 import { listNames } from '../core/foreign-text.ts'
 import { versionSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
-import { inTreeOrder, treeDigest } from '../core/trust/tree-digest.ts'
+import { treeDigest } from '../core/trust/tree-digest.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { treeBelow } from '../install/files/tree-below.ts'
 import { isFrom } from '../install/host/installed/origin.ts'
@@ -97,7 +97,7 @@ function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void 
 
 /** The digest of what was fetched, before the stub; returns it. */
 function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
-  const found = treeDigest(inTreeOrder(digestedFiles(tree)))
+  const found = treeDigest(digestedFiles(tree))
   if (part.sha256 === null || part.sha256 === found) return found
   throw new ArtifactError(
     'content_mismatch',

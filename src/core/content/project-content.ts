@@ -2,7 +2,7 @@ import { unsafeEntry } from '../archive/archive-entry.ts'
 import { ArtifactError } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
-import { type DigestedFile, treeDigest } from '../trust/tree-digest.ts'
+import { type DigestedFile, inTreeOrder, orderedTreeDigest } from '../trust/tree-digest.ts'
 import { invalidManifest, isSourced, type Manifest, type ManifestPart } from './manifest.ts'
 
 export interface LinkedPath {
@@ -15,6 +15,7 @@ export interface LinkedPath {
 
 /** A project's extracted archive; all paths relative to its root. */
 export interface ProjectTree {
+  /** In the order of the tree digest. */
   readonly files: readonly DigestedFile[]
   readonly symlinks: readonly LinkedPath[]
   readonly directories: readonly string[]
@@ -44,20 +45,21 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
 }
 
 /**
- * What a tree digest covers: the regular files, and symlinks to them with the target's bytes
+ * What a tree digest covers, in its order: the regular files, and symlinks to them with the target's bytes
  * (docs/files.md, "Tree digest").
  */
-export function digestedFiles({ files, symlinks }: Pick<ProjectTree, 'files' | 'symlinks'>): DigestedFile[] {
+export function digestedFiles({ files, symlinks }: Pick<ProjectTree, 'files' | 'symlinks'>): readonly DigestedFile[] {
+  if (symlinks.length === 0) return files
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
   const linked = symlinks.flatMap(({ path, file }) => {
     const sha256 = digests.get(file ?? '')
     return sha256 === undefined ? [] : [{ path, sha256 }]
   })
-  return [...files, ...linked]
+  return inTreeOrder([...files, ...linked])
 }
 
 function verifyContentDigest({ contentSha256 }: Manifest, digested: readonly DigestedFile[]): void {
-  const found = treeDigest(digested.filter(({ path }) => path !== 'manifest.json'))
+  const found = orderedTreeDigest(digested.filter(({ path }) => path !== 'manifest.json'))
   if (found === contentSha256) return
   throw new ArtifactError(
     'content_mismatch',
@@ -88,8 +90,10 @@ function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly Di
   const filesOf = Map.groupBy(digested, ({ path }) => folderOf(path))
   return parts.flatMap(({ folder, sha256, source }) => {
     if (sha256 === null || source !== null) return []
-    const files = (filesOf.get(folder) ?? []).map(file => ({ ...file, path: file.path.slice(folder.length + 1) }))
-    const found = treeDigest(files)
+    const files = filesOf.get(folder) ?? []
+    const found = orderedTreeDigest(
+      files.map(file => ({ path: file.path.slice(folder.length + 1), sha256: file.sha256 })),
+    )
     if (sha256 === found) return []
     return [
       `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
@@ -109,5 +113,14 @@ function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: Readon
 function folderFinder(parts: readonly ManifestPart[]): (path: string) => string {
   const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins')
   const levels = plugin?.folder.split('/').length ?? 2
-  return path => path.split('/', path.startsWith(`${EXTENSIONS_DIRECTORY}/`) ? 2 : levels).join('/')
+  return path => firstComponents(path, path.startsWith(`${EXTENSIONS_DIRECTORY}/`) ? 2 : levels)
+}
+
+function firstComponents(path: string, count: number): string {
+  let end = -1
+  for (let nth = 0; nth < count; nth++) {
+    end = path.indexOf('/', end + 1)
+    if (end === -1) return path
+  }
+  return path.slice(0, end)
 }

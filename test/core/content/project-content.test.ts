@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import { type Manifest, parseManifest } from '../../../src/core/content/manifest.ts'
 import { type ProjectTree, verifyContent } from '../../../src/core/content/project-content.ts'
 import { ArchiveError, ArtifactError } from '../../../src/core/errors.ts'
+import { inTreeOrder } from '../../../src/core/trust/tree-digest.ts'
 import { plannedSymlinks } from '../archive/plan-listing.ts'
 import { manifestWith } from './project-manifest.ts'
 
@@ -22,7 +23,7 @@ const FILES_DIGEST = digestBySpec(without(FILES, 'manifest.json'))
 function treeOf(files: Texts, links: Texts = {}): ProjectTree {
   const paths = [...Object.keys(files), ...Object.keys(links)]
   return {
-    files: Object.entries(files).map(([path, text]) => ({ path, sha256: hash('sha256', text) })),
+    files: inTreeOrder(Object.entries(files).map(([path, text]) => ({ path, sha256: hash('sha256', text) }))),
     symlinks: plannedSymlinks(Object.keys(files), links),
     directories: [...new Set(paths.flatMap(parentsOf))],
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { comparePaths, treeDigest } from '../../../src/core/trust/tree-digest.ts'
+import { comparePaths, inTreeOrder, orderedTreeDigest, treeDigest } from '../../../src/core/trust/tree-digest.ts'
 
 /**
  * Computed apart from this repository's code, by hand:
@@ -35,6 +35,7 @@ describe('treeDigest', () => {
       const digested = Object.entries(files).map(([path, text]) => ({ path, sha256: hash('sha256', text) }))
       assert.equal(treeDigest(digested), digest)
       assert.equal(treeDigest(digested.toReversed()), digest)
+      assert.equal(orderedTreeDigest(inTreeOrder(digested.toReversed())), digest)
     })
   }
 })
