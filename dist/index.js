@@ -27522,23 +27522,24 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
 }
 /**
  * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
- * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
- * `step_failed` when existing settings are not a regular file, or lack a required key.
+ * this text, where it injects any and there are none. Returns whether it did. Never changes an existing file, but reads
+ * it, and warns where it sets a key to another value than this text. Warns where it cannot create one, because the next
+ * version would not get it, or the signature of the plugin covers it. Throws DeploymentError `step_failed` when existing
+ * settings are not a regular file, or lack a required key.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
     const { layout, keepPaths, tools } = deployment;
     const target = injectedEnvPath(layout, part);
     const { injectsEnv, required } = part.environment;
     if (!injectsEnv)
-        return 'unchanged';
+        return false;
     if (pathExistsSync(target)) {
         const injected = settings_file_readSettings(target);
         verifySettings({ path: target, text: injected }, required);
         const differing = differingSettings(text, injected);
         if (differing.length > 0)
             tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
-        return 'unchanged';
+        return false;
     }
     const canSeed = isSeedable(keepPaths, part);
     if (!canSeed || injected_env_isSigned(installPath(layout, part))) {
@@ -27546,7 +27547,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
             ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
             : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
         tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
-        return 'unchanged';
+        return false;
     }
     const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
     await makePrivateDirectories(folder);
@@ -27558,7 +27559,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
         path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
     });
     tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
-    return 'done';
+    return true;
 }
 function isSeedable(keepPaths, { environment }) {
     return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
@@ -31328,23 +31329,39 @@ function justModified(snapshot) {
  * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
  * that were recorded, or a required key is or ends up empty.
  */
-async function writeEnv({ deployment, transaction, stagingFolder, results }, part, from) {
+async function writeEnv(context, part, from) {
+    const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
+    const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from);
+    const isInjected = await seedInjectedEnv(context, part, text);
+    return write_env_resultOf(part, { isThere, isInjected });
+}
+function write_env_resultOf(part, { isThere, isInjected }) {
+    const own = `${part.id}.env`;
+    const injected = `${placePath(part)}/${INJECTED}`;
+    if (isThere && !isInjected)
+        return { status: 'unchanged', did: `${own} exists and stays` };
+    if (isThere)
+        return { status: 'done', did: `${own} stays; ${injected} written` };
+    return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` };
+}
+function readExisting({ layout, tools, request }, part) {
+    const path = settingsPath(layout, part);
+    const text = settings_file_readSettings(path);
+    verifySettings({ path, text }, part.environment.required);
+    const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
+    tools.log.info(`${path} exists and stays unchanged${unused}.`);
+    return text;
+}
+/** Creates the settings from their template; returns their text. */
+async function seed({ deployment, transaction, stagingFolder, results }, part, from) {
     const { layout, tools, request } = deployment;
-    const target = settingsPath(layout, part);
-    const context = { deployment, transaction, stagingFolder };
-    if (pathExistsSync(target)) {
-        const text = settings_file_readSettings(target);
-        verifySettings({ path: target, text }, part.environment.required);
-        const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
-        tools.log.info(`${target} exists and stays unchanged${unused}.`);
-        return await seedInjectedEnv(context, part, text);
-    }
     const path = templatePath(part, from);
     const template = readTemplate(layout.root, path);
     const tree = results.get(placeName(part))?.tree;
     if (tree !== undefined)
         verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template });
     const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
+    const target = settingsPath(layout, part);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
     await writeNewFile(staged, settings.text);
     await transaction.apply({
@@ -31353,8 +31370,7 @@ async function writeEnv({ deployment, transaction, stagingFolder, results }, par
         path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
     });
     tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
-    await seedInjectedEnv(context, part, settings.text);
-    return 'done';
+    return settings.text;
 }
 /** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
 function templatePath({ directory }, from) {
@@ -31438,11 +31454,8 @@ async function performStep(context, step) {
                 await keepReplaced(context, staged);
             return results.get(staged) ?? 'done';
         }
-        case 'write_env': {
-            const part = findPart(context, placeOfSettings(step));
-            const status = await writeEnv(context, part, step.from);
-            return { status, did: `${part.id}.env ${status === 'done' ? 'written' : 'exists and stays'}` };
-        }
+        case 'write_env':
+            return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
         case 'provision':
             return await provision(context, step);
         case 'start':

@@ -13,7 +13,7 @@ import { readSettings } from './settings-file.ts'
 import type { StepContext } from './step-context.ts'
 
 /** In the plugin's own directory; the host's own, so a kept path. */
-const INJECTED = '.env'
+export const INJECTED = '.env'
 
 /** A part that has settings. */
 export type SettingsOwner = Place & Pick<Part, 'environment'>
@@ -36,19 +36,20 @@ export function willLackInjectedEnv(
 
 /**
  * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Never changes an existing file, but reads it, and warns where it sets a key to
- * another value than this text. Warns where it cannot create one, because the next version would not get it, or the signature of the plugin covers it. Throws DeploymentError
- * `step_failed` when existing settings are not a regular file, or lack a required key.
+ * this text, where it injects any and there are none. Returns whether it did. Never changes an existing file, but reads
+ * it, and warns where it sets a key to another value than this text. Warns where it cannot create one, because the next
+ * version would not get it, or the signature of the plugin covers it. Throws DeploymentError `step_failed` when existing
+ * settings are not a regular file, or lack a required key.
  */
 export async function seedInjectedEnv(
   { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,
   part: SettingsOwner,
   text: string,
-): Promise<'done' | 'unchanged'> {
+): Promise<boolean> {
   const { layout, keepPaths, tools } = deployment
   const target = injectedEnvPath(layout, part)
   const { injectsEnv, required } = part.environment
-  if (!injectsEnv) return 'unchanged'
+  if (!injectsEnv) return false
   if (pathExistsSync(target)) {
     const injected = readSettings(target)
     verifySettings({ path: target, text: injected }, required)
@@ -57,7 +58,7 @@ export async function seedInjectedEnv(
       tools.log.warning(
         `${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`,
       )
-    return 'unchanged'
+    return false
   }
   const canSeed = isSeedable(keepPaths, part)
   if (!canSeed || isSigned(installPath(layout, part))) {
@@ -65,7 +66,7 @@ export async function seedInjectedEnv(
       ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
       : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`
     tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`)
-    return 'unchanged'
+    return false
   }
   const folder = join(stagingFolder, 'injected')
   await makePrivateDirectories(folder)
@@ -77,7 +78,7 @@ export async function seedInjectedEnv(
     path: relative(layout.root, target),
   })
   tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`)
-  return 'done'
+  return true
 }
 
 function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner): boolean {

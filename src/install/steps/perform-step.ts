@@ -48,11 +48,8 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
       if (staged.recorded !== undefined) await keepReplaced(context, staged)
       return results.get(staged) ?? 'done'
     }
-    case 'write_env': {
-      const part = findPart(context, placeOfSettings(step))
-      const status = await writeEnv(context, part, step.from)
-      return { status, did: `${part.id}.env ${status === 'done' ? 'written' : 'exists and stays'}` }
-    }
+    case 'write_env':
+      return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from)
     case 'provision':
       return await provision(context, step)
     case 'start':

@@ -9,13 +9,14 @@ import type { Settings } from '../../core/plan/settings.ts'
 import { writeNewFile } from '../files/durable-files.ts'
 import { readSmallBytesSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
-import { placeName, settingsPath } from '../host/layout.ts'
+import { placeName, placePath, settingsPath } from '../host/layout.ts'
 import { openTreeRecord } from '../host/trees/record/read-tree-record.ts'
 import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
 import type { Deployment } from '../transaction/context.ts'
-import { type SettingsOwner, seedInjectedEnv } from './injected-env.ts'
+import { INJECTED, type SettingsOwner, seedInjectedEnv } from './injected-env.ts'
 import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 import type { StepContext } from './step-context.ts'
+import type { StepResult } from './step-entry.ts'
 
 /**
  * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
@@ -25,26 +26,50 @@ import type { StepContext } from './step-context.ts'
  * that were recorded, or a required key is or ends up empty.
  */
 export async function writeEnv(
+  context: Omit<StepContext, 'order'>,
+  part: SettingsOwner,
+  from: string,
+): Promise<StepResult> {
+  const isThere = pathExistsSync(settingsPath(context.deployment.layout, part))
+  const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from)
+  const isInjected = await seedInjectedEnv(context, part, text)
+  return resultOf(part, { isThere, isInjected })
+}
+
+function resultOf(
+  part: SettingsOwner,
+  { isThere, isInjected }: { readonly isThere: boolean; readonly isInjected: boolean },
+): StepResult {
+  const own = `${part.id}.env`
+  const injected = `${placePath(part)}/${INJECTED}`
+  if (isThere && !isInjected) return { status: 'unchanged', did: `${own} exists and stays` }
+  if (isThere) return { status: 'done', did: `${own} stays; ${injected} written` }
+  return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` }
+}
+
+function readExisting({ layout, tools, request }: Deployment, part: SettingsOwner): string {
+  const path = settingsPath(layout, part)
+  const text = readSettings(path)
+  verifySettings({ path, text }, part.environment.required)
+  const unused = request.settings.size > 0 ? ', so the input settings is not used' : ''
+  tools.log.info(`${path} exists and stays unchanged${unused}.`)
+  return text
+}
+
+/** Creates the settings from their template; returns their text. */
+async function seed(
   { deployment, transaction, stagingFolder, results }: Omit<StepContext, 'order'>,
   part: SettingsOwner,
   from: string,
-): Promise<'done' | 'unchanged'> {
+): Promise<string> {
   const { layout, tools, request } = deployment
-  const target = settingsPath(layout, part)
-  const context = { deployment, transaction, stagingFolder }
-  if (pathExistsSync(target)) {
-    const text = readSettings(target)
-    verifySettings({ path: target, text }, part.environment.required)
-    const unused = request.settings.size > 0 ? ', so the input settings is not used' : ''
-    tools.log.info(`${target} exists and stays unchanged${unused}.`)
-    return await seedInjectedEnv(context, part, text)
-  }
   const path = templatePath(part, from)
   const template = readTemplate(layout.root, path)
   const tree = results.get(placeName(part))?.tree
   if (tree !== undefined)
     verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template })
   const settings = seedSettings(template.toString('utf8'), part.environment, request.settings)
+  const target = settingsPath(layout, part)
   const staged = join(stagingFolder, `${part.id}.env`)
   await writeNewFile(staged, settings.text)
   await transaction.apply({
@@ -53,8 +78,7 @@ export async function writeEnv(
     path: relative(layout.root, target),
   })
   tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`)
-  await seedInjectedEnv(context, part, settings.text)
-  return 'done'
+  return settings.text
 }
 
 /** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */

@@ -23,7 +23,7 @@ async function openScene(t: TestContext, files: Record<string, string> = {}, kee
   const part = { ...partOf(layout), environment: { required: ['B'], optional: [], injectsEnv: true } }
   const context = await contextOf(t, deployment)
   const path = join(layout.root, 'plugins/x/.env')
-  return { layout, log, part, context, path, write: async () => await writeEnv(context, part, TEMPLATE) }
+  return { layout, log, part, context, path, write: async () => (await writeEnv(context, part, TEMPLATE)).did }
 }
 
 function stepFailed(error: unknown): boolean {
@@ -33,7 +33,7 @@ function stepFailed(error: unknown): boolean {
 describe('the settings that a host framework injects', () => {
   it('are those next to the plugin, 0600, and are removed with them on a rollback', async t => {
     const { context, path, write } = await openScene(t)
-    assert.equal(await write(), 'done')
+    assert.equal(await write(), 'x.env and plugins/x/.env written')
     assert.equal(readFileSync(path, 'utf8'), "A=1\nB='of this host'\n")
     assert.deepEqual(
       [statSync(path).mode & 0o777, readFileSync(`${join(path, '..')}.env`, 'utf8')],
@@ -45,14 +45,14 @@ describe('the settings that a host framework injects', () => {
 
   it('are a copy of settings that were there before, with all that the operator wrote', async t => {
     const { path, write } = await openScene(t, { 'plugins/x.env': '# mine\nB=2\n' })
-    assert.equal(await write(), 'done')
+    assert.equal(await write(), 'x.env stays; plugins/x/.env written')
     assert.equal(readFileSync(path, 'utf8'), '# mine\nB=2\n')
-    assert.equal(await write(), 'unchanged')
+    assert.equal(await write(), 'x.env exists and stays')
   })
 
   it("are never changed where they are the operator's own, nor removed on a rollback", async t => {
     const { context, path, write } = await openScene(t, { 'plugins/x/.env': 'B=mine\n' })
-    assert.equal(await write(), 'done')
+    assert.equal(await write(), 'x.env written')
     await context.transaction.rollback()
     assert.equal(readFileSync(path, 'utf8'), 'B=mine\n')
   })
@@ -62,7 +62,7 @@ describe('the settings that a host framework injects', () => {
       'plugins/x/.env': 'B=secret-1\nA=1\n',
       'plugins/x.env': 'A=1\nB=secret-2\n',
     })
-    assert.equal(await write(), 'unchanged')
+    assert.equal(await write(), 'x.env exists and stays')
     const warnings = log.lines.filter(line => line.startsWith('warning'))
     assert.equal(warnings.length, 1)
     assert.match(warnings[0] ?? '', /plugins\/x\/\.env has other values for B than .*plugins\/x\.env/)
@@ -79,7 +79,7 @@ describe('the settings that a host framework injects', () => {
 
   it('are not written where no keep-path would give them to the next version', async t => {
     const { log, path, write } = await openScene(t, {}, ['data'])
-    assert.equal(await write(), 'done')
+    assert.equal(await write(), 'x.env written')
     assert.ok(!existsSync(path))
     assert.match(log.lines.join('\n'), /warning .*\.env, .* keep-paths does not name \.env/)
   })

@@ -15,6 +15,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
 import { installPath } from '../../../src/install/host/layout.ts'
 import type { PartEnvironment } from '../../../src/install/steps/part.ts'
+import type { StepResult } from '../../../src/install/steps/step-entry.ts'
 import { writeEnv } from '../../../src/install/steps/write-env.ts'
 import type { Transaction } from '../../../src/install/transaction/transaction.ts'
 import { recordTreeAt, treeOf, writeTreeOf } from '../host/trees/recorded-tree.ts'
@@ -34,7 +35,7 @@ interface Scene {
   target: string
   template: string
   transaction: Transaction
-  write(setting?: Setting): Promise<'done' | 'unchanged'>
+  write(setting?: Setting): Promise<StepResult['status']>
 }
 
 async function makeScene(t: TestContext, template = 'A=1\n'): Promise<Scene> {
@@ -49,7 +50,7 @@ async function makeScene(t: TestContext, template = 'A=1\n'): Promise<Scene> {
     transaction: context.transaction,
     async write({ from = 'plugins/x/.env.template', environment = part.environment, settings = {} } = {}) {
       const deployment = deploymentOf(layout, { request: { settings: new Map(Object.entries(settings)) } })
-      return await writeEnv({ ...context, deployment }, { ...part, environment }, from)
+      return (await writeEnv({ ...context, deployment }, { ...part, environment }, from)).status
     },
   }
 }
@@ -69,7 +70,8 @@ describe('writeEnv', () => {
     writeTree(path, { 'conf/env': 'LD_PRELOAD=/tmp/evil.so\n' })
     await assert.rejects(writeEnv(context, partOf(layout), 'plugins/x/conf/env'), stepFailed)
     assert.ok(!existsSync(join(layout.root, 'plugins/x.env')))
-    assert.equal(await writeEnv(context, partOf(layout), 'plugins/x/conf/other'), 'done')
+    const written = await writeEnv(context, partOf(layout), 'plugins/x/conf/other')
+    assert.deepEqual(written, { status: 'done', did: 'x.env written' })
   })
 
   for (const umask of [0o000, 0o077]) {
