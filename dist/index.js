@@ -18921,7 +18921,10 @@ const driftEntrySchema = schemas_lazy(() => object({
     /** How many more paths there are; absent when all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
 }));
-/** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
+/**
+ * What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. What is
+ * only in the journal is for log and summary, and no part of the local report.
+ */
 const deploymentFactsSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
     contract: schemas_enum(['marketplace', 'project']),
@@ -18951,9 +18954,9 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     signer_public_key: exactOptional(schemas_string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
     drift: exactOptional(array(driftEntrySchema)),
-    /** The digest of what is installed in the place, if our record has one; like `unrecorded`, not on the disk. */
+    /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
     previous_sha256: exactOptional(sha256Schema),
-    /** Something is in the place that this action has not installed; absent otherwise. For people, not on the disk. */
+    /** Something is in the place that this action has not installed; absent otherwise. */
     unrecorded: exactOptional(literal(true)),
     host_id: schemas_string(),
     started_at: timeSchema,
@@ -18969,9 +18972,9 @@ const stepEntrySchema = object({
     status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
     duration_ms: schemas_number(),
     error: nullable(schemas_string()),
-    /** What it has done, in a few words: for log and summary, not for the report on the disk. */
+    /** What it has done, in a few words. Only in the journal. */
     did: exactOptional(schemas_string()),
-    /** Only of a health check: the ids of the parts whose service or check it has examined. Like `did`, not on the disk. */
+    /** Only of a health check: the ids of the parts whose service or check it has examined. Only in the journal. */
     checked: exactOptional(array(schemas_string())),
 });
 
@@ -19096,6 +19099,13 @@ function redactReport(report, redact) {
     return redactTexts(report, redact, OWN_WORDS);
 }
 /**
+ * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
+ * it in log and summary, and for the process that recovers this run, which reads it in the journal.
+ */
+function contractOf({ previous_sha256: _, unrecorded: __, ...report }) {
+    return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
+}
+/**
  * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
  * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
  */
@@ -19149,11 +19159,8 @@ async function rewriteLocalReport({ redact }, path, report) {
     await replaceFile(path, textOf(report, redact));
     return path;
 }
-/** What a step did and checked, and what was in the place before, is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report, redact) {
-    const { previous_sha256: _, unrecorded: __, ...contract } = report;
-    const steps = report.steps.map(({ did: _, checked: __, ...step }) => step);
-    return `${JSON.stringify(redactReport({ ...contract, steps }, redact), null, 2)}\n`;
+    return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`;
 }
 function readReportOf(path, deploymentId) {
     try {
@@ -25264,7 +25271,7 @@ function refused(status, { attempts, error }) {
  * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
  */
 async function keepInOutbox({ layout, log, redact }, address, report) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2);
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2);
     await replaceFile(entryPath(layout, report), `${text}\n`);
     if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
         return;

@@ -92,6 +92,14 @@ export function redactReport(report: LocalReport, redact: (text: string) => stri
   return redactTexts(report, redact, OWN_WORDS) as LocalReport
 }
 
+/**
+ * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
+ * it in log and summary, and for the process that recovers this run, which reads it in the journal.
+ */
+export function contractOf({ previous_sha256: _, unrecorded: __, ...report }: LocalReport): LocalReport {
+  return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) }
+}
+
 /** Where reports are written, and what no file may contain. */
 export type ReportFolder = { readonly layout: Layout; readonly redact: (text: string) => string }
 
@@ -163,11 +171,8 @@ export async function rewriteLocalReport({ redact }: ReportFolder, path: string,
   return path
 }
 
-/** What a step did and checked, and what was in the place before, is for people, who read it in summary and log: it is no part of the contract of this file. */
 function textOf(report: LocalReport, redact: (text: string) => string): string {
-  const { previous_sha256: _, unrecorded: __, ...contract } = report
-  const steps = report.steps.map(({ did: _, checked: __, ...step }) => step)
-  return `${JSON.stringify(redactReport({ ...contract, steps }, redact), null, 2)}\n`
+  return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`
 }
 
 function readReportOf(path: string, deploymentId: string): LocalReport | undefined {

@@ -11,7 +11,14 @@ import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
-import { findAccepted, type LocalReport, localReportSchema, noteAccepted, redactReport } from './local-report.ts'
+import {
+  contractOf,
+  findAccepted,
+  type LocalReport,
+  localReportSchema,
+  noteAccepted,
+  redactReport,
+} from './local-report.ts'
 
 const MAX_WAITING = 200
 /** In all, where only runs work that are refused before they could send anything. */
@@ -73,7 +80,7 @@ export async function keepInOutbox(
   address: string,
   report: LocalReport,
 ): Promise<void> {
-  const text = JSON.stringify({ schema: 1, address, report: redactReport(report, redact) }, null, 2)
+  const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2)
   await replaceFile(entryPath(layout, report), `${text}\n`)
   if (readdirSync(layout.outbox).length <= MAX_UNSENT) return
   const silent = { layout, log: { ...log, warning: () => {} } }

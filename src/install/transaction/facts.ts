@@ -39,7 +39,10 @@ const driftEntrySchema = z.lazy(() =>
 )
 export type DriftEntry = z.infer<typeof driftEntrySchema>
 
-/** What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. */
+/**
+ * What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. What is
+ * only in the journal is for log and summary, and no part of the local report.
+ */
 export const deploymentFactsSchema = z.lazy(() =>
   z.object({
     deployment_id: z.uuid(),
@@ -70,9 +73,9 @@ export const deploymentFactsSchema = z.lazy(() =>
     signer_public_key: z.exactOptional(z.string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
     drift: z.exactOptional(z.array(driftEntrySchema)),
-    /** The digest of what is installed in the place, if our record has one; like `unrecorded`, not on the disk. */
+    /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
     previous_sha256: z.exactOptional(sha256Schema),
-    /** Something is in the place that this action has not installed; absent otherwise. For people, not on the disk. */
+    /** Something is in the place that this action has not installed; absent otherwise. */
     unrecorded: z.exactOptional(z.literal(true)),
     host_id: z.string(),
     started_at: timeSchema,
@@ -96,9 +99,9 @@ export const stepEntrySchema = z.object({
   status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
   duration_ms: z.number(),
   error: z.nullable(z.string()),
-  /** What it has done, in a few words: for log and summary, not for the report on the disk. */
+  /** What it has done, in a few words. Only in the journal. */
   did: z.exactOptional(z.string()),
-  /** Only of a health check: the ids of the parts whose service or check it has examined. Like `did`, not on the disk. */
+  /** Only of a health check: the ids of the parts whose service or check it has examined. Only in the journal. */
   checked: z.exactOptional(z.array(z.string())),
 })
 export type StepEntry = z.infer<typeof stepEntrySchema>

@@ -36,6 +36,18 @@ describe('keepInOutbox', () => {
     assert.doesNotMatch(readFileSync(path, 'utf8'), /hunter22/)
   })
 
+  it('writes no more than the local report contains', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const step = { id: 'ok', action: 'healthcheck', status: 'done', duration_ms: 1, error: null } as const
+    const people = { did: 'HTTP 200', checked: ['greeter'] }
+    const report = reportOf({ previous_sha256: 'cd'.repeat(32), unrecorded: true, steps: [{ ...step, ...people }] })
+    await keepInOutbox(hostOf(layout), HERE, report)
+    const path = await writeLocalReport({ layout, redact: NO_REDACTION }, report)
+    const waiting = JSON.parse(readFileSync(join(layout.outbox, readdirSync(layout.outbox)[0] as string), 'utf8'))
+    assert.deepEqual(waiting.report, JSON.parse(readFileSync(path, 'utf8')))
+    assert.deepEqual([waiting.report.steps, 'unrecorded' in waiting.report], [[step], false])
+  })
+
   it('does not fill the disk where every run is refused before it sends anything, and says once what it drops', async t => {
     const layout = await prepareTemporaryHost(t)
     const host = { ...hostOf(layout), log: collectLog() }
