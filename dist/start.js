@@ -331,13 +331,13 @@ function attempt(what, act) {
  * Runs an action of the bundle in `folder`, with the code that an earlier run has compiled where that can be trusted.
  * Once the action has installed something, what it needed is compiled, and is kept for later runs.
  */
-async function start(folder, action) {
+function start(folder, action) {
     const compiled = new CompiledCode(process.env['INPUT_PROJECT-ROOT']);
     const { exports, compile } = loadBundle((0,external_node_path_namespaceObject.join)(folder, 'index.js'), compiled);
     const run = exports[action];
     if (run === undefined)
         throw new Error(`The bundle has no action ${action}.`);
-    await run(() => compiled.keep(compile));
+    return run(() => compiled.keep(compile));
 }
 
 module.exports = __webpack_exports__;

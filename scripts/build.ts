@@ -22,7 +22,7 @@ async function build(): Promise<void> {
   rmSync(BUILD, { recursive: true, force: true })
   rmSync(DIST, { recursive: true, force: true })
   compile()
-  replaceUndici()
+  replaceUnused()
   bundleStart()
   bundleActions()
   writeStubs()
@@ -39,13 +39,14 @@ function compile(): void {
 }
 
 /**
- * The bundler resolves an import next to the file that contains it. So it bundles a copy of @actions that finds the
- * replacement where the installed one would find undici.
+ * The bundler resolves an import next to the file that contains it. So it bundles copies of these packages, in which
+ * the files of `scripts/replaced/` take the place of some that load much for what no run, or hardly any, needs.
  */
-function replaceUndici(): void {
+function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')
-  cpSync(join(ROOT, 'node_modules', '@actions'), join(modules, '@actions'), { recursive: true })
-  cpSync(join(ROOT, 'scripts', 'no-undici'), join(modules, 'undici'), { recursive: true })
+  for (const name of ['@actions', 'tunnel'])
+    cpSync(join(ROOT, 'node_modules', name), join(modules, name), { recursive: true })
+  cpSync(join(ROOT, 'scripts', 'replaced'), modules, { recursive: true })
 }
 
 /** What loads the bundle, in a file of its own. */

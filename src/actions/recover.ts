@@ -3,6 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 import { toDeployError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
+import { monotonicMs } from '../core/monotonic.ts'
 import { hostOf } from '../install/deployment/deployment.ts'
 import { recoverWhenFree } from '../install/deployment/recover-host.ts'
 import { endlessGrace } from '../install/files/grace.ts'
@@ -119,10 +120,10 @@ const releaseServices: FilesRestored = async (isVerified, services) => {
 
 /** A supervisor that starts at boot (a container engine) may not answer yet. */
 async function awaitSupervisor({ service }: ServiceChange): Promise<void> {
-  const deadline = performance.now() + SUPERVISOR_TIMEOUT_MS
+  const deadline = monotonicMs() + SUPERVISOR_TIMEOUT_MS
   for (;;) {
     const { known, missing } = await readServiceState(service)
-    if (known || missing || performance.now() >= deadline) return
+    if (known || missing || monotonicMs() >= deadline) return
     await setTimeout(POLL_MS)
   }
 }

@@ -1,4 +1,5 @@
 import { ArtifactError } from '../core/errors.ts'
+import { monotonicMs } from '../core/monotonic.ts'
 import type { WireSettings } from './settings.ts'
 
 /** How long the exchange with an origin may take, retries and waits included. */
@@ -26,10 +27,10 @@ export async function withDeadline<T>(
   settings.signal.throwIfAborted()
   const expiry = new AbortController()
   const stopTimer = settings.startTimer(limit.ms, () => expiry.abort(overdue(limit)))
-  const endsAt = performance.now() + limit.ms
+  const endsAt = monotonicMs() + limit.ms
   const signal = AbortSignal.any([settings.signal, expiry.signal])
   try {
-    return await operation({ signal, remainingMs: () => endsAt - performance.now() })
+    return await operation({ signal, remainingMs: () => endsAt - monotonicMs() })
   } catch (error) {
     throw signal.aborted ? signal.reason : error
   } finally {

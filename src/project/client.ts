@@ -1,6 +1,7 @@
 import { ArtifactError, AuthenticationError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { versionSchema } from '../core/identifiers.ts'
+import { monotonicMs } from '../core/monotonic.ts'
 import { parseSealedSignature } from '../core/trust/sealed-signature.ts'
 import type { FetchedArtifact } from '../core/trust/signature.ts'
 import { decodeBase64 } from '../core/trust/strict-base64.ts'
@@ -152,8 +153,8 @@ async function sendReport(
   session: HubSession,
   { body, retry, timeoutMs, signal }: OutgoingReport,
 ): Promise<JsonAnswer> {
-  const endsAt = performance.now() + timeoutMs
-  const remainingMs = () => Math.max(1, endsAt - performance.now())
+  const endsAt = monotonicMs() + timeoutMs
+  const remainingMs = () => Math.max(1, endsAt - monotonicMs())
   const isFromEarlier = session.hasToken
   const send = async () =>
     await session.request(['deployments', 'report'], {

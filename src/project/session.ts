@@ -1,6 +1,7 @@
 import { ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { projectIdSchema } from '../core/identifiers.ts'
+import { monotonicMs } from '../core/monotonic.ts'
 import type { JsonAnswer, JsonRequest, Wire } from '../net/wire.ts'
 import { parseAnswer } from './answers.ts'
 import { authAnswerSchema } from './bodies.ts'
@@ -60,9 +61,9 @@ export class HubSession {
 
   /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
   async request(route: readonly string[], request: Request): Promise<JsonAnswer> {
-    const endsAt = performance.now() + request.timeoutMs
+    const endsAt = monotonicMs() + request.timeoutMs
     const credentials = await this.credentialsFor(this.hub, request)
-    const timeoutMs = Math.max(1, endsAt - performance.now())
+    const timeoutMs = Math.max(1, endsAt - monotonicMs())
     return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs })
   }
 

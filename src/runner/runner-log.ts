@@ -1,7 +1,7 @@
-import { performance } from 'node:perf_hooks'
 import * as core from '@actions/core'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
+import { monotonicMs } from '../core/monotonic.ts'
 import { durationInWords } from '../core/quantities.ts'
 
 const MAX_LINE_CHARS = 4000
@@ -65,7 +65,7 @@ class OpenGroup {
   readonly did: string[] = []
   readonly #title: string
   readonly #safe: (line: string) => string
-  readonly #openedAt = performance.now()
+  readonly #openedAt = monotonicMs()
   readonly #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref()
   #waiting: (() => void)[] | undefined = []
 
@@ -80,7 +80,7 @@ class OpenGroup {
   }
 
   end(): void {
-    const took = durationInWords(performance.now() - this.#openedAt)
+    const took = durationInWords(monotonicMs() - this.#openedAt)
     const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`)
     const isShown = this.#waiting === undefined
     if (!isShown) this.show(title)

@@ -1,3 +1,4 @@
+import { monotonicMs } from '../core/monotonic.ts'
 import type { SourceRequest } from './source-request.ts'
 
 /** What fetching may cost. */
@@ -24,7 +25,7 @@ export class SourceBudget {
   #bytes = 0
   #entries = 0
 
-  constructor(limits: SourceLimits, now: () => number = () => performance.now()) {
+  constructor(limits: SourceLimits, now: () => number = monotonicMs) {
     this.#limits = limits
     this.#now = now
   }

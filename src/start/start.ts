@@ -6,10 +6,10 @@ import { CompiledCode } from './compiled-code.ts'
  * Runs an action of the bundle in `folder`, with the code that an earlier run has compiled where that can be trusted.
  * Once the action has installed something, what it needed is compiled, and is kept for later runs.
  */
-export async function start(folder: string, action: string): Promise<void> {
+export function start(folder: string, action: string): Promise<void> {
   const compiled = new CompiledCode(process.env['INPUT_PROJECT-ROOT'])
   const { exports, compile } = loadBundle(join(folder, 'index.js'), compiled)
   const run = exports[action]
   if (run === undefined) throw new Error(`The bundle has no action ${action}.`)
-  await run(() => compiled.keep(compile))
+  return run(() => compiled.keep(compile))
 }

@@ -1,4 +1,4 @@
-import { mkdtemp } from 'node:fs/promises'
+import { promises } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Log } from '../../core/log.ts'
 import { removeTree } from '../files/remove-tree.ts'
@@ -69,7 +69,7 @@ async function rehearse(
 
 async function makeFolder(parent: string): Promise<string> {
   try {
-    return await mkdtemp(join(parent, 'hub-deploy-dry-run-'))
+    return await promises.mkdtemp(join(parent, 'hub-deploy-dry-run-'))
   } catch (error) {
     throw toHostError(error, `making a folder in ${parent}`)
   }

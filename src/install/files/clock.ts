@@ -1,5 +1,5 @@
-import { performance } from 'node:perf_hooks'
 import { setTimeout } from 'node:timers/promises'
+import { monotonicMs } from '../../core/monotonic.ts'
 
 /** Time that only moves forward, even when somebody sets the host's date. */
 export interface Clock {
@@ -10,7 +10,7 @@ export interface Clock {
 }
 
 export const systemClock: Clock = {
-  now: () => performance.now(),
+  now: monotonicMs,
   async sleep(ms, signal) {
     try {
       await setTimeout(ms, undefined, signal === undefined ? {} : { signal })

@@ -7,10 +7,10 @@ import {
   linkSync,
   mkdirSync,
   openSync,
+  promises,
   renameSync,
   writeFileSync,
 } from 'node:fs'
-import { readdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { errnoOf } from '../../core/errors.ts'
@@ -139,7 +139,7 @@ function makeIfMissingSync(path: string): boolean {
 }
 
 async function syncEveryFile(root: string): Promise<void> {
-  const entries = await readdir(root, { recursive: true, withFileTypes: true })
+  const entries = await promises.readdir(root, { recursive: true, withFileTypes: true })
   const paths = entries
     .filter(entry => entry.isFile() || entry.isDirectory())
     .map(entry => join(entry.parentPath, entry.name))

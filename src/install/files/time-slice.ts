@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import { monotonicMs } from '../../core/monotonic.ts'
 
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25
@@ -15,21 +16,21 @@ export async function hearSignals(): Promise<void> {
  */
 export class TimeSlice {
   readonly #signal: AbortSignal | undefined
-  #endsAt = performance.now() + SLICE_MS
+  #endsAt = monotonicMs() + SLICE_MS
 
   constructor(signal?: AbortSignal) {
     this.#signal = signal
   }
 
   isOver(): boolean {
-    return performance.now() >= this.#endsAt
+    return monotonicMs() >= this.#endsAt
   }
 
   /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once it is aborted. */
   async giveBack(): Promise<void> {
     await setImmediate()
     this.#signal?.throwIfAborted()
-    this.#endsAt = performance.now() + SLICE_MS
+    this.#endsAt = monotonicMs() + SLICE_MS
   }
 
   /** Calls `act` with each item; gives back the event loop whenever the slice is over. Throws as `giveBack` does. */

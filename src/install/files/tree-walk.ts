@@ -1,5 +1,4 @@
-import { lstatSync, type Stats } from 'node:fs'
-import { lstat, readdir, readlink } from 'node:fs/promises'
+import { lstatSync, promises, type Stats } from 'node:fs'
 import { join } from 'node:path'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 
@@ -49,7 +48,7 @@ export function isAbsent(error: unknown): boolean {
 
 async function listDirectory(path: string) {
   try {
-    return await readdir(path, { withFileTypes: true })
+    return await promises.readdir(path, { withFileTypes: true })
   } catch (error) {
     if (isAbsent(error)) return []
     throw error
@@ -59,8 +58,8 @@ async function listDirectory(path: string) {
 /** Nothing, when another process has just removed it. */
 async function describe(root: string, path: string): Promise<TreeEntry[]> {
   try {
-    const stat = await lstat(join(root, path))
-    if (stat.isSymbolicLink()) return [{ type: 'symlink', path, target: await readlink(join(root, path)) }]
+    const stat = await promises.lstat(join(root, path))
+    if (stat.isSymbolicLink()) return [{ type: 'symlink', path, target: await promises.readlink(join(root, path)) }]
     const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 } as const
     return [stat.isFile() ? entry : { type: 'other', path }]
   } catch (error) {

@@ -1,6 +1,5 @@
 import { createHmac, type Hmac } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { createReadStream, promises } from 'node:fs'
 import { join, posix } from 'node:path'
 import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../core/errors.ts'
@@ -44,7 +43,7 @@ export function needsPluginSig(plugin: PluginYaml): boolean {
  */
 export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, secret: string): Promise<string> {
   const hmac = createHmac('sha256', Buffer.from(secret, 'utf8'))
-  hmac.update(await readFile(join(staged, 'plugin.yaml')))
+  hmac.update(await promises.readFile(join(staged, 'plugin.yaml')))
   for (const path of await signedFiles(staged, pluginYaml)) await addFile(hmac, staged, path)
   const signature = {
     plugin: pluginYaml.name ?? id,

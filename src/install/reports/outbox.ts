@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { performance } from 'node:perf_hooks'
 import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
+import { monotonicMs } from '../../core/monotonic.ts'
 import { asSentence } from '../../core/sentence.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import { replaceFile } from '../files/durable-files.ts'
@@ -133,13 +133,13 @@ async function sendWaiting(
   waiting: readonly Waiting[],
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const deadline = performance.now() + OUTBOX_TIMEOUT_MS
+  const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS
   const queue = [...waiting]
   const denials: string[] = []
   let unanswered = 0
   while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
     const next = denials.length === 0 ? queue.shift() : queue.pop()
-    const timeoutMs = deadline - performance.now()
+    const timeoutMs = deadline - monotonicMs()
     if (next === undefined || signal.aborted || timeoutMs < 1) break
     if (wasAccepted(outbox, next)) continue
     const delivery = await outbox.sender.send(next.report, { retry: false, timeoutMs, signal })

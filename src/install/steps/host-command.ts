@@ -1,5 +1,5 @@
-import { performance } from 'node:perf_hooks'
 import { DeploymentError } from '../../core/errors.ts'
+import { monotonicMs } from '../../core/monotonic.ts'
 import type { HostCommand } from '../../core/plan/host-config.ts'
 import { allowedEnvironment, runChild } from '../files/child-process.ts'
 import { changedVariable } from '../services/environment.ts'
@@ -27,7 +27,7 @@ export interface HostCommandRequest {
 export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
   const { command, env, timeoutSeconds } = request.command
   const [program, ...args] = command
-  const started = performance.now()
+  const started = monotonicMs()
   const end = await runChild({
     command: [program, ...args, ...request.args],
     env: allowedEnvironment({
@@ -40,7 +40,7 @@ export async function runHostCommand({ tools, record }: Deployment, request: Hos
     signal: tools.signal,
   })
   if (end.kind === 'exited' && end.code === 0) {
-    const took = Math.round(performance.now() - started)
+    const took = Math.round(monotonicMs() - started)
     return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`)
   }
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'

@@ -1,4 +1,4 @@
-import { performance } from 'node:perf_hooks'
+import { monotonicMs } from '../../core/monotonic.ts'
 import type { StepEntry } from '../transaction/facts.ts'
 import type { Step } from './step-runs.ts'
 
@@ -19,8 +19,8 @@ export interface StepResult {
 
 /** Starts the entry of one step; what is returned finishes it. */
 export function startEntry(step: Step): (end: StepEnd | { failed: string }) => StepEntry {
-  const started = performance.now()
-  return end => entryOf(step, end, performance.now() - started)
+  const started = monotonicMs()
+  return end => entryOf(step, end, monotonicMs() - started)
 }
 
 /** The entry of a step that has taken so many milliseconds. */

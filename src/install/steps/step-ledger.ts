@@ -1,4 +1,4 @@
-import { performance } from 'node:perf_hooks'
+import { monotonicMs } from '../../core/monotonic.ts'
 import type { DeploymentRecord } from '../transaction/record.ts'
 import { entryOf, notRun, type StepEnd } from './step-entry.ts'
 import type { Step } from './step-runs.ts'
@@ -8,8 +8,8 @@ export class StepLedger {
   readonly #record: DeploymentRecord
   readonly #left: Step[]
   #reached: Step | undefined
-  /** Since then, in milliseconds of `performance.now`, the time is that of the next step. */
-  #since = performance.now()
+  /** Since then, in milliseconds of `monotonicMs`, the time is that of the next step. */
+  #since = monotonicMs()
 
   constructor(record: DeploymentRecord, steps: readonly Step[]) {
     this.#record = record
@@ -24,13 +24,13 @@ export class StepLedger {
 
   /** What was done so far does not count as time of a step. */
   restartClock(): void {
-    this.#since = performance.now()
+    this.#since = monotonicMs()
   }
 
   /** Records how the next step has ended. */
   async end(step: Step, end: StepEnd): Promise<void> {
     this.#left.shift()
-    const entry = entryOf(step, end, performance.now() - this.#since)
+    const entry = entryOf(step, end, monotonicMs() - this.#since)
     this.restartClock()
     await this.#record.addStep(entry)
   }
@@ -40,7 +40,7 @@ export class StepLedger {
     const failed = error instanceof Error ? error.message : String(error)
     for (const step of this.#left) {
       const isFailed = step === this.#reached
-      await this.#record.addStep(isFailed ? entryOf(step, { failed }, performance.now() - this.#since) : notRun(step))
+      await this.#record.addStep(isFailed ? entryOf(step, { failed }, monotonicMs() - this.#since) : notRun(step))
     }
   }
 }

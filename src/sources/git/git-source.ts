@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { type GitSource, isCommitId } from '../../core/content/external-source.ts'
 import { ArchiveError, ArtifactError, DeploymentError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
+import { monotonicMs } from '../../core/monotonic.ts'
 import type { ExtractedTree } from '../../install/files/extracted-tree.ts'
 import { removeTree } from '../../install/files/remove-tree.ts'
 import { OWN_INODES, requireSpace } from '../../install/files/space.ts'
@@ -35,7 +36,7 @@ export async function fetchGitTree(
   folder: string,
 ): Promise<GitTree> {
   const { signal, log, wires } = tools
-  const endsAt = performance.now() + request.downloadTimeoutMs
+  const endsAt = monotonicMs() + request.downloadTimeoutMs
   const work = join(folder, 'git')
   mkdirSync(work, { mode: 0o700 })
   const maxBytes = Math.min(request.maxArtifactBytes, roomIn(folder))

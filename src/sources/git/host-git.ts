@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
+import { monotonicMs } from '../../core/monotonic.ts'
 import { type ChildEnd, readChild, runChild } from '../../install/files/child-process.ts'
 import { pathExistsSync } from '../../install/files/tree-walk.ts'
 import { type GitSetting, gitEnvironment } from './git-settings.ts'
@@ -101,7 +102,7 @@ export class HostGit {
 
   #request({ args, settings }: GitCall) {
     const { folder, maxBytes, endsAt, signal } = this.#limits
-    const timeoutMs = Math.max(1, endsAt - performance.now())
+    const timeoutMs = Math.max(1, endsAt - monotonicMs())
     const limits = [Math.ceil(maxBytes / BLOCK_BYTES), MEMORY_KIB, Math.ceil(timeoutMs / 1000) + 1]
     return {
       command: ['/bin/sh', '-c', LIMITED, 'git', ...limits.map(String), ...args] as [string, ...string[]],

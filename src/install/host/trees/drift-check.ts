@@ -1,4 +1,4 @@
-import { performance } from 'node:perf_hooks'
+import { monotonicMs } from '../../../core/monotonic.ts'
 import { type PartName, placeName } from '../layout.ts'
 import { findDrift, type RecordFolder } from './drift.ts'
 import type { TreeDifference } from './tree-comparison.ts'
@@ -12,7 +12,7 @@ export interface DriftCheckSetting extends RecordFolder {
   readonly signal: AbortSignal
 }
 
-/** A comparison, and when it ended, in milliseconds of `performance.now`; never while it runs. */
+/** A comparison, and when it ended, in milliseconds of `monotonicMs`; never while it runs. */
 interface Found {
   readonly difference: Promise<TreeDifference | undefined>
   endedAt: number
@@ -50,7 +50,7 @@ export class DriftCheck {
   /** As it is now, or was a moment ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
-    const isRecent = found !== undefined && performance.now() - found.endedAt < RECENT_MS
+    const isRecent = found !== undefined && monotonicMs() - found.endedAt < RECENT_MS
     return isRecent ? await this.of(part) : await this.again(part)
   }
 
@@ -59,7 +59,7 @@ export class DriftCheck {
     const difference = findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
     const found = { difference, endedAt: Number.POSITIVE_INFINITY }
     const end = (): void => {
-      found.endedAt = performance.now()
+      found.endedAt = monotonicMs()
     }
     difference.then(end, end)
     this.#found.set(placeName({ shelf, id }), found)

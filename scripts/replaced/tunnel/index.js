@@ -1,0 +1,5 @@
+// The original loads `assert` of Node.js. Only a run with a proxy needs it.
+
+for (const name of ['httpOverHttp', 'httpsOverHttp', 'httpOverHttps', 'httpsOverHttps']) {
+  exports[name] = options => require('./lib/tunnel')[name](options)
+}

@@ -1,0 +1,8 @@
+/**
+ * Milliseconds of a clock that only moves forward, even when somebody sets the host's date. The same as
+ * `performance.now`, for which Node.js loads ten of its modules.
+ */
+export function monotonicMs(): number {
+  const [seconds, nanoseconds] = process.hrtime()
+  return seconds * 1000 + nanoseconds / 1e6
+}
