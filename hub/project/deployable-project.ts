@@ -1,4 +1,3 @@
-import { createDecipheriv } from 'node:crypto'
 import { pipeline } from 'node:stream/promises'
 import { createZstdDecompress } from 'node:zlib'
 import { extract, type Header } from 'tar-stream'
@@ -8,13 +7,12 @@ import { requireSafeTree } from '../archive/entries.ts'
 import { boundedTar } from '../archive/tar-bounds.ts'
 import { HubError } from '../errors.ts'
 import { MAX_PLAN_BYTES, requireYamlSize } from '../yaml-document.ts'
-import { NONCE_BYTES, TAG_BYTES } from './encrypt.ts'
+import { decryptPieces } from './encrypt.ts'
 import type { SealedRelease } from './publish.ts'
 import { PLAN_PATH } from './source-tree.ts'
 
 const MANIFEST = 'manifest.json'
 const MAX_MANIFEST_BYTES = 1024 * 1024
-const PIECE_BYTES = 1024 * 1024
 const TYPES: ReadonlyMap<string, ArchiveEntry['type']> = new Map([
   ['file', 'file'],
   ['contiguous-file', 'file'],
@@ -53,9 +51,10 @@ interface Content {
   readonly manifest: string | undefined
 }
 
-async function readTar(sealed: SealedRelease): Promise<Content> {
+async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
+  const decrypted = decryptPieces({ bytes, dek: Buffer.from(release.dek, 'base64') })
   const tar = extract()
-  const unpacking = pipeline(decrypted(sealed), createZstdDecompress(), boundedTar, tar)
+  const unpacking = pipeline(decrypted, createZstdDecompress(), boundedTar, tar)
   // It ends the loop below as well.
   unpacking.catch(() => {})
   const list = new EntryList()
@@ -76,16 +75,6 @@ async function readTar(sealed: SealedRelease): Promise<Content> {
     throw error instanceof HubError ? error : refused('is not one zstd stream of a whole tar')
   }
   return { entries: list.entries, sizes, manifest }
-}
-
-function* decrypted({ bytes, release }: SealedRelease): Generator<Buffer> {
-  const dek = Buffer.from(release.dek, 'base64')
-  const decipher = createDecipheriv('aes-256-gcm', dek, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
-  decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
-  const end = bytes.length - TAG_BYTES
-  for (let at = NONCE_BYTES; at < end; at += PIECE_BYTES)
-    yield decipher.update(bytes.subarray(at, Math.min(at + PIECE_BYTES, end)))
-  yield decipher.final()
 }
 
 /** Many programs begin each name with `./`; the entry of the folder itself has no name then. */

@@ -1,15 +1,16 @@
-import { createCipheriv } from 'node:crypto'
+import { createCipheriv, createDecipheriv } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { setImmediate } from 'node:timers/promises'
 import { constants, createZstdCompress } from 'node:zlib'
 
 export const DEK_BYTES = 32
 export const NONCE_BYTES = 12
 export const TAG_BYTES = 16
-const PIECE_BYTES = 1024 * 1024
+export const PIECE_BYTES = 1024 * 1024
 const ZSTD_LEVEL = 3
 
 /** A key and its nonce: never use the pair for other bytes. */
@@ -38,6 +39,32 @@ export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
     return await readFile(file)
   } finally {
     await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** A sealed file and the key that opens it. */
+export interface Opened {
+  readonly bytes: Uint8Array
+  readonly dek: Buffer
+}
+
+/**
+ * What was encrypted, in pieces between which the event loop turns. Only the end says that the key and all pieces are
+ * right: throws there, or before, when they are not.
+ */
+export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buffer> {
+  const nonce = bytes.subarray(0, NONCE_BYTES)
+  const decipher = createDecipheriv('aes-256-gcm', dek, nonce, { authTagLength: TAG_BYTES })
+  decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
+  for await (const piece of piecesOf(bytes.subarray(NONCE_BYTES, -TAG_BYTES))) yield decipher.update(piece)
+  yield decipher.final()
+}
+
+/** A view of each piece; the event loop turns between them. */
+export async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    await setImmediate()
+    yield bytes.subarray(at, at + PIECE_BYTES)
   }
 }
 

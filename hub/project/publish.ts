@@ -1,4 +1,4 @@
-import { createDecipheriv, createHash, createPublicKey, verify } from 'node:crypto'
+import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { z } from 'zod'
 import { keepArtifact } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
@@ -6,11 +6,9 @@ import { parseInput } from '../names.ts'
 import type { Store } from '../store.ts'
 import { addProjectVersion, findSame, type ProjectVersion } from './catalogue.ts'
 import { encryptDek } from './dek-cipher.ts'
+import { decryptPieces, type Opened, piecesOf } from './encrypt.ts'
 import { base64Schema, projectIdSchema, projectVersionSchema, publicKeySchema } from './names.ts'
 
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
-const PIECE_BYTES = 1024 * 1024
 const SPKI_ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
 
 export const releaseSchema = z.object({
@@ -47,11 +45,11 @@ export async function publishProject(
   inspect: (sealed: SealedRelease) => Promise<void> = async () => {},
 ): Promise<ProjectVersion> {
   const { dek, content_sha256: _, ...fields } = parseInput(releaseSchema, release)
-  requireSignature(bytes, fields)
-  requireOpens(bytes, Buffer.from(dek, 'base64'))
+  await requireSignature(bytes, fields)
+  await requireOpens({ bytes, dek: Buffer.from(dek, 'base64') })
   const version: ProjectVersion = {
     ...fields,
-    sha256: createHash('sha256').update(bytes).digest('hex'),
+    sha256: await hashOf(bytes),
     size: bytes.length,
     published_at: new Date().toISOString(),
     revoked_at: null,
@@ -61,23 +59,34 @@ export async function publishProject(
   return addProjectVersion(store, version, encryptDek(store, version, Buffer.from(dek, 'base64')))
 }
 
-function requireSignature(bytes: Uint8Array, release: Pick<Release, 'signature' | 'signer_public_key'>): void {
+async function requireSignature(
+  bytes: Uint8Array,
+  release: Pick<Release, 'signature' | 'signer_public_key'>,
+): Promise<void> {
   const der = Buffer.concat([SPKI_ED25519_PREFIX, Buffer.from(release.signer_public_key, 'base64')])
   const key = createPublicKey({ key: der, format: 'der', type: 'spki' })
-  if (verify(null, bytes, key, Buffer.from(release.signature, 'base64'))) return
+  if (await isSigned(bytes, key, Buffer.from(release.signature, 'base64'))) return
   throw new HubError(400, 'signature: must be the Ed25519 signature of the whole sealed file by signer_public_key')
 }
 
+/** In the thread pool, as Ed25519 needs the whole file at once. */
+function isSigned(bytes: Uint8Array, key: KeyObject, signature: Buffer): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    verify(null, bytes, key, signature, (error, matches) => (error === null ? resolve(matches) : reject(error)))
+  })
+}
+
 /** Otherwise the first deployment would find the wrong key. */
-function requireOpens(bytes: Uint8Array, dek: Buffer): void {
+async function requireOpens(opened: Opened): Promise<void> {
   try {
-    const decipher = createDecipheriv('aes-256-gcm', dek, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
-    decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
-    for (let at = NONCE_BYTES; at < bytes.length - TAG_BYTES; at += PIECE_BYTES) {
-      decipher.update(bytes.subarray(at, Math.min(at + PIECE_BYTES, bytes.length - TAG_BYTES)))
-    }
-    decipher.final()
+    for await (const _ of decryptPieces(opened));
   } catch {
     throw new HubError(400, 'dek: must be the key that encrypted the sealed file')
   }
+}
+
+async function hashOf(bytes: Uint8Array): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const piece of piecesOf(bytes)) hash.update(piece)
+  return hash.digest('hex')
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { listProjects, revokeProjectVersion } from '../../../hub/project/catalogue.ts'
 import { decryptDek, encryptDek } from '../../../hub/project/dek-cipher.ts'
+import { decryptPieces, PIECE_BYTES } from '../../../hub/project/encrypt.ts'
 import { publishProject, type Release } from '../../../hub/project/publish.ts'
 import type { SealedProject } from '../../../hub/project/seal.ts'
 import { openStore, type Store } from '../../../hub/store.ts'
@@ -21,6 +22,25 @@ describe('publishing a project', () => {
       listProjects(store).map(({ project_id, versions }) => [project_id, versions.map(({ version }) => version)]),
       [['shop', ['1.1.0', '1.0.0']]],
     )
+  })
+
+  it('lets the hub answer others between the pieces of a large file', async t => {
+    const store = newStore(t)
+    const bytes = randomBytes(8 * PIECE_BYTES).toString('latin1')
+    const { bytes: sealed, release } = await sealShop(t, {}, { 'plugins/cart/data': bytes })
+    let turns = 0
+    const count = () => {
+      turns++
+      counting = setImmediate(count)
+    }
+    let counting = setImmediate(count)
+    const seen: number[] = []
+    for await (const _ of decryptPieces({ bytes: sealed, dek: Buffer.from(release.dek, 'base64') })) seen.push(turns)
+    await publishProject(store, { bytes: sealed, release }, async () => void seen.push(turns))
+    clearImmediate(counting)
+    const [beforePublishing = 0, whenInspected = 0] = seen.slice(-2)
+    assert.ok(beforePublishing >= 8, `${beforePublishing} turns`)
+    assert.ok(whenInspected - beforePublishing >= 16, `${whenInspected - beforePublishing} turns`)
   })
 
   it('changes nothing when a version is published again, revoked or not', async t => {
