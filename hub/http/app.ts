@@ -19,7 +19,6 @@ import { isLoopbackAuthority } from './loopback.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
 const DEPLOYMENTS_SHOWN = 20
-const PROJECTS_SHOWN = 100
 const PROXY_HEADERS = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip']
 const PROJECTS_MOUNT = '/app/xdeploy'
 
@@ -102,11 +101,11 @@ function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Respo
     c.header('WWW-Authenticate', 'Basic realm="hub", charset="UTF-8"')
     requireAdminToLook(c, store)
   }
-  const projects = listProjects(store).slice(0, PROJECTS_SHOWN)
   const shown = {
     fleet: readFleet(store, parseFleetFilter(c.req.query())),
     catalogue: listCatalogue(store),
-    projects: projects.map(project => ({ ...project, state: readProjectState(store, project.project_id) })),
+    projects: listProjects(store),
+    stateOf: (projectId: string) => readProjectState(store, projectId),
     deployments: listDeployments(store, DEPLOYMENTS_SHOWN),
     now: now(),
   }

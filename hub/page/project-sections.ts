@@ -2,41 +2,43 @@ import { html } from 'hono/html'
 import type { Project } from '../project/catalogue.ts'
 import type { ProjectState, StoredProjectReport } from '../project/reports.ts'
 import { versionList } from './catalogue-section.ts'
+import { number } from './fleet-counts.ts'
 import { shortened, visibleText } from './foreign-text.ts'
 import { shownOutcome } from './outcome.ts'
 import { type Html, timeElement } from './time-element.ts'
 
+const MAX_PROJECTS = 100
 const MAX_PLUGINS = 12
 
-/** A project with what its reports say. */
-export interface ShownProject extends Project {
-  readonly state: ProjectState
-}
-
 export interface ProjectsContent {
-  readonly projects: readonly ShownProject[]
+  readonly projects: readonly Project[]
+  /** What the reports of a project say. */
+  readonly stateOf: (projectId: string) => ProjectState
   /** Newest first. */
   readonly deployments: readonly StoredProjectReport[]
   readonly now: number
 }
 
 /** The part of the page about projects; empty if there are none. Their reports name no host (contract 2.2). */
-export function projectSections({ projects, deployments, now }: ProjectsContent): Html | string {
+export function projectSections(content: ProjectsContent): Html | string {
+  const { projects, deployments } = content
   if (projects.length === 0 && deployments.length === 0) return ''
   return html`<h2>Projects</h2>
-${projects.length === 0 ? html`<div class="card empty">No project has been published yet.</div>` : projectTable(projects, now)}
+${projects.length === 0 ? html`<div class="card empty">No project has been published yet.</div>` : projectTable(content)}
 <h2>Latest project deployments</h2>
-${deployments.length === 0 ? html`<div class="card empty">No project deployment has been reported yet.</div>` : deploymentTable({ projects, deployments, now })}`
+${deployments.length === 0 ? html`<div class="card empty">No project deployment has been reported yet.</div>` : deploymentTable(content)}`
 }
 
-function projectTable(projects: readonly ShownProject[], now: number): Html {
+function projectTable({ projects, stateOf, now }: ProjectsContent): Html {
+  const more = projects.length - MAX_PROJECTS
   return html`<div class="card"><table class="fleet">
 <caption class="hidden">Projects, and the last deployment of each</caption>
 <thead><tr><th scope="col" class="sign"><span class="hidden">Last deployment</span></th><th scope="col">Project</th><th scope="col" class="what">Published</th><th scope="col" class="runs">Last deployed</th><th scope="col" class="when"></th></tr></thead>
-${projects.map(project => projectRow(project, now))}</table></div>`
+${projects.slice(0, MAX_PROJECTS).map(project => projectRow({ ...project, ...stateOf(project.project_id) }, now))}</table></div>
+${more > 0 ? html`<p class="soft">and ${number(more)} more: see <code>npm run hub -- project list</code></p>` : ''}`
 }
 
-function projectRow({ project_id, name, versions, state: { newest, success } }: ShownProject, now: number): Html {
+function projectRow({ project_id, name, versions, newest, success }: Project & ProjectState, now: number): Html {
   const all = versions.map(({ version, revoked_at }) =>
     revoked_at === null ? shortened(version) : html`${shortened(version)} (revoked)`,
   )

@@ -131,6 +131,19 @@ describe('the fleet page', () => {
     assert.match(shown, new RegExp(`Shop ${project_id} none 1\\.4\\.0 1 day ago 1\\.5\\.0 failed 1 h ago`))
   })
 
+  it('says how many projects it leaves out, and names those in the latest deployments', async t => {
+    const hub = await runHub(t)
+    hub.store.db.exec('PRAGMA synchronous = OFF')
+    const ids = Array.from({ length: 150 }, (_, n) => createProject(hub.store, `Shop ${n}`).project_id)
+    const at = new Date(NOW).toISOString()
+    const known = { version: '1.0.0', status: 'success' as const, started_at: at, completed_at: at, plugins: [] }
+    for (const project_id of ids)
+      recordProjectReport(hub.store, { ...known, project_id, deployment_id: randomUUID() }, NOW)
+    const page = await (await hub.call('/')).text()
+    assert.match(page, /and 50 more: see <code>npm run hub -- project list/)
+    for (const id of ids) assert.ok(!page.includes(`<bdi>${id}</bdi>`))
+  })
+
   it('says when it is empty', async t => {
     const hub = await runHub(t)
     const page = await (await hub.call('/')).text()
