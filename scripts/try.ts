@@ -1,6 +1,7 @@
 import { UsageError } from '../hub/errors.ts'
 import type { ActionResult } from '../local/runner.ts'
 import { runProgram } from './program.ts'
+import { createLineSplitter } from './terminal/line-splitter.ts'
 import { createLogView } from './terminal/log-view.ts'
 import { print, printBlock, printHeading, styled, symbol } from './terminal/screen.ts'
 import { requireApart } from './try/apart.ts'
@@ -85,7 +86,10 @@ async function tryPart(trial: Trial): Promise<void> {
   const { part, stage, files, values, interruption } = trial
   showPublished(part, await stage.publish(part))
   showFiles(files, values)
-  if (interruption.hasCome) return
+  if (interruption.hasCome) {
+    process.exitCode = 1
+    return print('', `A signal came before the deployment, so nothing was deployed: ${fate(trial)}.`)
+  }
   const result = await deploy(trial)
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage)
@@ -97,18 +101,15 @@ async function tryPart(trial: Trial): Promise<void> {
 async function deploy({ part, stage, files, values, interruption }: Trial): Promise<ActionResult> {
   printHeading('Log of the step')
   const view = createLogView({ isOpen: values.verbose })
-  let rest = ''
+  const lines = createLineSplitter(each => printBlock(each.flatMap(line => view(line) ?? [])))
   const result = await stage.deploy(part, {
     files,
     settings: values.setting,
     onStart: pid => interruption.alsoStops(pid),
-    onLog(text) {
-      const lines = `${rest}${text}`.split('\n')
-      rest = lines.pop() ?? ''
-      printBlock(lines.flatMap(line => view(line) ?? []))
-    },
+    onLog: text => lines.add(text),
   })
   interruption.alsoStops(undefined)
+  lines.end()
   const sign = result.exitCode === 0 ? symbol('good') : symbol('bad')
   print(`${sign}The step ended with the exit code ${result.exitCode ?? result.signal}.`)
   return result

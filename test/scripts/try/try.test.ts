@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { stripVTControlCharacters } from 'node:util'
 import { COMPILE_CACHE } from '../../compile-cache.ts'
 
@@ -127,6 +129,20 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await child.ended, 1)
     assert.match(child.output(), /^\| outcome +rolled_back$/m)
     assert.match(child.output(), /^\| error-code +cancelled$/m)
+    assert.deepEqual(readdirSync(temporary), [])
+  })
+
+  it('fails when a signal comes before the deployment, and says so', async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const source = join(folder, 'large')
+    cpSync(SERVICE, source, { recursive: true })
+    // Takes a second to pack.
+    writeFileSync(join(source, 'data'), randomBytes(40_000_000))
+    const child = start([source], temporary)
+    while (readdirSync(temporary).length === 0) await setTimeout(5)
+    child.process.kill('SIGTERM')
+    assert.equal(await child.ended, 1, child.output())
+    assert.match(child.output(), /^A signal came before the deployment, so nothing was deployed: .* is removed\.$/m)
     assert.deepEqual(readdirSync(temporary), [])
   })
 
