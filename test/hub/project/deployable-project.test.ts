@@ -24,6 +24,9 @@ const manifest = (change: Record<string, unknown> = {}) =>
   file('manifest.json', JSON.stringify({ ...MANIFEST, ...change }))
 const whole = (...items: TarItem[]) => buildTar([manifest(), ...PARTS, ...items])
 
+/** Two blocks of a file that look like a long PAX header and more. */
+const HEADER_LIKE = Buffer.from(buildTar([file('a', '', { type: 'x', size: 2 ** 30 })]).subarray(0, 1024))
+
 describe('publishing a project that was sealed elsewhere', () => {
   for (const [name, tar, message] of [
     ['another project', buildTar([manifest({ project_id: 'blog' }), ...PARTS]), /of the project "blog", not shop/],
@@ -48,7 +51,13 @@ describe('publishing a project that was sealed elsewhere', () => {
     ],
     ['a hard link', whole(file('x', '', { type: '1', target: 'manifest.json' })), /is neither/],
     ['a file twice', whole(PLAN), /is in the archive twice/],
-    ['a very long name', whole(gnuLong('L', 'n'.repeat(70_000))), /at most 65536 are allowed/],
+    ['a very long name', whole(gnuLong('L', 'n'.repeat(70_000)), file('x')), /a path of more than 4096 bytes/],
+    // The reader refuses headers above 4 MiB, which it has in memory.
+    [
+      'a very long header',
+      whole(pax({ comment: 'x'.repeat(5 << 20) }), file('x')),
+      /is not one zstd stream of a whole/,
+    ],
     ['half a tar', whole().subarray(0, 700), /is not one zstd stream of a whole tar/],
     ['no tar', randomBytes(2000), /is not one zstd stream of a whole tar/],
     ['nothing', Buffer.alloc(0), /contains nothing|is not one zstd stream/],
@@ -71,6 +80,7 @@ describe('publishing a project that was sealed elsewhere', () => {
       'names that begin with ./',
       buildTar([directory('./'), ...[manifest(), ...PARTS].map(item => ({ ...item, name: `./${item.name}` }))]),
     ],
+    ['a size in a PAX header', whole(pax({ size: '1024' }), file('data', HEADER_LIKE, { size: 0 }))],
     ['a symlink that stays inside', whole(symlink('plugins/cart/l', '../cart/plugin.yaml'))],
   ] as const)
     it(`is accepted with ${name}`, async t => {
