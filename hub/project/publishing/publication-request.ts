@@ -1,6 +1,5 @@
 import { createWriteStream } from 'node:fs'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Context } from 'hono'
@@ -10,6 +9,7 @@ import { boundaryOf, readParts } from '../../http/multipart.ts'
 import { labelSchema, parseInput } from '../../names.ts'
 import type { SealedRelease } from '../publish.ts'
 import { OneAtATime } from './one-at-a-time.ts'
+import { newUploadFolder } from './upload-folder.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
 /** What a form may have beyond its file. */
@@ -26,6 +26,7 @@ const HEADER_OF_FIELD = {
 
 /** A file as it arrives; the caller gives its limit, in bytes. */
 interface Upload {
+  readonly dataDir: string
   readonly projectId: string
   readonly maxBytes: number
 }
@@ -36,13 +37,13 @@ type Publish<T> = (sealed: SealedRelease) => Promise<T>
 const publications = new OneAtATime()
 
 /**
- * Receives a sealed file with its release, and publishes it when no other one is being published: as a form (multipart/form-data) with the file in `artifact`, or as the bare
- * file (application/octet-stream) with the fields in headers. The file goes to a private temporary file, so that a slow
- * upload keeps nothing in memory. Throws HubError 415 for another content type, 413 as soon as there are more than
- * `maxBytes`, and 400 for a malformed form.
+ * Receives a sealed file with its release, and publishes it when no other one is being published: as a form
+ * (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the fields in
+ * headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory. Throws
+ * HubError 415 for another content type, 413 as soon as there are more than `maxBytes`, and 400 for a malformed form.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), 'hub-upload-'))
+  const folder = await newUploadFolder(upload.dataDir)
   try {
     refuseAnnounced(c, upload)
     const file = join(folder, 'sealed')

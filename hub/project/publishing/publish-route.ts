@@ -36,7 +36,7 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes }: PublishCon
   if (value === undefined && c.req.header('authorization') === undefined) throw new HubError(401, NO_KEY)
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
-  const upload = { projectId, maxBytes: maxArtifactBytes }
+  const upload = { dataDir: store.dataDir, projectId, maxBytes: maxArtifactBytes }
   const { project_id, version, sha256, size, published_at } = await receivePublication(c, upload, sealed =>
     publishProject(store, sealed, requireDeployableProject),
   )

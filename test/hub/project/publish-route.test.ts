@@ -1,28 +1,16 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, watch } from 'node:fs'
+import { readdirSync, readFileSync, utimesSync, watch } from 'node:fs'
 import { request } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { listProjects } from '../../../hub/project/catalogue.ts'
 import { listProjectKeys, revokeProjectKey } from '../../../hub/project/project-keys.ts'
-import { ADMIN_TOKEN, errorOf, type HubUnderTest, runHub } from '../running-hub.ts'
+import { removeOldUploads } from '../../../hub/project/publishing/upload-folder.ts'
+import { ADMIN_TOKEN, errorOf, type HubUnderTest, newFolder, runHub } from '../running-hub.ts'
 import { logIn, newValue, runShopHub } from './project-client.ts'
 import { publishShop, sealShop } from './project-source.ts'
 import { ADMIN, PUBLISH, type Sender, sendForm, sendRaw } from './publishing.ts'
-
-const usual = process.env['TMPDIR']
-
-before(() => {
-  // So that uploads of other tests at the same time do not count as left behind.
-  process.env['TMPDIR'] = mkdtempSync(join(tmpdir(), 'publish-route-'))
-})
-after(() => {
-  rmSync(tmpdir(), { recursive: true })
-  if (usual === undefined) delete process.env['TMPDIR']
-  else process.env['TMPDIR'] = usual
-})
 
 const SENDS = { 'a form': sendForm, 'the bare file': sendRaw } as const
 
@@ -179,13 +167,21 @@ describe('a form that is', () => {
     sent.on('error', () => {})
     const head = '--x\r\nContent-Disposition: form-data; name="artifact"; filename="a"\r\n\r\n'
     const begun = Promise.withResolvers<void>()
-    const watcher = watch(tmpdir(), (_, name) => name?.startsWith('hub-upload-') && begun.resolve())
+    const watcher = watch(hub.dataDir, (_, name) => name?.startsWith('upload-') && begun.resolve())
     t.after(() => watcher.close())
     sent.write(head + 'x'.repeat(300_000))
     await begun.promise
     sent.destroy()
     await ended.promise
     assertNothingKept(hub)
+  })
+
+  it('that a killed hub has left is removed at a later start, and not one that may be under way', async t => {
+    const folder = newFolder(t, { 'upload-old/sealed': '', 'upload-new/sealed': '', 'artifacts/x': '' })
+    utimesSync(join(folder, 'upload-old'), 0, 0)
+    utimesSync(join(folder, 'artifacts'), 0, 0)
+    await removeOldUploads(folder, Date.now())
+    assert.deepEqual(readdirSync(folder).sort(), ['artifacts', 'upload-new'])
   })
 
   it('cut off leaves nothing behind', async t => {
@@ -231,8 +227,8 @@ it('two different files for one version, sent at once, publish exactly one', asy
 function assertNothingKept(hub: HubUnderTest): void {
   assert.deepEqual(listProjects(hub.store), [])
   assert.deepEqual(readdirSync(join(hub.dataDir, 'artifacts')), [])
-  const mine = readdirSync(tmpdir()).filter(name => name.startsWith('hub-upload-'))
-  assert.deepEqual(mine, [])
+  const uploads = readdirSync(hub.dataDir).filter(name => name.startsWith('upload-'))
+  assert.deepEqual(uploads, [])
 }
 
 function statusOfAnnounced({ url }: HubUnderTest, headers: Record<string, string>): Promise<number | undefined> {
