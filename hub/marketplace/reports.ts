@@ -28,7 +28,8 @@ export const reportSchema = z.object({
     .string()
     .max(MAX_ERROR_CHARS, { error: `must have at most ${MAX_ERROR_CHARS} characters` })
     .nullish()
-    .transform(message => message ?? null),
+    // SQLite ends a text at a NUL in some functions.
+    .transform(message => message?.replaceAll('\0', '\uFFFD') ?? null),
 })
 export type Report = z.output<typeof reportSchema>
 

@@ -43,6 +43,12 @@ describe('reporting a deployment', () => {
     })
   }
 
+  it('shows a NUL in a message, at which SQLite would end the text', async t => {
+    const hub = await runHub(t)
+    const response = await send(hub, hub.newKey(), { status: 'failed', error_message: 'a\0b' })
+    assert.equal(((await response.json()) as Row)['error_message'], 'a\uFFFDb')
+  })
+
   for (const [field, value] of [
     ['kind', 'theme'],
     ['slug', '../x'],
