@@ -32,7 +32,8 @@ export function readPackagedVersion(bytes: Buffer): readonly string[] | undefine
   if (!success) throw refused(`has a value that no host expects at ${error.issues[0]?.path.join('.')}`)
   if (data.version === null || data.version === undefined) return undefined
   const node = document.get('version', true)
-  return [isScalar(node) ? (node.source ?? '') : '', String(data.version)]
+  const shown = String(data.version)
+  return [isScalar(node) ? (node.source ?? shown) : shown, shown]
 }
 
 function textOf(bytes: Buffer): string {

@@ -42,6 +42,7 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'plugin.yaml as a directory': [buildZip([file('plugin.yaml/x'), file('a')]), /has no plugin\.yaml/],
   'plugin.yaml as a link to nothing': [buildZip([symlink('plugin.yaml', 'none'), file('a')]), /has no plugin\.yaml/],
   'a plugin.yaml of another version': [yaml('version: 1.2.1'), /is 1\.2\.1, but --version is 1\.2\.0/],
+  'another version behind an alias': [yaml('a: &v 1.2.1\nversion: *v'), /is 1\.2\.1, but --version is 1\.2\.0/],
   'an empty plugin.yaml': [yaml(''), /must contain "key: value" lines/],
   'a plugin.yaml without keys': [yaml('greeter'), /must contain "key: value" lines/],
   'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
