@@ -20,7 +20,7 @@ const OTHER_FILES = new Set([DATABASE_FILE, DEK_KEY_FILE, SUMS_FILE])
 export interface Restored {
   readonly artifacts: number
   /** When the backup was made. */
-  readonly madeAt: Date | undefined
+  readonly madeAt: Date
 }
 
 /**
@@ -75,21 +75,21 @@ function refusal(dataDir: string, error: unknown): unknown {
 }
 
 /** Returns when the backup was made. */
-async function readTar({ file, signal }: Source, folder: string): Promise<Date | undefined> {
+async function readTar({ file, signal }: Source, folder: string): Promise<Date> {
   const tar = extract()
   const reading = pipeline(createReadStream(file), tar, { signal })
   // Its error ends the loop below as well.
   reading.catch(() => {})
   const sums = new Map<string, string>()
   let last = ''
-  let madeAt: Date | undefined
+  let madeAt = new Date(0)
   for await (const entry of tar) {
     const { name, type, mtime } = entry.header
     if (type !== 'file' || !(ARTIFACT.test(name) || OTHER_FILES.has(name)) || sums.has(name))
       throw notABackup(file, `contains ${JSON.stringify(name.slice(0, 100))}, which no backup has`)
     sums.set(name, await saveFile(entry as AsyncIterable<Uint8Array>, join(folder, name)))
+    if (last === '' && mtime !== undefined) madeAt = mtime
     last = name
-    madeAt ??= mtime
   }
   await reading
   await requireSums(file, { folder, sums, last })

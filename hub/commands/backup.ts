@@ -36,7 +36,7 @@ export const restore: Command = {
     )
     console.log(`Restored ${values.data}: ${artifacts} artifacts.`)
     console.log(
-      `This is the hub of ${madeAt?.toISOString().slice(0, 19) ?? 'an unknown time'}Z: revoke, yank and renew again what was revoked, yanked or renewed since.`,
+      `This is the hub of ${madeAt.toISOString().slice(0, 19)}Z: revoke, yank and renew again what was revoked, yanked or renewed since.`,
     )
   },
 }
