@@ -30,11 +30,11 @@ shows what the step said and what the host runs, on three screens in all; and it
     const stage = await openStage()
     try {
       await runDemo(stage, verbose)
+      print('', `All ${DEPLOYMENTS.length} deployments ended as expected.${keep ? '' : ' The demo removes its files.'}`)
     } finally {
       await stage.close(keep)
+      if (keep) print(`Look around in ${stage.folder}.`)
     }
-    const leftBehind = keep ? `Look around in ${stage.folder}.` : 'The demo has removed its files.'
-    print('', `All ${DEPLOYMENTS.length} deployments ended as expected. ${leftBehind}`)
   },
 })
 
