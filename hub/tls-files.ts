@@ -27,8 +27,8 @@ const OTHERS_OF_ROOTS_KEY = 0o037
 
 /**
  * Reads certificate and key. Throws HubError 400 when a file cannot be read or is not what it should be, when TLS cannot
- * use them together, when the key is not the certificate's, needs a passphrase, or could be read by users who have no business with it. `now` is in
- * milliseconds since 1970.
+ * use them together, when the key is not the certificate's, needs a passphrase, or could be read by users who have no
+ * business with it. `now` is in milliseconds since 1970.
  */
 export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   const { bytes: cert } = readPem('tls-cert', certFile)

@@ -105,7 +105,7 @@ function commandFiles(workspace: Workspace): { output: string; state: string; su
   const folder = mkdtempSync(join(workspace.temp, 'commands-'))
   const files = { output: join(folder, 'output'), state: join(folder, 'state'), summary: join(folder, 'summary') }
   for (const file of Object.values(files)) writeFileSync(file, '')
-  // Whoever the action runs as, it can write where the workspace's owner can.
+  // As whichever user the action runs, it can write where the workspace's owner can.
   const { uid, gid } = statSync(workspace.temp)
   for (const path of [folder, ...Object.values(files)]) chownSync(path, uid, gid)
   return files

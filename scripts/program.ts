@@ -36,7 +36,7 @@ export async function runProgram<T extends Readonly<Record<string, ProgramOption
 ): Promise<void> {
   const args = process.argv.slice(2)
   if (asksForHelp(args)) return void process.stdout.write(usageText(program))
-  // Whoever stops reading does not stop the program before it has cleaned up.
+  // A reader that stops reading does not stop the program before it has cleaned up.
   process.stdout.on('error', () => {})
   try {
     const { values, positionals } = parseCommandLine(args, program.options, program.argument === undefined ? 0 : 1)

@@ -26,8 +26,8 @@ export function requireAdmin(c: Context, store: Store): void {
 }
 
 /**
- * The same for a page, which a browser shows to whoever knows the token as its password. No route that changes anything
- * may accept it: a browser sends it along with whatever another site makes it ask for.
+ * The same for a page, which a browser shows to a user who enters the token as the password. No route that changes
+ * anything may accept it: a browser sends it along with all that another site makes it ask for.
  */
 export function requireAdminToLook(c: Context, store: Store): void {
   const sent = c.req.header('authorization')

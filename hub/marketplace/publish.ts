@@ -27,8 +27,9 @@ const publicationSchema = z.object({
 export type Publication = z.input<typeof publicationSchema>
 
 /**
- * Publishes the bytes unchanged, whether or not a host would install them: see requireDeployable. Throws HubError 400 for a wrong field, and 409 when the version is already
- * published with other bytes or another secret, unless `replace` is set.
+ * Publishes the bytes unchanged, whether or not a host would install them: see requireDeployable. Throws HubError 400
+ * for a wrong field, and 409 when the version is already published with other bytes or another secret, unless `replace`
+ * is set.
  */
 export async function publishArchive(
   store: Store,
