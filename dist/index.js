@@ -17135,6 +17135,14 @@ function settingsPath(layout, place) {
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
 }
+/** Where a deployment keeps its journal until it has the host. */
+function begunPath({ own }, deploymentId) {
+    return (0,external_node_path_namespaceObject.join)(own, `begun-${deploymentId}.jsonl`);
+}
+/** The deployment whose journal has this name, if it is one of those. */
+function begunDeployment(name) {
+    return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1];
+}
 function stagingPath(layout, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(layout.staging, deploymentId);
 }
@@ -19182,6 +19190,101 @@ function readReportOf(path, deploymentId) {
     }
 }
 
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = require("node:os");
+;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
+
+
+
+/** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
+const processIdentitySchema = schemas_lazy(() => object({
+    pid: schemas_int().check(_positive()),
+    /** Clock ticks after boot. */
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    /** Of the installed system, so that it stays over a reboot; null in most containers. */
+    machine_id: nullable(schemas_string()),
+    /** Two containers of one host may each have a pid 17. */
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+}));
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
+ * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    const isSameBoot = holder.boot_id === own.boot_id;
+    if (!isSameMachine(holder, own, isSameBoot))
+        return false;
+    if (!isSameBoot)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+function isSameMachine(holder, own, isSameBoot) {
+    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
+}
+/** Whether a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+function isSeenRunning(other, own) {
+    const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
+    return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
+}
+/** Whether any process has this pid now, ours to signal or not. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
+}
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/services/service.js
 
 /** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
@@ -20467,14 +20570,15 @@ const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
-async function writeNewJournal(path, line) {
+/** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
+function writeNewJournalSync(path, line) {
+    const temporary = temporaryName(path);
     try {
-        await replaceFile(path, padded(line));
+        (0,external_node_fs_namespaceObject.writeFileSync)(temporary, padded(line), { mode: 0o600, flag: 'wx' });
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
     }
     catch (error) {
-        // It may be there and not be durable: the run reports its own end, so no other may recover it.
-        tryUnlinkSync(path);
+        tryUnlinkSync(temporary);
         throw error;
     }
 }
@@ -20530,6 +20634,19 @@ class JournalFile {
         catch {
             // The next line tries again.
         }
+    }
+    /** Gives the journal another name, under which it is durable when this returns. */
+    async rename(path) {
+        await syncFile(this.#fd);
+        (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
+        this.#path = path;
+        this.#isSynced = true;
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    }
+    /** Removes the journal and closes it. */
+    discard() {
+        this.close();
+        tryUnlinkSync(this.#path);
     }
     close() {
         (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
@@ -20606,6 +20723,7 @@ function padded(text, more = 0) {
 
 
 
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -20614,6 +20732,8 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         /** Where its report goes; see ReportSender. */
         report_address: nullable(schemas_string()),
         keep_paths: array(schemas_string()),
+        /** Older versions of this action do not write it. */
+        process: exactOptional(processIdentitySchema),
     }),
     object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
@@ -20666,11 +20786,11 @@ const DURABLE = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported']);
 /** What is written after the last announcement goes into the room that was allocated with it. */
 const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
 /**
- * Starts the journal of a deployment, redacted: it is whole and durable (0600), with room for an undo, or it is not
- * there.
+ * Starts the journal of a deployment, redacted (0600), with room for an undo. Only `rename` makes it durable: until then,
+ * the deployment announces nothing.
  */
-async function startJournal(path, begin, redact = text => text) {
-    await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)));
+function startJournal(path, begin, redact = text => text) {
+    writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
     return continueJournal(path, 1, redact);
 }
 /** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
@@ -20765,6 +20885,8 @@ function continueJournal(path, records, redact) {
                 return undefined;
             }
         },
+        rename: async (name) => await file.rename(name),
+        discard: () => file.discard(),
         close: () => file.close(),
     };
 }
@@ -23335,8 +23457,6 @@ function isAddress(hostname) {
 
 ;// CONCATENATED MODULE: external "node:dns"
 const external_node_dns_namespaceObject = require("node:dns");
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = require("node:os");
 ;// CONCATENATED MODULE: ./build/net/address-policy.js
 
 
@@ -24949,9 +25069,9 @@ function createDeploymentRecord(initial, states, onFacts = () => { }) {
             const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step));
             known.plannedSteps.splice(0, steps.length, ...steps);
         },
-        async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
-            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] };
-            const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact);
+        async startJournal({ path, redact }, { reportAddress, keepPaths, process }) {
+            const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths], process };
+            const started = startJournal(path, { record: 'begin', ...begin }, redact);
             for (const state of known.states)
                 await started.append({ record: 'state', ...state });
             journal = started;
@@ -27834,81 +27954,6 @@ function isFileAt(path, fd) {
     return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
-
-
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        machine_id: orNull(readMachineId),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
-}
-/**
- * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
- * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
- */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    const isSameBoot = holder.boot_id === own.boot_id;
-    if (!isSameMachine(holder, own, isSameBoot))
-        return false;
-    if (!isSameBoot)
-        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-function isSameMachine(holder, own, isSameBoot) {
-    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
-}
-/** Whether any process has this pid now, ours to signal or not. */
-function pidExists(pid) {
-    try {
-        process.kill(pid, 0);
-        return true;
-    }
-    catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
-    }
-}
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
-}
-/** Throws when it is missing or says that there is none yet (`uninitialized`). */
-function readMachineId() {
-    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
-    if (id === undefined)
-        throw new Error('no machine id');
-    return id;
-}
-/**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
-    }
-    catch {
-        return undefined;
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-file.js
 
 
@@ -28129,9 +28174,9 @@ const KERNEL_LOCK = 'kernel-lock';
 async function acquireLock(request, clock = systemClock) {
     const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
     try {
-        const holder = await waitForTurn(request, contender, clock);
+        const { holder, hasWaited } = await waitForTurn(request, contender, clock);
         removeDeadMarks(request.path, holder);
-        return { release: () => giveBack(request, contender) };
+        return { hasWaited, release: () => giveBack(request, contender) };
     }
     catch (error) {
         giveBack({ ...request, log: () => { } }, contender);
@@ -28154,19 +28199,26 @@ async function describeLiveHolder(path, signal) {
     const free = await readFreeKernelLock(probe);
     return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
 }
+/** Who has the lock of a project root, in words, as its file says. Throws as `readLock` does. */
+function describeOther(path) {
+    const found = readLock(path);
+    if (found?.holder !== undefined)
+        return describeHolder(found.holder);
+    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
+}
 async function waitForTurn(request, contender, clock) {
     const { path, runUrl, signal } = request;
     const identity = readOwnIdentity();
     const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
     const pause = startWaiting(request, contender, clock);
-    for (;;) {
+    for (let hasWaited = false;; hasWaited = true) {
         signal?.throwIfAborted();
         if (contender.kernel === 'busy')
             contender.kernel = await tryKernelLock(kernelLock);
         const since = new Date().toISOString();
         const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since };
         if (contender.kernel !== 'busy' && tryTake(path, own))
-            return own;
+            return { holder: own, hasWaited };
         await pause();
     }
 }
@@ -28201,12 +28253,6 @@ function lockedError(path, timeoutMs, { kernel }) {
     const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
     return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
         `${describeOther(path)}. Wait for it or cancel it.${gone}`);
-}
-function describeOther(path) {
-    const found = readLock(path);
-    if (found?.holder !== undefined)
-        return describeHolder(found.holder);
-    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
 }
 function answerTimeoutMs({ timeoutMs }) {
     return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
@@ -28550,7 +28596,15 @@ async function rehearseDeployment(deployment, flow) {
         fail: () => flow.end('failed'),
         async run() {
             const checked = await flow.check();
-            return await rehearse(deployment, folder => flow.prepare(checked, folder));
+            await announceRecovery(deployment);
+            await flow.survey(checked);
+            const fetched = await flow.fetch(checked);
+            try {
+                return await rehearse(deployment, folder => flow.prepare(fetched, folder));
+            }
+            finally {
+                fetched.close();
+            }
         },
     });
 }
@@ -28558,6 +28612,7 @@ async function rehearse(deployment, prepare) {
     const { tools, layout } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
+        // Another run may have begun while this one fetched.
         await announceRecovery(deployment);
         const order = await prepare(folder);
         const { parts, removals } = order;
@@ -29498,6 +29553,48 @@ function isInstalledIn(layout, place) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/begun.js
+
+
+
+/**
+ * Begins a deployment whose host is prepared, although another run may have the host: until it is locked, the journal has
+ * a name of its own. Throws what the disk says.
+ */
+async function beginDeployment(deployment) {
+    const { host, tools } = deployment;
+    tools.observer.onBegun(deployment.noteRunning());
+    const begun = { keepPaths: deployment.keepPaths, journal: await begun_startJournal(deployment) };
+    return {
+        async claimHost() {
+            const { keepPaths } = deployment;
+            const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId));
+            // While this run waited, another one may have installed a version with other data of the host.
+            if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
+                const journal = await begun_startJournal(deployment);
+                begun.journal.close();
+                Object.assign(begun, { keepPaths, journal });
+            }
+            await begun.journal.rename(host.layout.journal);
+            return begun.journal;
+        },
+        async noteEnd(end, isUnfinished = false) {
+            const unfinished = isUnfinished ? { unfinished: true } : {};
+            return (await begun.journal.append({ record: 'end', end, ...unfinished })) !== undefined;
+        },
+        async noteReported(attempts) {
+            await begun.journal.append({ record: 'reported', attempts });
+        },
+        settle: async () => begun.journal.discard(),
+        abandon: () => begun.journal.close(),
+    };
+}
+async function begun_startJournal({ host, record, keepPaths }) {
+    const path = begunPath(host.layout, record.facts.deployment_id);
+    const reportAddress = host.sender?.address ?? null;
+    return await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process: readOwnIdentity() });
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
 /**
  * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
@@ -29695,22 +29792,6 @@ async function orWarn(log, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/leftovers.js
-
-
-/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
-async function endJournal(host, deploymentId) {
-    const { layout, log } = host;
-    discardStaging(layout, deploymentId);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
-
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
 /** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
 function describeRecovered({ slug, version, outcome, running_version: running }) {
@@ -29726,6 +29807,74 @@ const ENDS = {
 };
 function runs(version, still = '') {
     return version === null ? 'no version is known to run' : `${version}${still} runs`;
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/dead-begun.js
+
+
+
+
+
+/** Longer than any job may run, download and wait for the host included. */
+const LONGEST_RUN_MS = 10 * 86_400_000;
+/** What a run may record before it has the host, and who reports it. */
+const HARMLESS = new Set([
+    'begin',
+    'facts',
+    'state',
+    'end',
+    'reported',
+    'recovery',
+]);
+/**
+ * The journals of runs that have died before they had the host: those of processes that have provably ended, the one of
+ * this run's own main step, and those that are older than any run. A run that may be alive is left alone.
+ */
+function findDeadBegun(host) {
+    const { own } = host.layout;
+    return (0,external_node_fs_namespaceObject.readdirSync)(own).flatMap(name => {
+        const id = begunDeployment(name);
+        return id === undefined ? [] : dead_begun_judge(host, (0,external_node_path_namespaceObject.join)(own, name), id);
+    });
+}
+function dead_begun_judge({ runId }, path, id) {
+    const records = tryToRead(path);
+    const [begin] = records;
+    const isOwn = begin?.record === 'begin' && begin.facts.deployment_id === id;
+    if (!isOwn || !records.every(({ record }) => HARMLESS.has(record)))
+        return [{ path, isDamaged: true }];
+    const { process, facts } = begin;
+    if (process === undefined)
+        return [{ path, isDamaged: true }];
+    const own = readOwnIdentity();
+    if (isSeenRunning(process, own))
+        return [];
+    const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
+    return id === runId || isOld || isProvablyDead(process, own) ? [{ path, isDamaged: false }] : [];
+}
+function tryToRead(path) {
+    try {
+        return readJournal(path) ?? [];
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/leftovers.js
+
+
+/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+async function endJournal(host, deploymentId) {
+    const { layout, log } = host;
+    discardStaging(layout, deploymentId);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovered-end.js
@@ -29825,9 +29974,11 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 
 
+
 /**
- * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
- * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
+ * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
+ * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
+ * Returns how the one ended that had the host, or else this run's own main step; undefined when neither left anything.
  * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
  * UntouchableHostError when another user could write a directory in which it has worked.
  */
@@ -29835,6 +29986,13 @@ async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
     await retryDiscarded(layout, log);
+    const recovered = await recoverJournal(host);
+    const own = await endBegunRuns(host);
+    return recovered ?? own;
+}
+/** Ends a run that had the host. */
+async function recoverJournal(host) {
+    const { layout, log } = host;
     const records = readRecords(layout);
     const [begin] = records;
     if (begin?.record !== 'begin') {
@@ -29855,6 +30013,30 @@ async function recover(host) {
     }
     finally {
         journal.close();
+    }
+}
+/** Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. */
+async function endBegunRuns(host) {
+    let own;
+    for (const { path, isDamaged } of findDeadBegun(host)) {
+        if (isDamaged)
+            await recovery_orWarn(host.log, () => removeJournal(path));
+        // Its changes are none, so its journal is recovered as any other.
+        else
+            await recovery_orWarn(host.log, async () => {
+                const closed = await recoverJournal({ ...host, layout: { ...host.layout, journal: path } });
+                if (closed?.report.deployment_id === host.runId)
+                    own = closed;
+            });
+    }
+    return own;
+}
+async function recovery_orWarn(log, act) {
+    try {
+        await act();
+    }
+    catch (error) {
+        log.warning(`Not reported yet; later runs try again: ${toDeployError(error).message}`);
     }
 }
 async function recoverRun(host, run) {
@@ -29928,7 +30110,7 @@ function stillInconsistent(begin, rollback) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/session.js
+;// CONCATENATED MODULE: ./build/install/deployment/host-lock.js
 
 
 
@@ -29936,40 +30118,69 @@ function stillInconsistent(begin, rollback) {
 
 
 
-
-
-
-
-
-
-/** Locks a prepared host for a deployment. Throws DeploymentError `locked`, or what the disk says. */
-async function lockHost(deployment) {
-    const { host, tools, request } = deployment;
-    const lock = await holdLock(host, request.lockTimeoutMs, tools.signal);
-    try {
+/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, and to install. */
+class HostLock {
+    #deployment;
+    #held;
+    #hasSent = false;
+    constructor(deployment) {
+        this.#deployment = deployment;
+    }
+    get isHeld() {
+        return this.#held !== undefined;
+    }
+    /**
+     * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
+     * Whatever was read of the host before is old from now on. Resolves to whether another run had the host first. Throws
+     * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or what the disk says; the lock may then be held.
+     */
+    async take(timeoutMs) {
+        const { host, tools } = this.#deployment;
+        this.#held = await this.#acquire(timeoutMs);
+        const { hasWaited } = this.#held;
         // It may have taken long to get the lock.
         requireSafeHost(host);
-        tools.observer.onLocked(deployment.noteRunning());
+        tools.observer.onBegun(this.#deployment.noteRunning());
+        await recover(host);
+        if (host.sender !== undefined && !this.#hasSent)
+            await sendOutbox({ ...host, sender: host.sender }, tools.signal);
+        this.#hasSent = true;
+        // An earlier run may have been recovered meanwhile.
+        this.#deployment.noteRunning();
+        return hasWaited;
     }
-    catch (error) {
-        await lock.release();
-        throw error;
+    release() {
+        this.#held?.release();
+        this.#held = undefined;
     }
-    return {
-        async recover() {
-            await recover(host);
-            if (host.sender !== undefined)
-                await sendOutbox({ ...host, sender: host.sender }, tools.signal);
-        },
-        openSession: async () => await openSession(deployment),
-        release: async () => lock.release(),
-    };
+    async #acquire(timeoutMs) {
+        const { host, tools, state } = this.#deployment;
+        const isAfterState = state !== 'pending';
+        let isGrouped = false;
+        // Otherwise, the state before would seem to take so long, or to fail.
+        const group = () => {
+            if (isAfterState && !isGrouped)
+                tools.log.group('waiting for the host', 'at once');
+            isGrouped = true;
+        };
+        const log = (line) => {
+            group();
+            tools.log.info(line);
+        };
+        try {
+            return await holdLock(host, timeoutMs, { signal: tools.signal, log });
+        }
+        catch (error) {
+            if (toDeployError(error).code === 'locked')
+                group();
+            throw error;
+        }
+    }
 }
 /** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
-async function holdLock(host, timeoutMs, signal) {
-    const { layout, runUrl } = host;
-    const log = (line) => host.log.info(line);
-    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, signal, log });
+async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
+    const say = (line) => log.info(line);
+    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
     try {
         return await acquire();
     }
@@ -29978,49 +30189,6 @@ async function holdLock(host, timeoutMs, signal) {
         if (!isWorthIt || !spendReserve(layout))
             throw error;
         return await acquire();
-    }
-}
-async function openSession(deployment) {
-    const { host, record } = deployment;
-    const { layout, log } = host;
-    const { deployment_id: id } = record.facts;
-    // An earlier run may have been recovered meanwhile.
-    deployment.noteRunning();
-    const stagingFolder = stagingPath(layout, id);
-    (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
-    const reportAddress = host.sender?.address ?? null;
-    const journal = await record.startJournal(host, { reportAddress, keepPaths: deployment.keepPaths });
-    const transaction = beginTransaction({ root: layout.root, journal, log });
-    return {
-        stagingFolder,
-        transaction,
-        stepContext: order => ({
-            ...{ deployment, order, transaction, stagingFolder },
-            idle: findIdleSteps(deployment, order),
-            results: new Map(),
-        }),
-        finish: async (installation) => await finishCommitted(layout, log, installation),
-        async noteEnd(end, isUnfinished = false) {
-            const unfinished = isUnfinished ? { unfinished: true } : {};
-            return (await journal.append({ record: 'end', end, ...unfinished })) !== undefined;
-        },
-        async noteReported(attempts) {
-            await journal.append({ record: 'reported', attempts });
-        },
-        makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
-        async settle() {
-            journal.close();
-            await session_orWarn(log, async () => await endJournal(host, id));
-        },
-        abandon: () => journal.close(),
-    };
-}
-async function session_orWarn(log, act) {
-    try {
-        await act();
-    }
-    catch (error) {
-        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
     }
 }
 
@@ -30122,13 +30290,44 @@ function handover_digestOf({ installed }) {
 
 
 
+
+
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
- * Recovers what a dead run left, as `recoverWhenFree` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
- * if that is shorter: a live holder recovers by itself.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
+ * has the lock that is not about to recover the main step: then that has never had the host, and a later run reports it.
+ */
+async function recoverMainStep(host, lockTimeoutMs) {
+    try {
+        return await recoverHost(host, lockTimeoutMs);
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        if (code !== 'locked' || isOwnJournal(host))
+            throw error;
+        host.log.info(`This run has changed nothing; a later one reports it. ${message}`);
+        return undefined;
+    }
+}
+/** Whether the journal in flight is that of this run's main step, or may be. */
+function isOwnJournal({ layout, runId }) {
+    try {
+        const [begin] = readJournal(layout.journal) ?? [];
+        return begin?.record === 'begin' && begin.facts.deployment_id === runId;
+    }
+    catch {
+        return true;
+    }
+}
+/**
+ * Recovers and reports what dead runs left, as `recover` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
+ * if that is shorter: a live holder has recovered the host by itself. Throws as `recoverWhenFree` does.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
-    return await recoverWhenFree(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS));
+    requireSafeHost(host);
+    const { journal, own } = host.layout;
+    const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && findDeadBegun(host).length > 0);
+    return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
 }
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
@@ -30137,8 +30336,9 @@ async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
  */
 async function recoverWhenFree(host, lockTimeoutMs) {
     requireSafeHost(host);
-    if (!pathExistsSync(host.layout.journal))
-        return undefined;
+    return pathExistsSync(host.layout.journal) ? await recoverLocked(host, lockTimeoutMs) : undefined;
+}
+async function recoverLocked(host, lockTimeoutMs) {
     requireOwnKinds(host.layout);
     const lock = await holdLock(host, lockTimeoutMs);
     try {
@@ -30171,6 +30371,103 @@ async function recoverBeforeRefusal(host, end) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/session.js
+
+
+
+
+
+
+
+/** Opens the host, which is locked and recovered, for the changes of a deployment. Throws what the disk says. */
+async function openSession(deployment, begun) {
+    const { host, record } = deployment;
+    const { layout, log } = host;
+    const { deployment_id: id } = record.facts;
+    const stagingFolder = stagingPath(layout, id);
+    (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
+    const journal = await begun.claimHost();
+    const transaction = beginTransaction({ root: layout.root, journal, log });
+    return {
+        ...begun,
+        stagingFolder,
+        transaction,
+        stepContext: order => ({
+            ...{ deployment, order, transaction, stagingFolder },
+            idle: findIdleSteps(deployment, order),
+            results: new Map(),
+        }),
+        finish: async (installation) => await finishCommitted(layout, log, installation),
+        makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
+        async settle() {
+            begun.abandon();
+            await session_orWarn(log, async () => await endJournal(host, id));
+        },
+    };
+}
+async function session_orWarn(log, act) {
+    try {
+        await act();
+    }
+    catch (error) {
+        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/survey.js
+
+
+
+
+
+/**
+ * A look at the host before anything is fetched, which waits for nobody: a dead run is recovered, the outbox is sent, and
+ * what can be refused is refused now. Where another run has the host, all of that comes after the download. It only ever
+ * refuses: whatever passes is judged again once the host is locked. Throws what `check` throws while no other run has
+ * the host, and what `HostLock.take` throws except `locked`; then the lock is still held.
+ */
+async function surveyHost(deployment, lock, check) {
+    const { signal } = deployment.tools;
+    // What is refused or cannot be read without the lock may be what another run is changing.
+    if (isQuiet(deployment) && (await passes(check, signal)))
+        return;
+    if (!(await isFree(deployment, lock)))
+        return;
+    await check();
+    lock.release();
+}
+/** Whether no run has the host, no dead run must be recovered or reported, and no report waits for the hub. */
+function isQuiet({ host }) {
+    const { lock, journal, outbox } = host.layout;
+    const isWaiting = host.sender !== undefined && (0,external_node_fs_namespaceObject.readdirSync)(outbox).length > 0;
+    return !isWaiting && !pathExistsSync(lock) && !pathExistsSync(journal) && findDeadBegun(host).length === 0;
+}
+async function passes(check, signal) {
+    try {
+        await check();
+        return true;
+    }
+    catch {
+        signal.throwIfAborted();
+        return false;
+    }
+}
+/** Takes the lock, if no other run has it. */
+async function isFree({ host, tools }, lock) {
+    try {
+        await lock.take(0);
+        return true;
+    }
+    catch (error) {
+        if (lock.isHeld || toDeployError(error).code !== 'locked')
+            throw error;
+        // It may have released it just now.
+        if (pathExistsSync(host.layout.lock))
+            tools.log.info(`Another deployment is at work here: ${describeOther(host.layout.lock)}. This one does not wait yet.`);
+        return false;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/run.js
 
 
@@ -30189,34 +30486,45 @@ async function recoverBeforeRefusal(host, end) {
 
 
 
+
+
+
 /**
- * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
- * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for what happens on the way: it is in the result.
+ * Runs a deployment on its host: a look at the host, the fetch, then the lock, recovery of what a dead run left, the rest
+ * of the contract's flow, commit or rollback, reports. So no run waits for the download of another one. However it ends,
+ * the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for what
+ * happens on the way: it is in the result.
  */
 async function runDeployment(deployment, flow) {
-    let locked;
+    const lock = new HostLock(deployment);
+    let begun;
+    let fetched;
     try {
-        const checked = await prepareAndCheck({ deployment, flow });
-        locked = await lockHost(deployment);
-        await locked.recover();
-        return noteLeft(deployment, await runLocked(await locked.openSession(), checked, { deployment, flow }));
+        const checked = await prepareAndCheck(deployment, flow);
+        await surveyHost(deployment, lock, () => flow.survey(checked));
+        begun = await beginDeployment(deployment);
+        fetched = await flow.fetch(checked);
+        const hasWaited = await lock.take(deployment.request.lockTimeoutMs);
+        if (hasWaited)
+            await flow.renew?.();
+        const session = await openSession(deployment, begun);
+        return noteLeft(deployment, lock, await runLocked(session, fetched, { deployment, flow }));
     }
     catch (error) {
-        const ended = await refuse(deployment, error, locked);
-        return locked === undefined ? ended : noteLeft(deployment, ended);
+        return noteLeft(deployment, lock, await refuse(error, { deployment, flow, lock, begun }));
     }
     finally {
-        await locked?.release();
+        fetched?.close();
+        lock.release();
     }
 }
-/** Whether a cancelled run that has had the lock leaves a journal to its post step. */
-function noteLeft({ tools, layout }, ended) {
-    const mayLeave = tools.signal.aborted && ended.report.outcome !== 'inconsistent';
+/** Whether a cancelled run that has the lock leaves a journal to its post step. */
+function noteLeft({ tools, layout }, lock, ended) {
+    const mayLeave = lock.isHeld && tools.signal.aborted && ended.report.outcome !== 'inconsistent';
     return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
 /** A run that is refused creates no project root. */
-async function prepareAndCheck({ deployment, flow }) {
+async function prepareAndCheck(deployment, flow) {
     const { host, tools } = deployment;
     if (pathExistsSync(host.layout.root)) {
         await prepareHost(host, tools.log);
@@ -30227,20 +30535,41 @@ async function prepareAndCheck({ deployment, flow }) {
     await prepareHost(host, tools.log);
     return checked;
 }
-/** Ends a run that has begun nothing. */
-async function refuse(deployment, thrown, locked) {
+/** Ends a run that has changed nothing. */
+async function refuse(thrown, refused) {
+    const { deployment, flow, lock, begun } = refused;
     const error = run_causeOf(deployment, thrown);
+    if (deployment.state !== 'pending')
+        deployment.tools.log.did('failed');
     const failed = failedEnd(deployment, error);
-    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, locked);
+    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock);
+    if (deployment.state !== 'pending')
+        await flow.end('failed');
     const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root);
-    return isUntouched
-        ? await concludeUntouched(deployment, { end: failed, error })
-        : await run_conclude(deployment, { end: known, error });
+    const end = known instanceof UntouchableHostError ? failed : known;
+    const isNoted = await begun?.noteEnd(end);
+    if (isUntouched) {
+        // The journal is open, so this touches no path.
+        const untouched = await concludeUntouched(deployment, { end, error });
+        const { accepted, attempts } = untouched.report.reported;
+        if (accepted)
+            await begun?.noteReported(attempts);
+        begun?.abandon();
+        return untouched;
+    }
+    const result = await run_conclude(deployment, { end, error }, async (attempts) => await begun?.noteReported(attempts));
+    // Without a local report, the next run writes it, if the journal says how this one ended.
+    if (result.reportPath === undefined && isNoted)
+        begun?.abandon();
+    else
+        await begun?.settle();
+    return result;
 }
-async function runLocked(session, checked, { deployment, flow }) {
+async function runLocked(session, fetched, { deployment, flow }) {
     let ending;
     try {
-        const order = await flow.prepare(checked, session.stagingFolder);
+        const order = await flow.prepare(fetched, session.stagingFolder);
+        fetched.close();
         const installation = await flow.install(order, session);
         ending = await commit(deployment, session, installation);
         await flow.end('succeeded');
@@ -30307,8 +30636,8 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /** One recovery in each run: with the lock, this one has had its own. */
-async function recovered(deployment, failed, locked) {
-    return locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : judged(deployment, failed);
+async function recovered(deployment, failed, lock) {
+    return lock.isHeld ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
 }
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
 function judged({ layout }, end) {
@@ -30350,7 +30679,7 @@ function openPrivateFileSync(parent) {
         const path = (0,external_node_fs_namespaceObject.mkdtempSync)((0,external_node_path_namespaceObject.join)(parent, 'hub-deploy-'));
         try {
             const fd = withDirectorySync(path, openUnnamedSync);
-            return { fd, close: () => (0,external_node_fs_namespaceObject.close)(fd, () => { }) };
+            return closeableOnce(fd);
         }
         finally {
             (0,external_node_fs_namespaceObject.rmdirSync)(path);
@@ -30359,6 +30688,18 @@ function openPrivateFileSync(parent) {
     catch (error) {
         throw toHostError(error, `creating the download's private file in ${parent}`);
     }
+}
+/** Its number may soon be another file's. */
+function closeableOnce(fd) {
+    let isOpen = true;
+    return {
+        fd,
+        close() {
+            if (isOpen)
+                (0,external_node_fs_namespaceObject.close)(fd, () => { });
+            isOpen = false;
+        },
+    };
 }
 /** By descriptor: another user who owns the temporary folder could put a symlink in the directory's place. */
 function openUnnamedSync(directory) {
@@ -31861,7 +32202,7 @@ function refuseWithoutSpace(folder, bytes) {
 
 
 /** Fetches the requested version for a deployment, and records what the hub's header says of it. */
-async function fetchArtifact(deployment, target, fd) {
+async function fetchArtifact(deployment, fd) {
     const { request, client, tools, record } = deployment;
     if (request.version !== 'latest')
         await record.update({ version: request.version, version_source: 'requested' });
@@ -31871,7 +32212,7 @@ async function fetchArtifact(deployment, target, fd) {
         await record.update({ version: headerVersion, version_source: 'header' });
     const version = record.facts.version ?? found.listed ?? request.version;
     tools.log.did(`${request.slug} ${version} from ${new URL(request.bases[request.kind === 'plugin' ? 'hub' : 'services']).host}, ${bytesInWords(found.served.artifact.size)}`);
-    return { target, ...found };
+    return found;
 }
 /**
  * Fetches the requested version, whatever is done with it. With `latest` the hub chooses: it may list versions that it
@@ -34021,23 +34362,26 @@ async function findTarget(deployment, plan) {
         checkPlaces(deployment, previous.place, place);
     return { plan, place, previous };
 }
-/**
- * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that the version that the hub claims never had
- * other bytes, and that a `latest` is no older than what is installed and nothing that this host has replaced.
- */
-async function verifyArtifact(deployment, fetched) {
-    const { artifact, repo } = fetched.served;
+/** Vouches for the artifact: HMAC (contract 4.3, rule 3) and pinned digest. */
+async function verifyArtifact(deployment, found) {
+    const { artifact, repo } = found.served;
     await deployment.record.update({
         artifact_sha256: artifact.sha256,
         artifact_size: artifact.size,
         repo: repo ?? null,
     });
-    const verified = verifyServed(deployment, fetched.served);
+    return { ...found, verified: verifyServed(deployment, found.served) };
+}
+/**
+ * Refuses a version by what the hub claims before it is extracted: one that had other bytes on this host, and a `latest`
+ * that is older than what is installed or that this host has replaced.
+ */
+function acceptVersion(deployment, fetched) {
     const claimed = claimedVersion(fetched);
     if (claimed !== undefined)
         refuseVersion(deployment, fetched, claimed);
-    refuseOldBytes(deployment, verified.sha256);
-    return { ...fetched, verified };
+    refuseOldBytes(deployment, fetched.verified.sha256);
+    return fetched;
 }
 /** A hub may give old bytes a new version in a header, which is not signed. */
 function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
@@ -34052,13 +34396,13 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
  * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
  * `downgrade_refused`.
  */
-async function extractArtifact(deployment, verified, folder) {
-    const installed = await findSameVersion(deployment, verified);
+async function extractArtifact(deployment, accepted, folder) {
+    const installed = await findSameVersion(deployment, accepted);
     if (installed !== undefined)
         return installed;
-    const { staged, tree, pluginYaml } = await unpackArtifact(deployment, verified.verified, folder);
-    const version = await checkVersion(deployment, verified, pluginYaml);
-    return { ...verified, content: { staged, tree }, pluginYaml, version };
+    const { staged, tree, pluginYaml } = await unpackArtifact(deployment, accepted.verified, folder);
+    const version = await checkVersion(deployment, accepted, pluginYaml);
+    return { ...accepted, content: { staged, tree }, pluginYaml, version };
 }
 /** The verified artifact as the one that is installed and intact, under the same version. */
 async function findSameVersion(deployment, fetched) {
@@ -34181,29 +34525,38 @@ class MarketplaceFlow {
         await record.update({ id: plan.id });
         return plan;
     }
-    async prepare(plan, folder) {
+    async survey(plan) {
+        await findTarget(this.#deployment, plan);
+    }
+    async fetch(plan) {
+        const deployment = this.#deployment;
+        const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder);
+        try {
+            await deployment.enter('fetching');
+            const served = await fetchArtifact(deployment, file.fd);
+            await deployment.enter('verifying_signature');
+            const artifact = await verifyArtifact(deployment, served);
+            return { plan, artifact, close: file.close };
+        }
+        catch (error) {
+            file.close();
+            throw error;
+        }
+    }
+    async prepare({ plan, artifact }, folder) {
         const deployment = this.#deployment;
         const { tools } = deployment;
         const target = await findTarget(deployment, plan);
-        const file = openPrivateFileSync(tools.runner.temporaryFolder);
-        try {
-            await deployment.enter('fetching');
-            const fetched = await fetchArtifact(deployment, target, file.fd);
-            await deployment.enter('verifying_signature');
-            const verified = await verifyArtifact(deployment, fetched);
-            await deployment.enter('extracting');
-            const extracted = await extractArtifact(deployment, verified, folder);
-            await deployment.enter('loading_plan');
-            const order = await orderInstallation(deployment, extracted);
-            await recordDriftOfKept(deployment, order.parts);
-            tools.log.did(countInWords(order.steps.length, 'step'));
-            await deployment.enter('resolving_sequence');
-            tools.log.did(describeSequence(order.steps));
-            return order;
-        }
-        finally {
-            file.close();
-        }
+        const accepted = acceptVersion(deployment, { ...artifact, target });
+        await deployment.enter('extracting');
+        const extracted = await extractArtifact(deployment, accepted, folder);
+        await deployment.enter('loading_plan');
+        const order = await orderInstallation(deployment, extracted);
+        await recordDriftOfKept(deployment, order.parts);
+        tools.log.did(countInWords(order.steps.length, 'step'));
+        await deployment.enter('resolving_sequence');
+        tools.log.did(describeSequence(order.steps));
+        return order;
     }
     async install(order, session) {
         const deployment = this.#deployment;
@@ -36354,6 +36707,8 @@ function states({ states: entered, completed_at: end }) {
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id';
 const HANDOVER_STATE = 'restored';
+/** Whether the main step may have left something to recover, or to report. */
+const BEGUN_STATE = 'locked';
 /** How long the process may go on after a cancelled run, for a name lookup that nobody waits for any more. */
 const EXIT_AFTER_MS = 200;
 /**
@@ -36367,7 +36722,7 @@ class ActionStep {
     #files;
     #outputsOf;
     #cancel = listenForCancel();
-    /** What its outputs say if it is killed; undefined before the host is locked. */
+    /** What its outputs say if it is killed; undefined before the deployment has begun. */
     #known;
     /** What this run has recovered, in one sentence. */
     #recovered;
@@ -36390,8 +36745,8 @@ class ActionStep {
             // The post step continues the main step's run.
             deploymentId: getState(RUN_STATE) || (0,external_node_crypto_namespaceObject.randomUUID)(),
             observer: {
-                onLocked: report => {
-                    this.#files.saveState('locked', 'true');
+                onBegun: report => {
+                    this.#files.saveState(BEGUN_STATE, 'true');
                     this.#files.saveState(RUN_STATE, this.tools.deploymentId);
                     note({ report });
                 },
@@ -36409,7 +36764,7 @@ class ActionStep {
     /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
     finish(result) {
         this.#log.end();
-        this.#files.saveState('locked', String(result.isUnfinished === true));
+        this.#files.saveState(BEGUN_STATE, String(result.isUnfinished === true));
         if (result.unwritten !== undefined)
             this.#log.warning(result.unwritten);
         this.#noteEnded(result);
@@ -36985,7 +37340,7 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
  */
 async function runPostStep(readInputs, flows, hostOf) {
     const handover = getState(HANDOVER_STATE);
-    const mayBeLeft = getState('locked') === 'true';
+    const mayBeLeft = getState(BEGUN_STATE) === 'true';
     if (!mayBeLeft && handover === '')
         return;
     let step;
@@ -37000,7 +37355,7 @@ async function runPostStep(readInputs, flows, hostOf) {
         if (host === undefined)
             return;
         if (mayBeLeft)
-            step.finishRecovery(await recoverHost(host, request.lockTimeoutMs));
+            step.finishRecovery(await recoverMainStep(host, request.lockTimeoutMs));
         if (handover !== '')
             step.finishCheck(await checkRestored(host, handover));
     }
@@ -38920,7 +39275,14 @@ async function requestArtifact(deployment) {
     tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-async function chooseVersion({ request, client, record }) {
+/** Refuses a `latest` that is older than the version that this host had when that was last read. */
+function refuseOlder({ request, record }, version) {
+    if (request.version !== 'latest' || request.allowDowngrade)
+        return;
+    refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true });
+}
+async function chooseVersion(deployment) {
+    const { request, client, record } = deployment;
     const note = async (version) => await record.update({ version, version_source: 'requested' });
     if (request.version !== 'latest') {
         await note(request.version);
@@ -38928,8 +39290,7 @@ async function chooseVersion({ request, client, record }) {
     }
     const latest = await client.readLatestVersion();
     await note(latest);
-    if (!request.allowDowngrade)
-        refuseDowngrade(latest, { version: record.facts.previous_version, isOurs: true });
+    refuseOlder(deployment, latest);
     return latest;
 }
 
@@ -40479,6 +40840,7 @@ function decryptionFailed(problem, cause) {
 
 
 
+
 const MANIFEST_AND_PLAN = new Set(['manifest.json', BUNDLED_PLAN]);
 /** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
@@ -40500,19 +40862,25 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
         file.close();
     }
 }
-/** Vouches for the sealed file: the pinned key, the pinned digest, and that its version never had other bytes. */
-async function verifySealed(deployment, { pinned, version }, sealed) {
-    const { request, tools, record } = deployment;
+/** Vouches for the sealed file: the pinned key and the pinned digest. */
+async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     const check = signed => checkEd25519(signed, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
     const { artifactSha256 } = request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
-    refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), request);
-    sealed_refuseOldBytes(deployment, { version, sha256: verified.sha256 });
     await record.update({ signer_public_key: pinned.base64 });
     tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`);
     return verified;
+}
+/**
+ * Refuses a version that had other bytes on this host, and a `latest` that is older than what is installed or that this
+ * host has replaced: DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
+ */
+function sealed_acceptVersion(deployment, { version }, { sha256 }) {
+    refuseOlder(deployment, version);
+    refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request);
+    sealed_refuseOldBytes(deployment, { version, sha256 });
 }
 /** A `latest` must not be what this host has had and replaced, whatever its version is called. */
 function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
@@ -40638,12 +41006,13 @@ class ProjectFlow {
         const source = request.hostConfig;
         return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)));
     }
-    async prepare(hostConfig, folder) {
+    async survey() {
+        await installed_parts_noteInstalledVersion(this.#deployment);
+        checkInstalledParts(this.#deployment);
+    }
+    async fetch(hostConfig) {
         const deployment = this.#deployment;
-        const { request, client, tools, record } = deployment;
-        // Another run may have installed a version, or been recovered, before the host was ours.
-        await installed_parts_noteInstalledVersion(deployment);
-        checkInstalledParts(deployment);
+        const { request, client, tools } = deployment;
         await deployment.enter('authenticating');
         await client.authenticate();
         tools.log.did(`project ${request.projectId} at ${new URL(request.hubUrl).host}`);
@@ -40653,8 +41022,18 @@ class ProjectFlow {
         const sealed = await downloadSealed(deployment, offer);
         await deployment.enter('verifying_signature');
         const verified = await verifySealed(deployment, offer, sealed);
-        await deployment.enter('obtaining_key');
+        return { hostConfig, offer, verified, close: () => { } };
+    }
+    async renew() {
+        await this.#deployment.client.authenticate();
+    }
+    async prepare({ hostConfig, offer, verified }, folder) {
+        const deployment = this.#deployment;
+        const { request, client, tools, record } = deployment;
+        await installed_parts_noteInstalledVersion(deployment);
         checkInstalledParts(deployment);
+        sealed_acceptVersion(deployment, offer, verified);
+        await deployment.enter('obtaining_key');
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
         tools.log.did('the hub allows this deployment');
         await deployment.enter('decrypting');
@@ -41463,7 +41842,7 @@ function refuseReused({ version, source }, history) {
  * Refuses a `latest` that is older than what the same source has supplied for this part, and one whose bytes this host
  * has had and replaced, whatever they are called now: DeploymentError `downgrade_refused`.
  */
-function refuseOlder({ version, source }, { installed, wasReplaced }) {
+function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Another plugin's version says nothing about this one's, and the signed manifest has chosen between the two.
     if (installed?.source.from === source.from)
         refuseDowngrade(version, { version: installed.version, isOurs: true });
@@ -41522,7 +41901,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         if (!isPinned)
             refuseReused(offered, past.history);
         if (source.version === 'latest' && !request.allowDowngrade)
-            refuseOlder(offered, past);
+            source_history_refuseOlder(offered, past);
         const cost = { received: found.served.artifact.size, tree: unpacked.tree };
         return { ...part, ...offered, cost };
     }
@@ -42768,6 +43147,11 @@ class RollbackFlow {
         if (rows.length === 0)
             throw refusals_notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
+    }
+    /** All that it needs is on the host, and is judged there. */
+    async survey() { }
+    async fetch(files) {
+        return { ...files, close: () => { } };
     }
     async prepare(files) {
         const rollback = this.#rollback;

@@ -2,7 +2,7 @@ import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { rehearseDeployment } from '../install/deployment/rehearse.ts'
-import { type Flow, runDeployment } from '../install/deployment/run.ts'
+import { type FetchedFiles, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
@@ -16,7 +16,14 @@ import { type ArtifactDeployment, startDeployment } from './deployment.ts'
 import { fetchArtifact } from './fetch.ts'
 import { noteInstalledVersion } from './installed-version.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
-import { extractArtifact, findTarget, orderInstallation, verifyArtifact } from './prepare.ts'
+import {
+  acceptVersion,
+  extractArtifact,
+  findTarget,
+  orderInstallation,
+  type VerifiedVersion,
+  verifyArtifact,
+} from './prepare.ts'
 import type { DeployRequest } from './request.ts'
 
 /**
@@ -31,8 +38,14 @@ export async function deploy(request: DeployRequest, tools: DeploymentTools): Pr
   return request.dryRun ? await rehearseDeployment(deployment, flow) : await runDeployment(deployment, flow)
 }
 
+/** A verified artifact, in a file without a name, and the plan for it. */
+interface FetchedArtifact extends FetchedFiles {
+  readonly plan: ReadyArtifactPlan
+  readonly artifact: VerifiedVersion
+}
+
 /** The states of the marketplace contract; each phase returns what the next one needs. */
-class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
+class MarketplaceFlow implements Flow<ReadyArtifactPlan, FetchedArtifact> {
   readonly #deployment: ArtifactDeployment
 
   constructor(deployment: ArtifactDeployment) {
@@ -48,28 +61,39 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
     return plan
   }
 
-  async prepare(plan: ReadyArtifactPlan, folder: string): Promise<InstallOrder> {
+  async survey(plan: ReadyArtifactPlan): Promise<void> {
+    await findTarget(this.#deployment, plan)
+  }
+
+  async fetch(plan: ReadyArtifactPlan): Promise<FetchedArtifact> {
+    const deployment = this.#deployment
+    const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder)
+    try {
+      await deployment.enter('fetching')
+      const served = await fetchArtifact(deployment, file.fd)
+      await deployment.enter('verifying_signature')
+      const artifact = await verifyArtifact(deployment, served)
+      return { plan, artifact, close: file.close }
+    } catch (error) {
+      file.close()
+      throw error
+    }
+  }
+
+  async prepare({ plan, artifact }: FetchedArtifact, folder: string): Promise<InstallOrder> {
     const deployment = this.#deployment
     const { tools } = deployment
     const target = await findTarget(deployment, plan)
-    const file = openPrivateFileSync(tools.runner.temporaryFolder)
-    try {
-      await deployment.enter('fetching')
-      const fetched = await fetchArtifact(deployment, target, file.fd)
-      await deployment.enter('verifying_signature')
-      const verified = await verifyArtifact(deployment, fetched)
-      await deployment.enter('extracting')
-      const extracted = await extractArtifact(deployment, verified, folder)
-      await deployment.enter('loading_plan')
-      const order = await orderInstallation(deployment, extracted)
-      await recordDriftOfKept(deployment, order.parts)
-      tools.log.did(countInWords(order.steps.length, 'step'))
-      await deployment.enter('resolving_sequence')
-      tools.log.did(describeSequence(order.steps))
-      return order
-    } finally {
-      file.close()
-    }
+    const accepted = acceptVersion(deployment, { ...artifact, target })
+    await deployment.enter('extracting')
+    const extracted = await extractArtifact(deployment, accepted, folder)
+    await deployment.enter('loading_plan')
+    const order = await orderInstallation(deployment, extracted)
+    await recordDriftOfKept(deployment, order.parts)
+    tools.log.did(countInWords(order.steps.length, 'step'))
+    await deployment.enter('resolving_sequence')
+    tools.log.did(describeSequence(order.steps))
+    return order
   }
 
   async install(order: InstallOrder, session: HostSession): Promise<Installation> {

@@ -5,17 +5,12 @@ import { watchDownload } from '../install/deployment/download-progress.ts'
 import type { Tools } from '../install/transaction/context.ts'
 import type { MarketplaceClient, ServedArtifact } from './api/client.ts'
 import type { ArtifactDeployment } from './deployment.ts'
-import type { Target } from './prepare.ts'
 import type { DeployRequest } from './request.ts'
 import type { DeployedVersion, VersionClaims } from './version.ts'
 
 /** An artifact as a hub served it, for the version that it was asked for. */
 export interface ServedVersion extends VersionClaims {
   readonly served: ServedArtifact
-}
-
-export interface FetchedVersion extends ServedVersion {
-  readonly target: Target
 }
 
 /** A fetch, and the open, empty file that it writes. */
@@ -27,11 +22,7 @@ export interface Fetching {
 }
 
 /** Fetches the requested version for a deployment, and records what the hub's header says of it. */
-export async function fetchArtifact(
-  deployment: ArtifactDeployment,
-  target: Target,
-  fd: number,
-): Promise<FetchedVersion> {
+export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
   const { request, client, tools, record } = deployment
   if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })
   const found = await fetchRequested({ request, client, tools, fd })
@@ -42,7 +33,7 @@ export async function fetchArtifact(
   tools.log.did(
     `${request.slug} ${version} from ${new URL(request.bases[request.kind === 'plugin' ? 'hub' : 'services']).host}, ${bytesInWords(found.served.artifact.size)}`,
   )
-  return { target, ...found }
+  return found
 }
 
 /**

@@ -22,7 +22,7 @@ import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type StagedTree, unpackArtifact, verifyServed } from './artifact-checks.ts'
 import { announceDefaultPlan } from './default-plan.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
-import { type FetchedVersion, noticeOtherVersion } from './fetch.ts'
+import { noticeOtherVersion, type ServedVersion } from './fetch.ts'
 import { choosePlace } from './place.ts'
 import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { refuseSecondCopy } from './second-copy.ts'
@@ -36,13 +36,18 @@ export interface Target {
   readonly previous: PreviousInstall
 }
 
-/** A fetched artifact whose signature, pin and version history are right. */
-export interface VerifiedVersion extends FetchedVersion {
+/** A fetched artifact whose signature and pin are right. */
+export interface VerifiedVersion extends ServedVersion {
   readonly verified: VerifiedArtifact
 }
 
-/** A verified artifact whose files are known, with the version that it really is. */
-export interface ExtractedVersion extends VerifiedVersion {
+/** A verified artifact that may replace what this host has. */
+export interface AcceptedVersion extends VerifiedVersion {
+  readonly target: Target
+}
+
+/** An accepted artifact whose files are known, with the version that it really is. */
+export interface ExtractedVersion extends AcceptedVersion {
   /** Extracted, or installed already. */
   readonly content: StagedTree | IntactTree
   /** Undefined for a service. */
@@ -72,25 +77,26 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   return { plan, place, previous }
 }
 
-/**
- * Vouches for the artifact: HMAC (contract 4.3, rule 3), pinned digest, that the version that the hub claims never had
- * other bytes, and that a `latest` is no older than what is installed and nothing that this host has replaced.
- */
-export async function verifyArtifact(
-  deployment: ArtifactDeployment,
-  fetched: FetchedVersion,
-): Promise<VerifiedVersion> {
-  const { artifact, repo } = fetched.served
+/** Vouches for the artifact: HMAC (contract 4.3, rule 3) and pinned digest. */
+export async function verifyArtifact(deployment: ArtifactDeployment, found: ServedVersion): Promise<VerifiedVersion> {
+  const { artifact, repo } = found.served
   await deployment.record.update({
     artifact_sha256: artifact.sha256,
     artifact_size: artifact.size,
     repo: repo ?? null,
   })
-  const verified = verifyServed(deployment, fetched.served)
+  return { ...found, verified: verifyServed(deployment, found.served) }
+}
+
+/**
+ * Refuses a version by what the hub claims before it is extracted: one that had other bytes on this host, and a `latest`
+ * that is older than what is installed or that this host has replaced.
+ */
+export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
   if (claimed !== undefined) refuseVersion(deployment, fetched, claimed)
-  refuseOldBytes(deployment, verified.sha256)
-  return { ...fetched, verified }
+  refuseOldBytes(deployment, fetched.verified.sha256)
+  return fetched
 }
 
 /** A hub may give old bytes a new version in a header, which is not signed. */
@@ -108,20 +114,20 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
  */
 export async function extractArtifact(
   deployment: ArtifactDeployment,
-  verified: VerifiedVersion,
+  accepted: AcceptedVersion,
   folder: string,
 ): Promise<ExtractedVersion> {
-  const installed = await findSameVersion(deployment, verified)
+  const installed = await findSameVersion(deployment, accepted)
   if (installed !== undefined) return installed
-  const { staged, tree, pluginYaml } = await unpackArtifact(deployment, verified.verified, folder)
-  const version = await checkVersion(deployment, verified, pluginYaml)
-  return { ...verified, content: { staged, tree }, pluginYaml, version }
+  const { staged, tree, pluginYaml } = await unpackArtifact(deployment, accepted.verified, folder)
+  const version = await checkVersion(deployment, accepted, pluginYaml)
+  return { ...accepted, content: { staged, tree }, pluginYaml, version }
 }
 
 /** The verified artifact as the one that is installed and intact, under the same version. */
 async function findSameVersion(
   deployment: ArtifactDeployment,
-  fetched: VerifiedVersion,
+  fetched: AcceptedVersion,
 ): Promise<ExtractedVersion | undefined> {
   const { target, verified } = fetched
   const source = { origin: originOf(deployment), sha256: verified.sha256 }
@@ -174,7 +180,7 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
 
 async function checkVersion(
   deployment: ArtifactDeployment,
-  fetched: FetchedVersion,
+  fetched: AcceptedVersion,
   pluginYaml: PluginYaml | undefined,
 ): Promise<string> {
   const decided = decideVersion(fetched, pluginYaml)
@@ -188,7 +194,7 @@ async function checkVersion(
  * Refuses a `latest` that is older than what is installed, and a version that had other bytes before: by what the hub
  * claims as soon as it has served it, and by what the artifact says once it is extracted.
  */
-function refuseVersion(deployment: ArtifactDeployment, { served, target }: FetchedVersion, version: string): void {
+function refuseVersion(deployment: ArtifactDeployment, { served, target }: AcceptedVersion, version: string): void {
   const { request } = deployment
   if (request.version === 'latest' && !request.allowDowngrade)
     refuseDowngrade(version, stateFor(target.previous, originOf(deployment)))

@@ -1,9 +1,10 @@
 import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { countInWords } from '../core/quantities.ts'
+import type { VerifiedSealedArtifact } from '../core/trust/sealed-signature.ts'
 import type { EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import { type Flow, runDeployment } from '../install/deployment/run.ts'
+import { type FetchedFiles, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
@@ -14,10 +15,10 @@ import { noticeSettings } from '../install/steps/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ProjectDeployment, type ProjectTools, startDeployment } from './deployment.ts'
 import { checkInstalledParts, noteInstalledVersion } from './installed-parts.ts'
-import { requestArtifact } from './offer.ts'
+import { type Offer, requestArtifact } from './offer.ts'
 import { orderInstallation } from './plan.ts'
 import type { ProjectRequest } from './request.ts'
-import { downloadSealed, extractSealed, openSealed, verifySealed } from './sealed.ts'
+import { acceptVersion, downloadSealed, extractSealed, openSealed, verifySealed } from './sealed.ts'
 import { verifyProject } from './verify.ts'
 
 /**
@@ -32,8 +33,15 @@ export async function deployProject(request: ProjectRequest, tools: ProjectTools
   return { ...ended, error: ended.error ?? refusedReport(ended) }
 }
 
+/** A verified artifact, in memory, and the operator's file for it. */
+interface FetchedProject extends FetchedFiles {
+  readonly hostConfig: HostConfig | undefined
+  readonly offer: Offer
+  readonly verified: VerifiedSealedArtifact
+}
+
 /** Each state trusts only what the one before has verified; the plaintext is not used before its tag matches. */
-class ProjectFlow implements Flow<HostConfig | undefined> {
+class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
   readonly #deployment: ProjectDeployment
 
   constructor(deployment: ProjectDeployment) {
@@ -47,12 +55,14 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)))
   }
 
-  async prepare(hostConfig: HostConfig | undefined, folder: string): Promise<InstallOrder> {
+  async survey(): Promise<void> {
+    await noteInstalledVersion(this.#deployment)
+    checkInstalledParts(this.#deployment)
+  }
+
+  async fetch(hostConfig: HostConfig | undefined): Promise<FetchedProject> {
     const deployment = this.#deployment
-    const { request, client, tools, record } = deployment
-    // Another run may have installed a version, or been recovered, before the host was ours.
-    await noteInstalledVersion(deployment)
-    checkInstalledParts(deployment)
+    const { request, client, tools } = deployment
     await deployment.enter('authenticating')
     await client.authenticate()
     tools.log.did(`project ${request.projectId} at ${new URL(request.hubUrl).host}`)
@@ -62,8 +72,20 @@ class ProjectFlow implements Flow<HostConfig | undefined> {
     const sealed = await downloadSealed(deployment, offer)
     await deployment.enter('verifying_signature')
     const verified = await verifySealed(deployment, offer, sealed)
-    await deployment.enter('obtaining_key')
+    return { hostConfig, offer, verified, close: () => {} }
+  }
+
+  async renew(): Promise<void> {
+    await this.#deployment.client.authenticate()
+  }
+
+  async prepare({ hostConfig, offer, verified }: FetchedProject, folder: string): Promise<InstallOrder> {
+    const deployment = this.#deployment
+    const { request, client, tools, record } = deployment
+    await noteInstalledVersion(deployment)
     checkInstalledParts(deployment)
+    acceptVersion(deployment, offer, verified)
+    await deployment.enter('obtaining_key')
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
     tools.log.did('the hub allows this deployment')
     await deployment.enter('decrypting')

@@ -23,7 +23,14 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
   return { version, descriptor, pinned }
 }
 
-async function chooseVersion({ request, client, record }: ProjectDeployment): Promise<string> {
+/** Refuses a `latest` that is older than the version that this host had when that was last read. */
+export function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
+  if (request.version !== 'latest' || request.allowDowngrade) return
+  refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })
+}
+
+async function chooseVersion(deployment: ProjectDeployment): Promise<string> {
+  const { request, client, record } = deployment
   const note = async (version: string) => await record.update({ version, version_source: 'requested' })
   if (request.version !== 'latest') {
     await note(request.version)
@@ -31,6 +38,6 @@ async function chooseVersion({ request, client, record }: ProjectDeployment): Pr
   }
   const latest = await client.readLatestVersion()
   await note(latest)
-  if (!request.allowDowngrade) refuseDowngrade(latest, { version: record.facts.previous_version, isOurs: true })
+  refuseOlder(deployment, latest)
   return latest
 }

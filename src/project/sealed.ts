@@ -24,7 +24,7 @@ import type { IntactTree } from '../install/steps/intact-part.ts'
 import { BUNDLED_PLAN } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { findInstalledParts, isAllInstalled } from './installed-parts.ts'
-import type { Offer } from './offer.ts'
+import { type Offer, refuseOlder } from './offer.ts'
 
 const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED_PLAN])
 
@@ -72,22 +72,33 @@ export async function downloadSealed(
   }
 }
 
-/** Vouches for the sealed file: the pinned key, the pinned digest, and that its version never had other bytes. */
+/** Vouches for the sealed file: the pinned key and the pinned digest. */
 export async function verifySealed(
-  deployment: ProjectDeployment,
-  { pinned, version }: Offer,
+  { request, tools, record }: ProjectDeployment,
+  { pinned }: Offer,
   sealed: SealedArtifact,
 ): Promise<VerifiedSealedArtifact> {
-  const { request, tools, record } = deployment
   const check: Ed25519Check = signed => checkEd25519(signed, tools.signal)
   const verified = await verifySealedSignature(sealed, pinned, check)
   const { artifactSha256 } = request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
-  refuseReusedVersion({ version, sha256: verified.sha256 }, knownVersions(deployment), request)
-  refuseOldBytes(deployment, { version, sha256: verified.sha256 })
   await record.update({ signer_public_key: pinned.base64 })
   tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`)
   return verified
+}
+
+/**
+ * Refuses a version that had other bytes on this host, and a `latest` that is older than what is installed or that this
+ * host has replaced: DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
+ */
+export function acceptVersion(
+  deployment: ProjectDeployment,
+  { version }: Offer,
+  { sha256 }: VerifiedSealedArtifact,
+): void {
+  refuseOlder(deployment, version)
+  refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request)
+  refuseOldBytes(deployment, { version, sha256 })
 }
 
 /** A `latest` must not be what this host has had and replaced, whatever its version is called. */

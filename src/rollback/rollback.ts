@@ -2,7 +2,7 @@ import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { rehearseDeployment } from '../install/deployment/rehearse.ts'
-import { type Flow, runDeployment } from '../install/deployment/run.ts'
+import { type FetchedFiles, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
@@ -35,8 +35,11 @@ export async function rollBackVersion(
   return request.dryRun ? await rehearseDeployment(rollback, flow) : await runDeployment(rollback, flow)
 }
 
+/** A rollback fetches nothing. */
+type RollbackFiles = ParsedFiles & FetchedFiles
+
 /** The states of a rollback; each phase returns what the next one needs. */
-class RollbackFlow implements Flow<ParsedFiles> {
+class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
   readonly #rollback: RunningRollback
 
   constructor(rollback: RunningRollback) {
@@ -49,7 +52,14 @@ class RollbackFlow implements Flow<ParsedFiles> {
     return await parseFiles(this.#rollback)
   }
 
-  async prepare(files: ParsedFiles): Promise<InstallOrder> {
+  /** All that it needs is on the host, and is judged there. */
+  async survey(): Promise<void> {}
+
+  async fetch(files: ParsedFiles): Promise<RollbackFiles> {
+    return { ...files, close: () => {} }
+  }
+
+  async prepare(files: RollbackFiles): Promise<InstallOrder> {
     const rollback = this.#rollback
     const { log } = rollback.tools
     await rollback.enter('finding_snapshots')

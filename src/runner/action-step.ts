@@ -22,6 +22,8 @@ import { describeEnding } from './summaries/outcome-sentence.ts'
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id'
 export const HANDOVER_STATE = 'restored'
+/** Whether the main step may have left something to recover, or to report. */
+export const BEGUN_STATE = 'locked'
 /** How long the process may go on after a cancelled run, for a name lookup that nobody waits for any more. */
 const EXIT_AFTER_MS = 200
 
@@ -48,7 +50,7 @@ export class ActionStep {
   readonly #files: RunnerFiles
   readonly #outputsOf: OutputsOf
   readonly #cancel = listenForCancel()
-  /** What its outputs say if it is killed; undefined before the host is locked. */
+  /** What its outputs say if it is killed; undefined before the deployment has begun. */
   #known: KnownResult | undefined
   /** What this run has recovered, in one sentence. */
   #recovered: string | undefined
@@ -73,8 +75,8 @@ export class ActionStep {
       // The post step continues the main step's run.
       deploymentId: core.getState(RUN_STATE) || randomUUID(),
       observer: {
-        onLocked: report => {
-          this.#files.saveState('locked', 'true')
+        onBegun: report => {
+          this.#files.saveState(BEGUN_STATE, 'true')
           this.#files.saveState(RUN_STATE, this.tools.deploymentId)
           note({ report })
         },
@@ -93,7 +95,7 @@ export class ActionStep {
   /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
   finish(result: EndedDeployment): void {
     this.#log.end()
-    this.#files.saveState('locked', String(result.isUnfinished === true))
+    this.#files.saveState(BEGUN_STATE, String(result.isUnfinished === true))
     if (result.unwritten !== undefined) this.#log.warning(result.unwritten)
     this.#noteEnded(result)
     const { outcome } = result.report

@@ -1,11 +1,11 @@
 import * as core from '@actions/core'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import { checkRestored } from '../install/deployment/handover.ts'
-import { recoverHost } from '../install/deployment/recover-host.ts'
+import { recoverMainStep } from '../install/deployment/recover-host.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { Flows, Host } from '../install/reports/host.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
-import { ActionStep, failStep, HANDOVER_STATE, type StepInputs } from './action-step.ts'
+import { ActionStep, BEGUN_STATE, failStep, HANDOVER_STATE, type StepInputs } from './action-step.ts'
 
 /** What a post step itself reads of its inputs. */
 type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | undefined }
@@ -24,7 +24,7 @@ export async function runPostStep<Request extends LockedRequest>(
   hostOf: HostOf<Request>,
 ): Promise<void> {
   const handover = core.getState(HANDOVER_STATE)
-  const mayBeLeft = core.getState('locked') === 'true'
+  const mayBeLeft = core.getState(BEGUN_STATE) === 'true'
   if (!mayBeLeft && handover === '') return
   let step: ActionStep | undefined
   let request: Request | undefined
@@ -36,7 +36,7 @@ export async function runPostStep<Request extends LockedRequest>(
     step.ignoreCancel()
     const host = hostOf(request, step.tools)
     if (host === undefined) return
-    if (mayBeLeft) step.finishRecovery(await recoverHost(host, request.lockTimeoutMs))
+    if (mayBeLeft) step.finishRecovery(await recoverMainStep(host, request.lockTimeoutMs))
     if (handover !== '') step.finishCheck(await checkRestored(host, handover))
   } catch (error) {
     const what = `recovering ${request?.projectRoot ?? 'the host'}`

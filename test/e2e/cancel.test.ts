@@ -17,6 +17,7 @@ import {
   killAsTheRunnerDoes,
   NOTE_PID,
   onceInLog,
+  readBegun,
   readHolder,
   readNotedPid,
   waitForEnd,
@@ -77,7 +78,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       const host = fleet.newHost(`waits-for-${route}`)
       const gate = await openGate(t, fleet.stage.hub.url, asked => {
         if (asked !== route) return undefined
-        process.kill(readHolder(host.root), 'SIGINT')
+        process.kill(readBegun(host.root), 'SIGINT')
         return forEver()
       })
       const result = await host.deploy({ version: 'latest', 'hub-url': gate.url })
@@ -177,7 +178,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     const host = fleet.newHost('hanging-report')
     let hangs = true
     const gate = await openGate(t, fleet.stage.hub.url, route => {
-      if (hangs && route === 'artifact') void killAsTheRunnerDoes(readHolder(host.root))
+      if (hangs && route === 'artifact') void killAsTheRunnerDoes(readBegun(host.root))
       return hangs && route !== 'detail' ? forEver() : undefined
     })
     const inputs = { 'hub-url': gate.url }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { createKey } from '../../hub/keys.ts'
 import { yankVersion } from '../../hub/marketplace/catalogue.ts'
+import { acquireLock } from '../../src/install/host/locks/lock.ts'
 import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
 import { closedPort } from '../net/loopback-server.ts'
@@ -11,14 +12,7 @@ import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertRefuses } from './harness/refusal.ts'
 import { WRONG_PLUGINS, WRONGLY_SIGNED } from './harness/refused.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
-import {
-  answerJson,
-  pluginZip,
-  redirectTo,
-  serveArtifact,
-  serveUntrustedHub,
-  VERSION,
-} from './harness/untrusted-hub.ts'
+import { answerJson, pluginZip, serveArtifact, serveUntrustedHub, VERSION } from './harness/untrusted-hub.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -186,28 +180,19 @@ describe('a version that is not the intended one', () => {
 
 describe('a host that cannot take it', () => {
   it('is locked by another deployment, whose run the error names', async t => {
-    await stage.publish(VERSION, pluginFiles(VERSION), { replace: true })
-    let letGo = () => {}
-    const asked = Promise.withResolvers<void>()
-    const hub = await serveUntrustedHub(t, {
-      detail(response, request) {
-        letGo = () => redirectTo(`${stage.hub.url}${request.url}`)(response, request)
-        asked.resolve()
-      },
-      artifact: answerJson(410, {}),
-    })
-    const holder = stage.deploy({ 'hub-url': hub.url, 'deployments-url': stage.hub.url })
-    await asked.promise
+    const path = join(stage.root, '.hub-deploy/lock')
+    const runUrl = 'https://code-host.example/runs/7'
+    const lock = await acquireLock({ path, timeoutMs: 0, runUrl, log: () => {} })
+    t.after(() => lock.release())
     const result = await stage.deploy({ 'lock-timeout-seconds': '0' })
-    letGo()
     const { error, states } = readLocalReport(result)
-    assert.deepEqual([result.exitCode, error?.code, states.at(-1)?.state], [1, 'locked', 'pending'])
-    assert.match(
-      commandsIn(result.log, 'error')[0] ?? '',
-      /code-host\.example\/example\/operations\/actions\/runs\/1001/,
+    assert.deepEqual(
+      [result.exitCode, error?.code, states.map(({ state }) => state).join(' ')],
+      [1, 'locked', 'pending fetching verifying_signature failed'],
     )
+    assert.ok(commandsIn(result.log, 'error')[0]?.includes(runUrl))
     assert.equal(result.outputs['reported'], 'true')
-    assert.equal((await holder).outputs['error-code'], 'artifact_unavailable')
+    lock.release()
   })
 
   it('has a kept path whose parent is no longer a directory', async () => {

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { readOwnIdentity } from '../../src/install/host/locks/process-identity.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import { byExtent, sampled, whyRightsAreLeftToCi } from '../extent.ts'
-import { forEver, openGate } from './harness/hub-gate.ts'
+import { waitUntil } from '../install/wait-until.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
 import { assertSucceeds, type Fleet, openFleet, type PreparedHost } from './harness/prepared-host.ts'
-import { readHolder, readPid } from './harness/processes.ts'
+import { isNoted, NOTE_PID, readHolder, readPid } from './harness/processes.ts'
 import { pluginFiles } from './harness/stage.ts'
+import { standIn } from './harness/stand-in.ts'
 
 const RUNS_AT_ONCE = 8
 const ROUNDS = byExtent({ sample: 1, ci: 8 })
@@ -63,7 +64,7 @@ describe('the lock of a host', () => {
       const text = content()
       writeFileSync(path, text)
       const { outputs, log } = await host.deploy({ 'lock-timeout-seconds': '1' })
-      assert.deepEqual([outputs['outcome'], outputs['error-code'], outputs['state']], ['failed', 'locked', 'pending'])
+      assert.deepEqual([outputs['outcome'], outputs['error-code'], outputs['state']], ['failed', 'locked', 'failed'])
       assert.ok(log.includes(HOLDER.run_url))
       assert.equal(readFileSync(path, 'utf8'), text)
       assert.deepEqual(host.tree(), fleet.old)
@@ -73,15 +74,10 @@ describe('the lock of a host', () => {
 
   it('of a suspended run is waited for, and still belongs to that run when it resumes', async t => {
     const host = fleet.newHost('stopped')
-    const stopped = Promise.withResolvers<number>()
-    const gate = await openGate(t, fleet.stage.hub.url, route => {
-      if (route !== 'artifact') return
-      const pid = readHolder(host.root)
-      process.kill(pid, 'SIGSTOP')
-      stopped.resolve(pid)
-    })
-    const first = host.deploy({ 'hub-url': gate.url })
-    const pid = await stopped.promise
+    const path = standIn(t, 'sync', 'kill -STOP $PPID')
+    const first = host.deploy({}, { env: { PATH: path } })
+    await waitUntil('the run is suspended', () => isSuspended(host.root))
+    const pid = readHolder(host.root)
     const second = await host.deploy({ 'lock-timeout-seconds': '1' })
     process.kill(pid, 'SIGCONT')
     assert.equal(second.outputs['error-code'], 'locked')
@@ -97,18 +93,13 @@ describe('the lock of a host', () => {
     }, async t => {
       const host = fleet.newHost(`container ${next}`)
       const path = join(host.root, '.hub-deploy/lock')
-      let container = 0
-      const gate = await openGate(t, fleet.stage.hub.url, route => {
-        if (route !== 'artifact' || container === 0) return undefined
-        process.kill(container, 'SIGKILL')
-        container = 0
-        return forEver()
-      })
-      const inputs = { 'hub-url': gate.url, 'lock-timeout-seconds': '60' }
-      const onStart = (pid: number): void => {
-        container = pid
-      }
-      await host.deploy(inputs, { through: CONTAINER, onStart })
+      const inputs = { 'lock-timeout-seconds': '60' }
+      const started = Promise.withResolvers<number>()
+      const env = { PATH: standIn(t, 'sync', `${NOTE_PID}; exec sleep 3600`) }
+      const killed = host.deploy(inputs, { through: CONTAINER, onStart: started.resolve, env })
+      await waitUntil('the host is locked and all is staged', () => isNoted(env.PATH))
+      process.kill(await started.promise, 'SIGKILL')
+      await killed
       assert.equal(JSON.parse(readFileSync(path, 'utf8')).pid, 1)
       // What kills a container may end a moment before the processes in it.
       const { exitCode, log } = await host[next](inputs, { through: CONTAINER })
@@ -136,6 +127,11 @@ describe('the lock of a host', () => {
   })
 })
 
+function isSuspended(root: string): boolean {
+  const lock = join(root, '.hub-deploy/lock')
+  return existsSync(lock) && /^State:\tT/m.test(readFileSync(`/proc/${readHolder(root)}/status`, 'utf8'))
+}
+
 function whyNoContainers(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -160,11 +156,11 @@ async function assertOneAfterTheOther(host: PreparedHost): Promise<void> {
   assertNothingStrays(host.root)
 }
 
-/** No run fetched anything before the previous one had succeeded. */
+/** No run extracted anything before the previous one had succeeded. */
 function assertDisjoint(reports: readonly LocalReport[]): void {
   for (const [index, report] of reports.entries()) {
     const earlier = reports[index - 1]
-    const begun = report.states[1]?.at ?? ''
+    const begun = report.states.find(({ state }) => state === 'extracting')?.at ?? ''
     if (earlier !== undefined) assert.ok(begun >= earlier.completed_at, `${begun} is before ${earlier.completed_at}`)
   }
 }

@@ -70,7 +70,7 @@ export function toolsOf(more: Partial<DeploymentTools> = {}): DeploymentTools {
     runner: { workflow: factsOf().run, temporaryFolder: tmpdir() },
     deploymentId: DEPLOYMENT_ID,
     wires: { wire: NO_WIRE, reportWire: NO_WIRE },
-    observer: { onLocked: () => {}, onProgress: () => {}, onEnded: () => {} },
+    observer: { onBegun: () => {}, onProgress: () => {}, onEnded: () => {} },
     grace: endlessGrace(),
     flows: FLOWS,
     ...more,

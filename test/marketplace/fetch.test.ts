@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { DeployError } from '../../src/core/errors.ts'
-import { runToEnd } from '../../src/core/pausing-work.ts'
 import type { ArtifactDeployment } from '../../src/marketplace/deployment.ts'
 import { fetchArtifact, noticeOtherVersion } from '../../src/marketplace/fetch.ts'
-import { readyArtifactPlan } from '../../src/marketplace/plan.ts'
 import type { DeployedVersion, VersionClaims } from '../../src/marketplace/version.ts'
 import { collectLog } from '../install/collected-log.ts'
-import { previousOf } from '../install/prepared-deployment.ts'
 import { type Handler, serve } from '../net/loopback-server.ts'
 import { artifactRequest } from './gate/open-artifact-file.ts'
 import { startedDeployment } from './started-deployment.ts'
@@ -26,12 +23,8 @@ function hubServing(
   }
 }
 
-/** Fetches the artifact for a host where this version is installed. */
-async function fetchOver(t: TestContext, deployment: ArtifactDeployment, installed: string | null) {
-  const place = { shelf: deployment.shelf, id: deployment.request.slug, directory: 'plugins' }
-  const previous = previousOf(place, { version: installed })
-  const target = { plan: runToEnd(readyArtifactPlan(deployment.request)), place, previous }
-  return await fetchArtifact(deployment, target, artifactRequest(t, '').fd)
+async function fetchOver(t: TestContext, deployment: ArtifactDeployment) {
+  return await fetchArtifact(deployment, artifactRequest(t, '').fd)
 }
 
 function refusedWith(code: string) {
@@ -42,7 +35,7 @@ describe('fetchArtifact', () => {
   it('asks what the hub lists, then fetches what it serves as latest', async t => {
     const server = await serve(t, hubServing({ latest: '1.9.0', '2.0.0': '2.0.0' }))
     const { deployment } = startedDeployment(t, server.url)
-    const { asked, served, listed } = await fetchOver(t, deployment, null)
+    const { asked, served, listed } = await fetchOver(t, deployment)
     assert.deepEqual([asked, served.headerVersion, listed], [undefined, '1.9.0', '2.0.0'])
     assert.partialDeepStrictEqual(deployment.record.facts, { version: '1.9.0', version_source: 'header' })
     assert.deepEqual(
@@ -54,7 +47,7 @@ describe('fetchArtifact', () => {
   it('fetches a requested version without asking for the latest one', async t => {
     const server = await serve(t, hubServing({ '1.0.0': '1.0.0' }))
     const { deployment } = startedDeployment(t, server.url, { version: '1.0.0' })
-    assert.equal((await fetchOver(t, deployment, '9.0.0')).asked, '1.0.0')
+    assert.equal((await fetchOver(t, deployment)).asked, '1.0.0')
     assert.deepEqual(
       server.requests.map(({ url }) => url),
       ['/plugins/greeter/install?version=1.0.0'],
@@ -65,7 +58,7 @@ describe('fetchArtifact', () => {
     it(`fetches a plugin that the hub does not list without a key (${status})`, async t => {
       const server = await serve(t, hubServing({ latest: '1.9.0' }, { status, body: '{"error":"no"}' }))
       const { deployment, log } = startedDeployment(t, server.url)
-      const { served, listed } = await fetchOver(t, deployment, null)
+      const { served, listed } = await fetchOver(t, deployment)
       assert.deepEqual([served.headerVersion, listed], ['1.9.0', undefined])
       assert.ok(!log.lines.some(line => /^(notice|warning)/.test(line)))
     })
@@ -78,7 +71,7 @@ describe('fetchArtifact', () => {
     it(`fetches nothing from a hub that cannot answer now (${status})`, async t => {
       const server = await serve(t, hubServing({ latest: '1.9.0' }, { status, body: '' }))
       const { deployment } = startedDeployment(t, server.url)
-      await assert.rejects(fetchOver(t, deployment, null), refusedWith(code))
+      await assert.rejects(fetchOver(t, deployment), refusedWith(code))
       assert.ok(server.requests.every(({ url }) => url === '/plugins/greeter'))
     })
   }
@@ -87,7 +80,7 @@ describe('fetchArtifact', () => {
     for (const version of ['latest', '1.0.0']) {
       const server = await serve(t, hubServing({}))
       const { deployment } = startedDeployment(t, server.url, { version })
-      await assert.rejects(fetchOver(t, deployment, null), refusedWith('not_found'))
+      await assert.rejects(fetchOver(t, deployment), refusedWith('not_found'))
       assert.equal(server.requests.filter(({ url }) => url?.includes('install')).length, 1)
     }
   })
@@ -97,7 +90,7 @@ describe('fetchArtifact', () => {
       response.writeHead(200, { 'content-length': String(2 ** 52) }).write('zip')
     })
     const { deployment } = startedDeployment(t, server.url, { version: '1.0.0', maxArtifactBytes: 2 ** 53 })
-    await assert.rejects(fetchOver(t, deployment, null), refusedWith('disk_full'))
+    await assert.rejects(fetchOver(t, deployment), refusedWith('disk_full'))
     assert.equal(server.requests.length, 1)
   })
 })

@@ -7,7 +7,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { parseCommandFile } from '../../local/runner.ts'
 
 /** Runs a step whose deployment never ends, in a process of its own. */
-function runUnsettled(t: TestContext, how: 'locked' | 'unlocked') {
+function runUnsettled(t: TestContext, how: 'begun' | 'not begun') {
   const folder = mkdtempSync(join(tmpdir(), 'unsettled-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const files = { GITHUB_OUTPUT: join(folder, 'output'), GITHUB_STATE: join(folder, 'state') }
@@ -20,10 +20,10 @@ function runUnsettled(t: TestContext, how: 'locked' | 'unlocked') {
 
 describe('a step whose deployment never ends', () => {
   for (const [how, outcome] of [
-    ['locked', 'interrupted'],
-    ['unlocked', 'failed'],
+    ['begun', 'interrupted'],
+    ['not begun', 'failed'],
   ] as const) {
-    it(`fails with internal_error and sets its outputs when it is ${how}`, t => {
+    it(`fails with internal_error and sets its outputs when it has ${how}`, t => {
       const { status, log, outputs } = runUnsettled(t, how)
       assert.equal(status, 1, log)
       assert.match(log, /^::error title=internal_error::This action stopped before its deployment had ended/m)

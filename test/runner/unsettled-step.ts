@@ -14,5 +14,5 @@ const step = new ActionStep(inputs, FLOWS, ({ report }) => ({
   outcome: report.outcome,
   'error-code': report.error?.code ?? '',
 }))
-if (process.argv[2] === 'locked') step.tools.observer.onLocked(reportOf({ outcome: 'interrupted' }))
+if (process.argv[2] === 'begun') step.tools.observer.onBegun(reportOf({ outcome: 'interrupted' }))
 await new Promise(() => {})

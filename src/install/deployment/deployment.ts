@@ -27,8 +27,8 @@ export interface HubWires {
 
 /** Hears about a run before it is over. */
 export interface RunObserver {
-  /** The host is ours: a run that is killed from now on has reported this. */
-  onLocked(interrupted: LocalReport): void
+  /** It may leave something to recover or to report: a run that is killed from now on has reported this. */
+  onBegun(interrupted: LocalReport): void
   /** It has got further: a run that is killed from now on has reported this. */
   onProgress(interrupted: LocalReport): void
   /** The run has ended, and the host says so; the hub does not have its report yet, which may take longer. */

@@ -6,21 +6,51 @@ import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
 import type { ClosedDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
+import { readJournal } from '../transaction/journal.ts'
+import { findDeadBegun } from './dead-begun.ts'
 import { isInDoubt } from './dead-run.ts'
+import { holdLock } from './host-lock.ts'
 import { recover } from './recovery.ts'
-import { holdLock } from './session.ts'
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
- * Recovers what a dead run left, as `recoverWhenFree` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
- * if that is shorter: a live holder recovers by itself.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
+ * has the lock that is not about to recover the main step: then that has never had the host, and a later run reports it.
+ */
+export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
+  try {
+    return await recoverHost(host, lockTimeoutMs)
+  } catch (error) {
+    const { code, message } = toDeployError(error)
+    if (code !== 'locked' || isOwnJournal(host)) throw error
+    host.log.info(`This run has changed nothing; a later one reports it. ${message}`)
+    return undefined
+  }
+}
+
+/** Whether the journal in flight is that of this run's main step, or may be. */
+function isOwnJournal({ layout, runId }: Host): boolean {
+  try {
+    const [begin] = readJournal(layout.journal) ?? []
+    return begin?.record === 'begin' && begin.facts.deployment_id === runId
+  } catch {
+    return true
+  }
+}
+
+/**
+ * Recovers and reports what dead runs left, as `recover` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
+ * if that is shorter: a live holder has recovered the host by itself. Throws as `recoverWhenFree` does.
  */
 export async function recoverHost(
   host: Host,
   lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS,
 ): Promise<ClosedDeployment | undefined> {
-  return await recoverWhenFree(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS))
+  requireSafeHost(host)
+  const { journal, own } = host.layout
+  const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && findDeadBegun(host).length > 0)
+  return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined
 }
 
 /**
@@ -30,7 +60,10 @@ export async function recoverHost(
  */
 export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
-  if (!pathExistsSync(host.layout.journal)) return undefined
+  return pathExistsSync(host.layout.journal) ? await recoverLocked(host, lockTimeoutMs) : undefined
+}
+
+async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireOwnKinds(host.layout)
   const lock = await holdLock(host, lockTimeoutMs)
   try {

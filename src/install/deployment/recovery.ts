@@ -1,4 +1,5 @@
-import { DeploymentError } from '../../core/errors.ts'
+import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
 import { reportStatusOf } from '../../core/outcome.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../host/cleanup.ts'
@@ -10,8 +11,9 @@ import { describeRecovered } from '../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
 import type { DeploymentEnd, RollbackFacts } from '../transaction/end.ts'
 import { flowOf } from '../transaction/facts.ts'
-import { type BeginRecord, openJournal } from '../transaction/journal.ts'
+import { type BeginRecord, openJournal, removeJournal } from '../transaction/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../transaction/record.ts'
+import { findDeadBegun } from './dead-begun.ts'
 import {
   changedPlaces,
   countAttempts,
@@ -27,8 +29,9 @@ import { endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
 
 /**
- * Ends what a dead run left: before its commit by a rollback, after it by finishing the cleanup. Reports the dead run's
- * outcome in its name. The caller holds the lock. Returns undefined when nothing was left.
+ * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
+ * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
+ * Returns how the one ended that had the host, or else this run's own main step; undefined when neither left anything.
  * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
  * UntouchableHostError when another user could write a directory in which it has worked.
  */
@@ -36,6 +39,14 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   await retryDiscarded(layout, log)
+  const recovered = await recoverJournal(host)
+  const own = await endBegunRuns(host)
+  return recovered ?? own
+}
+
+/** Ends a run that had the host. */
+async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined> {
+  const { layout, log } = host
   const records = readRecords(layout)
   const [begin] = records
   if (begin?.record !== 'begin') {
@@ -54,6 +65,29 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     return await recoverRun(host, { begin, records, journal, record })
   } finally {
     journal.close()
+  }
+}
+
+/** Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. */
+async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
+  let own: ClosedDeployment | undefined
+  for (const { path, isDamaged } of findDeadBegun(host)) {
+    if (isDamaged) await orWarn(host.log, () => removeJournal(path))
+    // Its changes are none, so its journal is recovered as any other.
+    else
+      await orWarn(host.log, async () => {
+        const closed = await recoverJournal({ ...host, layout: { ...host.layout, journal: path } })
+        if (closed?.report.deployment_id === host.runId) own = closed
+      })
+  }
+  return own
+}
+
+async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
+  try {
+    await act()
+  } catch (error) {
+    log.warning(`Not reported yet; later runs try again: ${toDeployError(error).message}`)
   }
 }
 

@@ -18,23 +18,30 @@ import { missingSettings } from '../steps/written-settings.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
 import { announceRecovery } from './pending-recovery.ts'
 import { Rehearsal, sizeInWords, sizesInWords } from './rehearsal.ts'
-import type { Flow } from './run.ts'
+import type { FetchedFiles, Flow } from './run.ts'
 import { runUnreported } from './unreported.ts'
 
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
  */
-export async function rehearseDeployment<Checked>(
+export async function rehearseDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
-  flow: Flow<Checked>,
+  flow: Flow<Checked, Fetched>,
 ): Promise<EndedDeployment> {
   return await runUnreported(deployment, {
     name: 'a dry run',
     fail: () => flow.end('failed'),
     async run() {
       const checked = await flow.check()
-      return await rehearse(deployment, folder => flow.prepare(checked, folder))
+      await announceRecovery(deployment)
+      await flow.survey(checked)
+      const fetched = await flow.fetch(checked)
+      try {
+        return await rehearse(deployment, folder => flow.prepare(fetched, folder))
+      } finally {
+        fetched.close()
+      }
     },
   })
 }
@@ -46,6 +53,7 @@ async function rehearse(
   const { tools, layout } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
+    // Another run may have begun while this one fetched.
     await announceRecovery(deployment)
     const order = await prepare(folder)
     const { parts, removals } = order

@@ -12,57 +12,82 @@ import { announceRemoved } from '../steps/remove-part.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import { rollBack } from '../transaction/rollback.ts'
+import { type BegunDeployment, beginDeployment } from './begun.ts'
 import { isInDoubt } from './dead-run.ts'
 import type { EndedDeployment, RunningDeployment, TerminalState } from './deployment.ts'
 import { failedEnd } from './failed-end.ts'
 import { writeHandover } from './handover.ts'
+import { HostLock } from './host-lock.ts'
 import { describeSnapshots } from './installation.ts'
 import { recoverBeforeRefusal } from './recover-host.ts'
-import { type HostSession, type LockedHost, lockHost } from './session.ts'
+import { type HostSession, openSession } from './session.ts'
+import { surveyHost } from './survey.ts'
 
 /** A contract's part of a deployment, phase by phase; each takes what the one before returned. */
-export interface Flow<Checked> {
-  /** Refuses what can be refused before the host is locked. */
+export interface Flow<Checked, Fetched extends FetchedFiles> {
+  /** Refuses what the operator's own files show. */
   check(): Promise<Checked>
-  /** From the fetch to verified, staged parts. Changes nothing but `folder`, which exists and is private. */
-  prepare(checked: Checked, folder: string): Promise<InstallOrder>
+  /** Refuses what the host shows, which is not locked: whatever passes is judged again in `prepare`. Only reads. */
+  survey(checked: Checked): Promise<void>
+  /** Fetches and verifies the artifact, while another run may have the host: neither changes nor judges it. */
+  fetch(checked: Checked): Promise<Fetched>
+  /** The run had to wait for the host: renews what a hub may have let expire meanwhile. */
+  renew?(): Promise<void>
+  /** From the verified artifact to staged parts. Changes nothing but `folder`, which exists and is private. */
+  prepare(fetched: Fetched, folder: string): Promise<InstallOrder>
   /** Runs the plan; makes every change through the session's transaction. Returns what to commit. */
   install(order: InstallOrder, session: HostSession): Promise<Installation>
   /** Enters the last state. */
   end(state: TerminalState): Promise<void>
 }
 
+/** What a fetch has opened. */
+export interface FetchedFiles {
+  /** May be called again. */
+  close(): void
+}
+
 /**
- * Runs a deployment on its host: lock, recovery of what a dead run left, the contract's flow, commit or rollback,
- * reports. However it ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for what happens on the way: it is in the result.
+ * Runs a deployment on its host: a look at the host, the fetch, then the lock, recovery of what a dead run left, the rest
+ * of the contract's flow, commit or rollback, reports. So no run waits for the download of another one. However it ends,
+ * the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for what
+ * happens on the way: it is in the result.
  */
-export async function runDeployment<Checked>(
+export async function runDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
-  flow: Flow<Checked>,
+  flow: Flow<Checked, Fetched>,
 ): Promise<EndedDeployment> {
-  let locked: LockedHost | undefined
+  const lock = new HostLock(deployment)
+  let begun: BegunDeployment | undefined
+  let fetched: Fetched | undefined
   try {
-    const checked = await prepareAndCheck({ deployment, flow })
-    locked = await lockHost(deployment)
-    await locked.recover()
-    return noteLeft(deployment, await runLocked(await locked.openSession(), checked, { deployment, flow }))
+    const checked = await prepareAndCheck(deployment, flow)
+    await surveyHost(deployment, lock, () => flow.survey(checked))
+    begun = await beginDeployment(deployment)
+    fetched = await flow.fetch(checked)
+    const hasWaited = await lock.take(deployment.request.lockTimeoutMs)
+    if (hasWaited) await flow.renew?.()
+    const session = await openSession(deployment, begun)
+    return noteLeft(deployment, lock, await runLocked(session, fetched, { deployment, flow }))
   } catch (error) {
-    const ended = await refuse(deployment, error, locked)
-    return locked === undefined ? ended : noteLeft(deployment, ended)
+    return noteLeft(deployment, lock, await refuse(error, { deployment, flow, lock, begun }))
   } finally {
-    await locked?.release()
+    fetched?.close()
+    lock.release()
   }
 }
 
-/** Whether a cancelled run that has had the lock leaves a journal to its post step. */
-function noteLeft({ tools, layout }: RunningDeployment, ended: EndedDeployment): EndedDeployment {
-  const mayLeave = tools.signal.aborted && ended.report.outcome !== 'inconsistent'
+/** Whether a cancelled run that has the lock leaves a journal to its post step. */
+function noteLeft({ tools, layout }: RunningDeployment, lock: HostLock, ended: EndedDeployment): EndedDeployment {
+  const mayLeave = lock.isHeld && tools.signal.aborted && ended.report.outcome !== 'inconsistent'
   return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) }
 }
 
 /** A run that is refused creates no project root. */
-async function prepareAndCheck<Checked>({ deployment, flow }: Running<Checked>): Promise<Checked> {
+async function prepareAndCheck<Checked>(
+  deployment: RunningDeployment,
+  flow: Pick<Flow<Checked, FetchedFiles>, 'check'>,
+): Promise<Checked> {
   const { host, tools } = deployment
   if (pathExistsSync(host.layout.root)) {
     await prepareHost(host, tools.log)
@@ -74,19 +99,37 @@ async function prepareAndCheck<Checked>({ deployment, flow }: Running<Checked>):
   return checked
 }
 
-/** Ends a run that has begun nothing. */
-async function refuse(
-  deployment: RunningDeployment,
-  thrown: unknown,
-  locked: LockedHost | undefined,
-): Promise<EndedDeployment> {
+/** A run that could not open the host for its changes. */
+interface Refused extends Running {
+  readonly lock: HostLock
+  /** Undefined when it had not begun. */
+  readonly begun: BegunDeployment | undefined
+}
+
+/** Ends a run that has changed nothing. */
+async function refuse(thrown: unknown, refused: Refused): Promise<EndedDeployment> {
+  const { deployment, flow, lock, begun } = refused
   const error = causeOf(deployment, thrown)
+  if (deployment.state !== 'pending') deployment.tools.log.did('failed')
   const failed = failedEnd(deployment, error)
-  const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, locked)
+  const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock)
+  if (deployment.state !== 'pending') await flow.end('failed')
   const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root)
-  return isUntouched
-    ? await concludeUntouched(deployment, { end: failed, error })
-    : await conclude(deployment, { end: known, error })
+  const end = known instanceof UntouchableHostError ? failed : known
+  const isNoted = await begun?.noteEnd(end)
+  if (isUntouched) {
+    // The journal is open, so this touches no path.
+    const untouched = await concludeUntouched(deployment, { end, error })
+    const { accepted, attempts } = untouched.report.reported
+    if (accepted) await begun?.noteReported(attempts)
+    begun?.abandon()
+    return untouched
+  }
+  const result = await conclude(deployment, { end, error }, async attempts => await begun?.noteReported(attempts))
+  // Without a local report, the next run writes it, if the journal says how this one ended.
+  if (result.reportPath === undefined && isNoted) begun?.abandon()
+  else await begun?.settle()
+  return result
 }
 
 /** How a deployment ended, before it is reported. */
@@ -100,19 +143,20 @@ export interface Ending {
 /** `settled` means that nothing is left to recover; `isUnfinished`, that services are left to be restored. */
 type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
-interface Running<Checked> {
+interface Running<Fetched extends FetchedFiles = never> {
   readonly deployment: RunningDeployment
-  readonly flow: Flow<Checked>
+  readonly flow: Pick<Flow<never, Fetched>, 'prepare' | 'install' | 'end'>
 }
 
-async function runLocked<Checked>(
+async function runLocked<Fetched extends FetchedFiles>(
   session: HostSession,
-  checked: Checked,
-  { deployment, flow }: Running<Checked>,
+  fetched: Fetched,
+  { deployment, flow }: Running<Fetched>,
 ): Promise<EndedDeployment> {
   let ending: SettledEnding
   try {
-    const order = await flow.prepare(checked, session.stagingFolder)
+    const order = await flow.prepare(fetched, session.stagingFolder)
+    fetched.close()
     const installation = await flow.install(order, session)
     ending = await commit(deployment, session, installation)
     await flow.end('succeeded')
@@ -188,8 +232,8 @@ async function undo(
 }
 
 /** One recovery in each run: with the lock, this one has had its own. */
-async function recovered(deployment: RunningDeployment, failed: DeploymentEnd, locked: LockedHost | undefined) {
-  return locked === undefined ? await recoverBeforeRefusal(deployment.host, failed) : judged(deployment, failed)
+async function recovered(deployment: RunningDeployment, failed: DeploymentEnd, lock: HostLock) {
+  return lock.isHeld ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed)
 }
 
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */

@@ -5,7 +5,7 @@ import { toHostError } from './system-errors.ts'
 
 export interface PrivateFile {
   readonly fd: number
-  /** Does not wait until the system has reclaimed the space, which takes a tenth of a second for a large file. */
+  /** May be called again. Does not wait until the system has reclaimed the space, which takes a tenth of a second for a large file. */
   close(): void
 }
 
@@ -19,12 +19,24 @@ export function openPrivateFileSync(parent: string): PrivateFile {
     const path = mkdtempSync(join(parent, 'hub-deploy-'))
     try {
       const fd = withDirectorySync(path, openUnnamedSync)
-      return { fd, close: () => close(fd, () => {}) }
+      return closeableOnce(fd)
     } finally {
       rmdirSync(path)
     }
   } catch (error) {
     throw toHostError(error, `creating the download's private file in ${parent}`)
+  }
+}
+
+/** Its number may soon be another file's. */
+function closeableOnce(fd: number): PrivateFile {
+  let isOpen = true
+  return {
+    fd,
+    close() {
+      if (isOpen) close(fd, () => {})
+      isOpen = false
+    },
   }
 }
 

@@ -88,6 +88,16 @@ export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 
+/** Where a deployment keeps its journal until it has the host. */
+export function begunPath({ own }: Layout, deploymentId: string): string {
+  return join(own, `begun-${deploymentId}.jsonl`)
+}
+
+/** The deployment whose journal has this name, if it is one of those. */
+export function begunDeployment(name: string): string | undefined {
+  return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1]
+}
+
 export function stagingPath(layout: Layout, deploymentId: string): string {
   return join(layout.staging, deploymentId)
 }

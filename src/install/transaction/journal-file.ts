@@ -1,7 +1,7 @@
 import { closeSync, constants, fdatasync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
-import { replaceFile, syncDirectory, syncFile } from '../files/durable-files.ts'
+import { syncDirectory, syncFile } from '../files/durable-files.ts'
 import { tryUnlinkSync } from '../files/remove-tree.ts'
 import { temporaryName } from '../files/temporary-name.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
@@ -13,13 +13,14 @@ const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
 const syncData = promisify(fdatasync)
 
-/** Makes a durable journal of one line, with room for those to come. Whole, or not there; so too when it throws. */
-export async function writeNewJournal(path: string, line: string): Promise<void> {
+/** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
+export function writeNewJournalSync(path: string, line: string): void {
+  const temporary = temporaryName(path)
   try {
-    await replaceFile(path, padded(line))
+    writeFileSync(temporary, padded(line), { mode: 0o600, flag: 'wx' })
+    renameSync(temporary, path)
   } catch (error) {
-    // It may be there and not be durable: the run reports its own end, so no other may recover it.
-    tryUnlinkSync(path)
+    tryUnlinkSync(temporary)
     throw error
   }
 }
@@ -29,7 +30,7 @@ export async function writeNewJournal(path: string, line: string): Promise<void>
  * rollback could be necessary leave room for that rollback, or make more.
  */
 export class JournalFile {
-  readonly #path: string
+  #path: string
   #fd: number
   #size: number
   /** Of the whole lines. */
@@ -76,6 +77,21 @@ export class JournalFile {
     } catch {
       // The next line tries again.
     }
+  }
+
+  /** Gives the journal another name, under which it is durable when this returns. */
+  async rename(path: string): Promise<void> {
+    await syncFile(this.#fd)
+    renameSync(this.#path, path)
+    this.#path = path
+    this.#isSynced = true
+    await syncDirectory(dirname(path))
+  }
+
+  /** Removes the journal and closes it. */
+  discard(): void {
+    this.close()
+    tryUnlinkSync(this.#path)
   }
 
   close(): void {

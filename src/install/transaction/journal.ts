@@ -7,6 +7,7 @@ import { isFrom } from '../host/installed/origin.ts'
 import { placeOf } from '../host/installed/row-place.ts'
 import { installedRowSchema, projectVersionSchema, removedRowSchema } from '../host/installed/rows.ts'
 import { placeName } from '../host/layout.ts'
+import { processIdentitySchema } from '../host/locks/process-identity.ts'
 import { snapshotPathSchema, timeSchema } from '../host/record-fields.ts'
 import { restoredCheckSchema } from '../services/healthchecks.ts'
 import { serviceChangeSchema } from '../services/service-changes.ts'
@@ -14,7 +15,7 @@ import { type AnnouncedChange, announcedIn, isUndoneBy, numberedIn } from './ann
 import { changeSchema, isOfDeployment } from './change.ts'
 import { deploymentEndSchema } from './end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from './facts.ts'
-import { JournalFile, writeNewJournal } from './journal-file.ts'
+import { JournalFile, writeNewJournalSync } from './journal-file.ts'
 import { formatLine, JournalDamage, type JournalText, parseJournalText } from './journal-line.ts'
 import { type Redact, redactRecord } from './redaction.ts'
 
@@ -27,6 +28,8 @@ const recordSchema = z.lazy(() =>
       /** Where its report goes; see ReportSender. */
       report_address: z.nullable(z.string()),
       keep_paths: z.array(z.string()),
+      /** Older versions of this action do not write it. */
+      process: z.exactOptional(processIdentitySchema),
     }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
@@ -90,12 +93,20 @@ export interface Journal {
   close(): void
 }
 
+/** The journal of this run. */
+export interface OwnJournal extends Journal {
+  /** Gives it another name, under which it is durable when this resolves. */
+  rename(path: string): Promise<void>
+  /** Removes a journal that announces nothing, and closes it. */
+  discard(): void
+}
+
 /**
- * Starts the journal of a deployment, redacted: it is whole and durable (0600), with room for an undo, or it is not
- * there.
+ * Starts the journal of a deployment, redacted (0600), with room for an undo. Only `rename` makes it durable: until then,
+ * the deployment announces nothing.
  */
-export async function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): Promise<Journal> {
-  await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)))
+export function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): OwnJournal {
+  writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)))
   return continueJournal(path, 1, redact)
 }
 
@@ -174,7 +185,7 @@ export async function removeJournal(path: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-function continueJournal(path: string, records: number, redact: Redact): Journal {
+function continueJournal(path: string, records: number, redact: Redact): OwnJournal {
   const file = new JournalFile(path)
   let seq = records
   return {
@@ -191,6 +202,8 @@ function continueJournal(path: string, records: number, redact: Redact): Journal
         return undefined
       }
     },
+    rename: async name => await file.rename(name),
+    discard: () => file.discard(),
     close: () => file.close(),
   }
 }

@@ -1,7 +1,7 @@
 import type { StateChange } from '../../core/state-machine.ts'
-import type { Layout } from '../host/layout.ts'
+import type { ProcessIdentity } from '../host/locks/process-identity.ts'
 import type { DeploymentFacts, StepEntry } from './facts.ts'
-import { type Journal, type JournalRecord, startJournal } from './journal.ts'
+import { type Journal, type JournalRecord, type OwnJournal, startJournal } from './journal.ts'
 import type { Redact } from './redaction.ts'
 
 /** One step of a plan, as people see it. */
@@ -12,7 +12,7 @@ export interface PlannedStep extends Readonly<Pick<StepEntry, 'id' | 'action'>> 
 
 /** Where a journal goes, and what it may not contain. */
 export interface JournalPlace {
-  readonly layout: Pick<Layout, 'journal'>
+  readonly path: string
   readonly redact: Redact
 }
 
@@ -20,6 +20,7 @@ export interface JournalPlace {
 export interface JournalExtra {
   readonly reportAddress: string | null
   readonly keepPaths: readonly string[]
+  readonly process: ProcessIdentity
 }
 
 /** Everything known of a deployment while it runs. Once it has a journal, all of it is journaled. */
@@ -36,7 +37,7 @@ export interface DeploymentRecord {
   /** Notes for which of the planned steps nothing changes, by their ids. */
   noteIdle(ids: ReadonlySet<string>): void
   /** Starts the journal with what is known so far; from now on, all of it is journaled. */
-  startJournal(where: JournalPlace, extra: JournalExtra): Promise<Journal>
+  startJournal(where: JournalPlace, extra: JournalExtra): Promise<OwnJournal>
 }
 
 /** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
@@ -76,9 +77,9 @@ export function createDeploymentRecord(
       const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step))
       known.plannedSteps.splice(0, steps.length, ...steps)
     },
-    async startJournal({ layout, redact }, { reportAddress, keepPaths }) {
-      const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] }
-      const started = await startJournal(layout.journal, { record: 'begin', ...begin }, redact)
+    async startJournal({ path, redact }, { reportAddress, keepPaths, process }) {
+      const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths], process }
+      const started = startJournal(path, { record: 'begin', ...begin }, redact)
       for (const state of known.states) await started.append({ record: 'state', ...state })
       journal = started
       return started

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
@@ -60,10 +60,23 @@ export function readHolder(root: string): number {
   return JSON.parse(readFileSync(join(root, '.hub-deploy/lock'), 'utf8')).pid
 }
 
+/** The process of the one deployment of a host that does not have it yet. */
+export function readBegun(root: string): number {
+  const own = join(root, '.hub-deploy')
+  const [name = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
+  return JSON.parse(readFileSync(join(own, name), 'utf8').split('\n', 1)[0] ?? '').process.pid
+}
+
 /** In a stand-in's script: notes the shell's own process next to the script. */
 export const NOTE_PID = 'sh -c \'echo $PPID\' > "$(dirname "$0")/pid"'
 /** In the same script, another process of it: waits for that note. */
 export const AWAIT_PID = 'until [ -s "$(dirname "$0")/pid" ]; do sleep 0.02; done'
+
+/** Whether a stand-in on this PATH has noted its process. */
+export function isNoted(path: string): boolean {
+  const file = join(path.split(delimiter)[0] as string, 'pid')
+  return existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
+}
 
 /** The process that a stand-in on this PATH has noted. */
 export function readNotedPid(path: string): number {

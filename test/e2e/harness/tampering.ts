@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { ActionRun } from '../../../local/runner.ts'
 import { ONE_WORKER, type Tracing, traceCommand } from './strace.ts'
@@ -13,9 +14,20 @@ export function goReadOnly(nth: number): Partial<ActionRun> {
   return through({ calls: names.split(','), inject: [`${names}:error=EROFS:when=${nth}+`] })
 }
 
-/** The same before the nth record is written into a journal that exists. */
+/** The same before the nth record is written into a journal that exists, by which of its names it has then. */
 export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
+  const id = randomUUID()
+  return through({ paths: journalsOf(root, id), calls: ['pwrite64'], inject: [`pwrite64:${how}:when=${nth}`] }, id)
+}
+
+/** The same in a run that only recovers. */
+export function tamperWithRecovery(root: string, nth: number, how: string): Partial<ActionRun> {
   return tamper(join(root, '.hub-deploy/journal.jsonl'), 'pwrite64', how, nth)
+}
+
+/** Before and after a run has the host. */
+function journalsOf(root: string, deploymentId: string): string[] {
+  return [`begun-${deploymentId}.jsonl`, 'journal.jsonl'].map(name => join(root, '.hub-deploy', name))
 }
 
 /** Which record of a journal and which rename of a place, counted from 1. */
@@ -27,13 +39,14 @@ interface CancelAndBlock {
 
 /** SIGINT before a record of a journal is written, and a pause of two minutes before a rename of the place. */
 export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
-  return through({
-    paths: [join(root, '.hub-deploy/journal.jsonl'), place],
-    calls: ['pwrite64', 'rename'],
-    inject: [`pwrite64:signal=INT:when=${record}`, `rename:delay_enter=120000000:when=${undo}+`],
-  })
+  const id = randomUUID()
+  // The journal gets its first name and its last one before.
+  const inject = [`pwrite64:signal=INT:when=${record}`, `rename:delay_enter=120000000:when=${undo + 1}+`]
+  return through({ paths: [...journalsOf(root, id), place], calls: ['pwrite64', 'rename'], inject }, id)
 }
 
-function through(tracing: Omit<Tracing, 'log'>): Partial<ActionRun> {
-  return { through: traceCommand({ log: '/dev/null', ...tracing }), env: ONE_WORKER }
+/** With an id, that of the deployment. */
+function through(tracing: Omit<Tracing, 'log'>, id?: string): Partial<ActionRun> {
+  const env = id === undefined ? ONE_WORKER : { ...ONE_WORKER, 'STATE_deployment-id': id }
+  return { through: traceCommand({ log: '/dev/null', ...tracing }), env }
 }

@@ -3,14 +3,19 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
+import type { Log } from '../../../src/core/log.ts'
+import { type BegunDeployment, beginDeployment } from '../../../src/install/deployment/begun.ts'
 import { type DeploymentStart, startDeployment } from '../../../src/install/deployment/deployment.ts'
-import { type LockedHost, lockHost } from '../../../src/install/deployment/session.ts'
-import type { Layout } from '../../../src/install/host/layout.ts'
+import { HostLock } from '../../../src/install/deployment/host-lock.ts'
+import { type HostSession, openSession } from '../../../src/install/deployment/session.ts'
+import { begunPath, type Layout } from '../../../src/install/host/layout.ts'
+import { readOwnIdentity } from '../../../src/install/host/locks/process-identity.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import { readJournal } from '../../../src/install/transaction/journal.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/states.ts'
+import { collectLog } from '../collected-log.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
-import { factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
+import { DEPLOYMENT_ID, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
@@ -18,9 +23,12 @@ const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 interface Scene {
   layout: Layout
   sender: RecordingSender
-  /** What the observer heard when the host was locked, each time. */
+  /** What the observer heard each time that something may be left. */
   interrupted: LocalReport[]
-  lock(): Promise<LockedHost>
+  newLock(log?: Log): HostLock
+  begin(): Promise<BegunDeployment>
+  /** Opens the host for changes; its lock is for who calls. */
+  open(): Promise<HostSession>
 }
 
 async function makeScene(t: TestContext): Promise<Scene> {
@@ -28,35 +36,59 @@ async function makeScene(t: TestContext): Promise<Scene> {
   const sender = senderThat({ accepted: true, attempts: 1 })
   const interrupted: LocalReport[] = []
   const observer = {
-    onLocked: (report: LocalReport) => void interrupted.push(report),
+    onBegun: (report: LocalReport) => void interrupted.push(report),
     onProgress: () => {},
     onEnded: () => {},
   }
   const start: DeploymentStart<DeployState> = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender }
   const request = requestOf(layout, { keepPaths: ['data'] })
-  const lock = async () => await lockHost(startDeployment(request, toolsOf({ observer }), start))
-  return { layout, sender, interrupted, lock }
+  const newDeployment = (log: Log = collectLog()) => startDeployment(request, toolsOf({ observer, log }), start)
+  return {
+    layout,
+    sender,
+    interrupted,
+    newLock: log => new HostLock(newDeployment(log)),
+    begin: async () => await beginDeployment(newDeployment()),
+    async open() {
+      const deployment = newDeployment()
+      return await openSession(deployment, await beginDeployment(deployment))
+    },
+  }
 }
 
-describe('lockHost', () => {
+describe('HostLock', () => {
   it('locks the host until it is released', async t => {
     const scene = await makeScene(t)
-    const locked = await scene.lock()
+    const lock = scene.newLock()
+    assert.equal(await lock.take(0), false)
+    assert.ok(lock.isHeld)
     assert.equal(scene.interrupted.length, 1)
     assert.equal(scene.interrupted[0]?.outcome, 'interrupted')
-    await assert.rejects(scene.lock(), { code: 'locked' })
-    await locked.release()
-    const next = await scene.lock()
-    await next.release()
+    const next = scene.newLock()
+    await assert.rejects(next.take(0), { code: 'locked' })
+    assert.ok(!next.isHeld)
+    lock.release()
+    await next.take(0)
+    next.release()
+  })
+
+  it('says that another run had the host first', async t => {
+    const scene = await makeScene(t)
+    const lock = scene.newLock()
+    await lock.take(0)
+    const next = scene.newLock({ ...collectLog(), info: () => lock.release() })
+    assert.equal(await next.take(60_000), true)
+    next.release()
   })
 
   it('can be released when the host cannot be recovered', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
     for (let time = 0; time < 2; time++) {
-      const locked = await scene.lock()
-      await assert.rejects(locked.recover(), error => error instanceof DeploymentError && error.code === 'inconsistent')
-      await locked.release()
+      const lock = scene.newLock()
+      await assert.rejects(lock.take(0), error => error instanceof DeploymentError && error.code === 'inconsistent')
+      assert.ok(lock.isHeld)
+      lock.release()
       assert.ok(!existsSync(scene.layout.lock))
     }
   })
@@ -65,44 +97,55 @@ describe('lockHost', () => {
     const scene = await makeScene(t)
     writeTree(scene.layout.root, { 'plugins/greeter/main': 'old' })
     mkdirSync(dirname(join(scene.layout.root, SNAPSHOT)), { recursive: true })
-    const dead = await scene.lock()
-    const { transaction, stagingFolder, abandon } = await dead.openSession()
+    const { transaction, stagingFolder, abandon } = await scene.open()
     await transaction.apply({ type: 'move', from: 'plugins/greeter', to: SNAPSHOT })
     abandon()
-    await dead.release()
-    const locked = await scene.lock()
-    await locked.recover()
+    const lock = scene.newLock()
+    await lock.take(0)
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter/main')))
     assert.ok(!existsSync(stagingFolder))
     assert.deepEqual(
       scene.sender.sent.map(({ report }) => report.outcome),
       ['rolled_back'],
     )
-    await locked.release()
+    lock.release()
+  })
+})
+
+describe('a deployment that has begun', () => {
+  it('has a journal of its own, which no other run takes for that of the host while its process lives', async t => {
+    const scene = await makeScene(t)
+    const begun = await scene.begin()
+    const path = begunPath(scene.layout, DEPLOYMENT_ID)
+    assert.ok(existsSync(path) && !existsSync(scene.layout.journal))
+    const lock = scene.newLock()
+    await lock.take(0)
+    lock.release()
+    assert.ok(existsSync(path))
+    assert.deepEqual(scene.sender.sent, [])
+    await begun.settle()
+    assert.ok(!existsSync(path))
   })
 })
 
 describe('HostSession', () => {
-  it('begins a journal that a recovery can report and roll back from', async t => {
+  it('makes that journal one that a recovery can report and roll back from', async t => {
     const scene = await makeScene(t)
-    const locked = await scene.lock()
-    const session = await locked.openSession()
+    const session = await scene.open()
     session.abandon()
-    await locked.release()
-    const begin = { facts: factsOf(), report_address: scene.sender.address, keep_paths: ['data'] }
+    assert.ok(!existsSync(begunPath(scene.layout, DEPLOYMENT_ID)))
+    const known = { facts: factsOf(), report_address: scene.sender.address, keep_paths: ['data'] }
     const [first, second] = readJournal(scene.layout.journal) ?? []
-    assert.deepEqual(first, { record: 'begin', ...begin })
+    assert.deepEqual(first, { record: 'begin', ...known, process: readOwnIdentity() })
     assert.equal(second?.record === 'state' && second.state, 'pending')
   })
 
   it('leaves nothing to recover once it is settled', async t => {
     const scene = await makeScene(t)
-    const locked = await scene.lock()
-    const session = await locked.openSession()
+    const session = await scene.open()
     assert.ok(existsSync(scene.layout.journal))
     writeTree(session.stagingFolder, { 'tree/main': 'new' })
     await session.settle()
-    await locked.release()
     assert.ok(!existsSync(scene.layout.journal))
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     assert.deepEqual(scene.sender.sent, [])

@@ -25,6 +25,8 @@ export interface LockRequest {
 }
 
 export interface HeldLock {
+  /** Whether another process had it first. */
+  readonly hasWaited: boolean
   /** Does nothing when the lock is not ours any more. If the lock cannot be removed, the next run takes it over. */
   release(): void
 }
@@ -39,9 +41,9 @@ export interface HeldLock {
 export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
   const contender: Contender = { id: randomUUID(), kernel: 'busy' }
   try {
-    const holder = await waitForTurn(request, contender, clock)
+    const { holder, hasWaited } = await waitForTurn(request, contender, clock)
     removeDeadMarks(request.path, holder)
-    return { release: () => giveBack(request, contender) }
+    return { hasWaited, release: () => giveBack(request, contender) }
   } catch (error) {
     giveBack({ ...request, log: () => {} }, contender)
     request.signal?.throwIfAborted()
@@ -63,22 +65,33 @@ export async function describeLiveHolder(path: string, signal?: AbortSignal): Pr
   return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder)
 }
 
+/** Who has the lock of a project root, in words, as its file says. Throws as `readLock` does. */
+export function describeOther(path: string): string {
+  const found = readLock(path)
+  if (found?.holder !== undefined) return describeHolder(found.holder)
+  return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`
+}
+
 interface Contender {
   readonly id: string
   kernel: KernelLockAttempt
 }
 
-async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<Holder> {
+async function waitForTurn(
+  request: LockRequest,
+  contender: Contender,
+  clock: Clock,
+): Promise<{ holder: Holder; hasWaited: boolean }> {
   const { path, runUrl, signal } = request
   const identity = readOwnIdentity()
   const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal }
   const pause = startWaiting(request, contender, clock)
-  for (;;) {
+  for (let hasWaited = false; ; hasWaited = true) {
     signal?.throwIfAborted()
     if (contender.kernel === 'busy') contender.kernel = await tryKernelLock(kernelLock)
     const since = new Date().toISOString()
     const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since }
-    if (contender.kernel !== 'busy' && tryTake(path, own)) return own
+    if (contender.kernel !== 'busy' && tryTake(path, own)) return { holder: own, hasWaited }
     await pause()
   }
 }
@@ -115,12 +128,6 @@ function lockedError(path: string, timeoutMs: number, { kernel }: Contender): De
     `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
       `${describeOther(path)}. Wait for it or cancel it.${gone}`,
   )
-}
-
-function describeOther(path: string): string {
-  const found = readLock(path)
-  if (found?.holder !== undefined) return describeHolder(found.holder)
-  return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`
 }
 
 function answerTimeoutMs({ timeoutMs }: LockRequest): number {

@@ -1,18 +1,22 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { z } from 'zod/mini'
 
 /** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
-export interface ProcessIdentity {
-  pid: number
-  /** Clock ticks after boot. */
-  start_time: string | null
-  boot_id: string | null
-  /** Of the installed system, so that it stays over a reboot; null in most containers. */
-  machine_id: string | null
-  /** Two containers of one host may each have a pid 17. */
-  pid_namespace: string | null
-  hostname: string
-}
+export const processIdentitySchema = z.lazy(() =>
+  z.object({
+    pid: z.int().check(z.positive()),
+    /** Clock ticks after boot. */
+    start_time: z.nullable(z.string()),
+    boot_id: z.nullable(z.string()),
+    /** Of the installed system, so that it stays over a reboot; null in most containers. */
+    machine_id: z.nullable(z.string()),
+    /** Two containers of one host may each have a pid 17. */
+    pid_namespace: z.nullable(z.string()),
+    hostname: z.string(),
+  }),
+)
+export type ProcessIdentity = z.infer<typeof processIdentitySchema>
 
 export function readOwnIdentity(): ProcessIdentity {
   return {
@@ -45,6 +49,12 @@ export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boo
 
 function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: boolean): boolean {
   return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id
+}
+
+/** Whether a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+export function isSeenRunning(other: ProcessIdentity, own: ProcessIdentity): boolean {
+  const isNear = (['boot_id', 'pid_namespace', 'hostname'] as const).every(key => other[key] === own[key])
+  return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time
 }
 
 /** Whether any process has this pid now, ours to signal or not. */

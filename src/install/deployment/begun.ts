@@ -1,0 +1,62 @@
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { begunPath } from '../host/layout.ts'
+import { readOwnIdentity } from '../host/locks/process-identity.ts'
+import type { DeploymentEnd } from '../transaction/end.ts'
+import type { Journal, OwnJournal } from '../transaction/journal.ts'
+import type { RunningDeployment } from './deployment.ts'
+
+/** A deployment that has begun: if its run dies, another one reports it, also where it never had the host. */
+export interface BegunDeployment {
+  /** The host is locked and recovered: from now on, another run can undo what this journal announces. */
+  claimHost(): Promise<Journal>
+  /**
+   * Records how the deployment ended before anything is reported, so that a run which has to finish the reports says
+   * the same. Resolves to whether it could be recorded. With `isUnfinished`, such a run also restores the services.
+   */
+  noteEnd(end: DeploymentEnd, isUnfinished?: boolean): Promise<boolean>
+  /** Records that the hub has accepted the report of that end, which is then not sent again. */
+  noteReported(attempts: number): Promise<void>
+  /** Nothing is left to report of a deployment that has changed nothing. Never throws. */
+  settle(): Promise<void>
+  /** Leaves the journal for the next run. */
+  abandon(): void
+}
+
+/**
+ * Begins a deployment whose host is prepared, although another run may have the host: until it is locked, the journal has
+ * a name of its own. Throws what the disk says.
+ */
+export async function beginDeployment(deployment: RunningDeployment): Promise<BegunDeployment> {
+  const { host, tools } = deployment
+  tools.observer.onBegun(deployment.noteRunning())
+  const begun = { keepPaths: deployment.keepPaths, journal: await startJournal(deployment) }
+  return {
+    async claimHost() {
+      const { keepPaths } = deployment
+      const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId))
+      // While this run waited, another one may have installed a version with other data of the host.
+      if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
+        const journal = await startJournal(deployment)
+        begun.journal.close()
+        Object.assign(begun, { keepPaths, journal })
+      }
+      await begun.journal.rename(host.layout.journal)
+      return begun.journal
+    },
+    async noteEnd(end, isUnfinished = false) {
+      const unfinished = isUnfinished ? { unfinished: true as const } : {}
+      return (await begun.journal.append({ record: 'end', end, ...unfinished })) !== undefined
+    },
+    async noteReported(attempts) {
+      await begun.journal.append({ record: 'reported', attempts })
+    },
+    settle: async () => begun.journal.discard(),
+    abandon: () => begun.journal.close(),
+  }
+}
+
+async function startJournal({ host, record, keepPaths }: RunningDeployment): Promise<OwnJournal> {
+  const path = begunPath(host.layout, record.facts.deployment_id)
+  const reportAddress = host.sender?.address ?? null
+  return await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process: readOwnIdentity() })
+}

@@ -1,0 +1,87 @@
+import { toDeployError } from '../../core/errors.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import { acquireLock, type HeldLock, type LockRequest } from '../host/locks/lock.ts'
+import { requireSafeHost } from '../host/ownership/ownership.ts'
+import { spendReserve } from '../host/reserve.ts'
+import type { Host } from '../reports/host.ts'
+import { sendOutbox } from '../reports/outbox.ts'
+import type { RunningDeployment } from './deployment.ts'
+import { recover } from './recovery.ts'
+
+/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, and to install. */
+export class HostLock {
+  readonly #deployment: RunningDeployment
+  #held: HeldLock | undefined
+  #hasSent = false
+
+  constructor(deployment: RunningDeployment) {
+    this.#deployment = deployment
+  }
+
+  get isHeld(): boolean {
+    return this.#held !== undefined
+  }
+
+  /**
+   * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
+   * Whatever was read of the host before is old from now on. Resolves to whether another run had the host first. Throws
+   * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or what the disk says; the lock may then be held.
+   */
+  async take(timeoutMs: number): Promise<boolean> {
+    const { host, tools } = this.#deployment
+    this.#held = await this.#acquire(timeoutMs)
+    const { hasWaited } = this.#held
+    // It may have taken long to get the lock.
+    requireSafeHost(host)
+    tools.observer.onBegun(this.#deployment.noteRunning())
+    await recover(host)
+    if (host.sender !== undefined && !this.#hasSent) await sendOutbox({ ...host, sender: host.sender }, tools.signal)
+    this.#hasSent = true
+    // An earlier run may have been recovered meanwhile.
+    this.#deployment.noteRunning()
+    return hasWaited
+  }
+
+  release(): void {
+    this.#held?.release()
+    this.#held = undefined
+  }
+
+  async #acquire(timeoutMs: number): Promise<HeldLock> {
+    const { host, tools, state } = this.#deployment
+    const isAfterState = state !== 'pending'
+    let isGrouped = false
+    // Otherwise, the state before would seem to take so long, or to fail.
+    const group = (): void => {
+      if (isAfterState && !isGrouped) tools.log.group('waiting for the host', 'at once')
+      isGrouped = true
+    }
+    const log = (line: string): void => {
+      group()
+      tools.log.info(line)
+    }
+    try {
+      return await holdLock(host, timeoutMs, { signal: tools.signal, log })
+    } catch (error) {
+      if (toDeployError(error).code === 'locked') group()
+      throw error
+    }
+  }
+}
+
+/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
+export async function holdLock(
+  { layout, runUrl, log }: Host,
+  timeoutMs: number,
+  more: Partial<Pick<LockRequest, 'signal' | 'log'>> = {},
+): Promise<HeldLock> {
+  const say = (line: string): void => log.info(line)
+  const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more })
+  try {
+    return await acquire()
+  } catch (error) {
+    const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal)
+    if (!isWorthIt || !spendReserve(layout)) throw error
+    return await acquire()
+  }
+}

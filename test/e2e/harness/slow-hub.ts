@@ -1,0 +1,22 @@
+import type { TestContext } from 'node:test'
+import { openGate } from './hub-gate.ts'
+
+/** A hub whose artifacts come only when they are let go. */
+export interface SlowHub {
+  readonly url: string
+  /** Resolves once a run waits for an artifact. */
+  readonly asked: Promise<void>
+  letGo(): void
+}
+
+/** The way to a real hub that keeps its artifacts back; its other answers come at once. */
+export async function openSlowHub(t: TestContext, hubUrl: string): Promise<SlowHub> {
+  const asked = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<void>()
+  const { url } = await openGate(t, hubUrl, async route => {
+    if (route !== 'artifact') return
+    asked.resolve()
+    await released.promise
+  })
+  return { url, asked: asked.promise, letGo: released.resolve }
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { existsSync, writeFileSync } from 'node:fs'
+import { describe, it, type TestContext } from 'node:test'
+import { recoverHost, recoverMainStep } from '../../../src/install/deployment/recover-host.ts'
+import { recover } from '../../../src/install/deployment/recovery.ts'
+import { begunPath } from '../../../src/install/host/layout.ts'
+import { acquireLock } from '../../../src/install/host/locks/lock.ts'
+import { type ProcessIdentity, readOwnIdentity } from '../../../src/install/host/locks/process-identity.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal.ts'
+import { DEPLOYMENT_ID, factsOf } from '../prepared-host.ts'
+import { journalText } from '../transaction/journal-text.ts'
+import { assertReported, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
+
+const OTHER_RUN = '22222222-2222-4222-8222-222222222222'
+const NOW = new Date().toISOString()
+
+interface BegunScene extends Scene {
+  readonly path: string
+  write(process: ProcessIdentity, more?: { startedAt?: string; records?: readonly JournalRecord[] }): void
+}
+
+/** A host without a journal in flight, to which another run comes. */
+async function makeBegunScene(t: TestContext, runId = OTHER_RUN): Promise<BegunScene> {
+  const scene = await makeScene(t)
+  const path = begunPath(scene.layout, DEPLOYMENT_ID)
+  return {
+    ...scene,
+    path,
+    host: { ...scene.host, runId },
+    write(process, { startedAt = NOW, records = [] } = {}) {
+      const facts = { ...factsOf(), started_at: startedAt }
+      const [begin, ...states] = begun(scene.sender, ['pending', 'fetching'], facts) as JournalRecord[]
+      writeFileSync(path, journalText([{ ...begin, process } as JournalRecord, ...states, ...records]))
+    },
+  }
+}
+
+const own = readOwnIdentity()
+const ended = (): ProcessIdentity => ({ ...own, pid: spawnSync('true').pid })
+const elsewhere: ProcessIdentity = { ...own, hostname: 'elsewhere', boot_id: 'another', pid: 1 }
+
+describe('a run that died before it had the host', () => {
+  it('is reported once as failed, and leaves nothing', async t => {
+    const scene = await makeBegunScene(t)
+    scene.write(ended())
+    const plugins = scene.plugins()
+    assert.equal(await recover(scene.host), undefined)
+    assertReported(scene, { outcome: 'failed', changed: false, state: 'failed' })
+    assert.ok(!existsSync(scene.path))
+    await recover(scene.host)
+    assertReported(scene, { outcome: 'failed' })
+    assert.deepEqual(scene.plugins(), plugins)
+  })
+
+  it('is reported by its own post step, whatever is known of its process', async t => {
+    const scene = await makeBegunScene(t, DEPLOYMENT_ID)
+    scene.write(elsewhere)
+    assert.equal((await recoverMainStep(scene.host))?.report.outcome, 'failed')
+    assert.ok(!existsSync(scene.path))
+  })
+
+  it('is left to a later run by a post step that finds the host locked', async t => {
+    const scene = await makeBegunScene(t, DEPLOYMENT_ID)
+    scene.write(ended())
+    const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
+    t.after(() => lock.release())
+    assert.equal(await recoverMainStep(scene.host, 0), undefined)
+    await assert.rejects(recoverHost(scene.host, 0), { code: 'locked' })
+    assert.ok(existsSync(scene.path))
+  })
+
+  it('is reported as it ended, if it had noted that', async t => {
+    const scene = await makeBegunScene(t)
+    const error = { code: 'network', message: 'The hub is gone.', step: null } as const
+    const end = { outcome: 'failed', changed: false, completed_at: NOW, error, rollback: null } as const
+    scene.write(ended(), { records: [{ record: 'end', end }] })
+    await recover(scene.host)
+    assertReported(scene, { outcome: 'failed', error })
+  })
+})
+
+describe('a run that may be alive', () => {
+  const long = new Date(Date.now() - 20 * 86_400_000).toISOString()
+  const alive: Record<string, { process: ProcessIdentity; startedAt?: string }> = {
+    'a process that runs': { process: own },
+    'a process that runs, by a clock that was set': { process: own, startedAt: long },
+    'a process on another host': { process: elsewhere },
+    'a process in another container': { process: { ...own, pid_namespace: 'pid:[1]', pid: 1 } },
+  }
+  for (const [what, { process, startedAt = NOW }] of Object.entries(alive)) {
+    it(`is left alone: ${what}`, async t => {
+      const scene = await makeBegunScene(t)
+      scene.write(process, { startedAt })
+      await recover(scene.host)
+      assert.ok(existsSync(scene.path))
+      assert.deepEqual(scene.sender.sent, [])
+    })
+  }
+
+  it('counts as dead when no job can run for so long', async t => {
+    const scene = await makeBegunScene(t)
+    scene.write(elsewhere, { startedAt: long })
+    await recover(scene.host)
+    assertReported(scene, { outcome: 'failed' })
+  })
+})
+
+describe('the journal of a run that has only begun', () => {
+  it('is removed when it is none that this action writes', async t => {
+    const scene = await makeBegunScene(t)
+    writeFileSync(scene.path, '{\n')
+    await recover(scene.host)
+    assert.ok(!existsSync(scene.path))
+    assert.deepEqual(scene.reports(), [])
+  })
+
+  it('is never obeyed: a change that it announces is not undone', async t => {
+    const scene = await makeBegunScene(t)
+    const [change] = UPDATE
+    assert.ok(change)
+    scene.write(ended(), { records: [{ record: 'change', change: scene.withInode(change) }] })
+    const plugins = scene.plugins()
+    await recover(scene.host)
+    assert.deepEqual(scene.plugins(), plugins)
+    assert.ok(!existsSync(scene.path))
+    assert.deepEqual(scene.reports(), [])
+  })
+})
