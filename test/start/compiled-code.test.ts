@@ -15,6 +15,7 @@ import {
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { CompiledCode } from '../../src/start/compiled-code.ts'
+import { mountMemory, whyNoMounting } from '../e2e/harness/mounts.ts'
 import { ownRoot } from './own-root.ts'
 
 const BUNDLE = Buffer.from('module.exports = {}')
@@ -137,6 +138,17 @@ describe('the compiled code of a project root', () => {
     assert.deepEqual(readdirSync(own), ['compiled'])
     assert.ok(statSync(join(own, 'compiled')).isDirectory())
   })
+
+  const KEPT_WITH = { 'size=32m': [], 'size=256m': ['compiled'] }
+  for (const [size, kept] of Object.entries(KEPT_WITH)) {
+    it(`takes no last space of a disk: ${kept[0] ?? 'nothing'} with ${size}`, { skip: whyNoMounting() }, t => {
+      const root = join(mountMemory(t, size), 'app')
+      const own = join(root, '.hub-deploy')
+      mkdirSync(own, { recursive: true, mode: 0o700 })
+      keep(root)
+      assert.deepEqual(readdirSync(own), kept)
+    })
+  }
 
   it('is not written where nothing new was compiled', t => {
     const { root, path } = keptAt(t)
