@@ -39616,7 +39616,9 @@ async function layOverStub(fetched, stub, slice) {
         }
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(stub.staged, path), (0,external_node_path_namespaceObject.join)(fetched.staged, path));
     });
-    const tree = { files: inTreeOrder([...fetched.tree.files, ...files]), symlinks, directories: [...folders.values()] };
+    // A rename changes a file's times, so what was known of them is not true any more.
+    const moved = files.map(({ stamp: _, ...file }) => file);
+    const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] };
     return { staged: fetched.staged, tree };
 }
 /** A directory that is there under this very name is used, and no other of the same key. */

@@ -42,7 +42,9 @@ export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: 
     }
     renameSync(join(stub.staged, path), join(fetched.staged, path))
   })
-  const tree = { files: inTreeOrder([...fetched.tree.files, ...files]), symlinks, directories: [...folders.values()] }
+  // A rename changes a file's times, so what was known of them is not true any more.
+  const moved = files.map(({ stamp: _, ...file }) => file)
+  const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] }
   return { staged: fetched.staged, tree }
 }
 

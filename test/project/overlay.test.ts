@@ -5,9 +5,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { comparePaths } from '../../src/core/trust/tree-digest.ts'
+import { TreeWriter } from '../../src/install/archive/tree-writer.ts'
 import { TimeSlice } from '../../src/install/files/time-slice.ts'
+import { describeItemSync } from '../../src/install/files/tree-scan.ts'
+import { stagedItems } from '../../src/install/host/trees/record/extracted-items.ts'
 import { layOverStub, type PlacedTree } from '../../src/project/overlay.ts'
 import { writeFiles } from '../e2e/harness/stage.ts'
+import { timesMoveOn } from '../install/times-move-on.ts'
 import { namesIn } from '../sources/git/git-stage.ts'
 
 function placed(t: TestContext, files: Record<string, string>, links: Record<string, string> = {}): PlacedTree {
@@ -50,6 +54,22 @@ describe('a fetched tree', () => {
       tree.symlinks.map(({ path }) => path),
       ['link'],
     )
+  })
+
+  it('is recorded with the stamps that its files have on the disk, those of the stub too', async t => {
+    const slice = new TimeSlice()
+    const extracted = (path: string): PlacedTree => {
+      const { staged, tree } = placed(t, {})
+      mkdirSync(join(staged, 'src'))
+      const file = new TreeWriter(staged, slice).writeFile({ path, mode: 0o644 }, Buffer.from(path))
+      return { staged, tree: { ...tree, files: [file], directories: ['src'] } }
+    }
+    const [fetched, stub] = [extracted('src/a'), extracted('b.template')]
+    await timesMoveOn(stub.staged)
+    const found = await layOverStub(fetched, stub, slice)
+    const recorded = [...stagedItems(found, [])].map(({ path, stamp }) => [path, stamp])
+    const onDisk = ['b.template', 'src/a'].map(path => [path, describeItemSync(found.staged, path)?.stamp])
+    assert.deepEqual(recorded, onDisk)
   })
 
   it('keeps its empty directories, and uses them for the stub', async t => {
