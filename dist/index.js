@@ -17271,7 +17271,49 @@ function withoutLeadingV(version) {
 
 ;// CONCATENATED MODULE: external "node:fs"
 const external_node_fs_namespaceObject = require("node:fs");
+;// CONCATENATED MODULE: ./build/core/quantities.js
+const UNITS = ['kB', 'MB', 'GB'];
+const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
+/** With fewer digits behind the point, `9.96 s` and `10.0 s` read alike. */
+const PLAIN_FROM = 9.95;
+/** A number of bytes, for people: `919 bytes`, `8.9 MB`. */
+function bytesInWords(bytes) {
+    if (bytes < 1000)
+        return bytes === 1 ? '1 byte' : `${bytes} bytes`;
+    let [size, unit] = [bytes, -1];
+    while (size >= 999.5 && unit < UNITS.length - 1)
+        [size, unit] = [size / 1000, unit + 1];
+    return `${withPoint(size)} ${UNITS[unit]}`;
+}
+/** A duration, for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
+function durationInWords(ms) {
+    if (ms < 99.5)
+        return `${Math.round(ms)} ms`;
+    if (ms < MINUTE_MS - SECOND_MS / 2)
+        return `${withPoint(ms / SECOND_MS)} s`;
+    const seconds = Math.round(ms / SECOND_MS);
+    return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
+}
+/** A count with what is counted: `1 file`, `3,012 files`; without a noun, `3,012`. */
+function countInWords(count, noun) {
+    const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
+    return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`;
+}
+/** The first of these, and how many more there are: `a, b and 3 more`. */
+function listFirst(items, max, separator = ', ') {
+    const more = items.length - max;
+    return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`;
+}
+/** Enough of a digest to recognise it. */
+function shortDigest(hex) {
+    return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`;
+}
+function withPoint(size) {
+    return size < PLAIN_FROM ? size.toFixed(1).replace(/\.0$/, '') : String(Math.round(size));
+}
+
 ;// CONCATENATED MODULE: ./build/core/foreign-text.js
+
 
 /** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
 const CUT_MARK = '… (cut)';
@@ -17298,9 +17340,7 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
 const MAX_LISTED_NAMES = 20;
 /** The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write thousands. */
 function listNames(names) {
-    const listed = names.slice(0, MAX_LISTED_NAMES).map(name => cleanForeignText(name, 64));
-    const more = names.length - listed.length;
-    return `${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+    return listFirst(names.map(name => cleanForeignText(name, 64)), MAX_LISTED_NAMES);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/system-errors.js
@@ -21725,42 +21765,6 @@ function resultOf({ did, checked }) {
     return checked === undefined ? { did } : { did, checked: [...checked] };
 }
 
-;// CONCATENATED MODULE: ./build/core/quantities.js
-const UNITS = ['kB', 'MB', 'GB'];
-const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
-/** With fewer digits behind the point, `9.96 s` and `10.0 s` read alike. */
-const PLAIN_FROM = 9.95;
-/** A number of bytes, for people: `919 bytes`, `8.9 MB`. */
-function bytesInWords(bytes) {
-    if (bytes < 1000)
-        return bytes === 1 ? '1 byte' : `${bytes} bytes`;
-    let [size, unit] = [bytes, -1];
-    while (size >= 999.5 && unit < UNITS.length - 1)
-        [size, unit] = [size / 1000, unit + 1];
-    return `${withPoint(size)} ${UNITS[unit]}`;
-}
-/** A duration, for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
-function durationInWords(ms) {
-    if (ms < 99.5)
-        return `${Math.round(ms)} ms`;
-    if (ms < MINUTE_MS - SECOND_MS / 2)
-        return `${withPoint(ms / SECOND_MS)} s`;
-    const seconds = Math.round(ms / SECOND_MS);
-    return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
-}
-/** A count with what is counted: `1 file`, `3,012 files`; without a noun, `3,012`. */
-function countInWords(count, noun) {
-    const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
-    return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`;
-}
-/** Enough of a digest to recognise it. */
-function shortDigest(hex) {
-    return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`;
-}
-function withPoint(size) {
-    return size < PLAIN_FROM ? size.toFixed(1).replace(/\.0$/, '') : String(Math.round(size));
-}
-
 ;// CONCATENATED MODULE: ./build/install/files/clock.js
 
 
@@ -23908,6 +23912,7 @@ function requireEntry(entry, name) {
 
 
 
+
 /** A project may have many parts. */
 const MAX_LISTED = 5;
 /** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
@@ -23923,7 +23928,7 @@ async function verifyHealth(subject, step) {
         log.info(`${healthcheck.id} is healthy. ${evidence}`);
         found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`);
     }
-    const did = found.slice(0, MAX_LISTED).join(', ') || 'nothing to check';
+    const did = listFirst(found, MAX_LISTED) || 'nothing to check';
     return { status: 'done', did, checked: examinedBy(step, config, ids) };
 }
 
@@ -25375,6 +25380,7 @@ function parseRepo(header) {
 
 
 
+
 const MAX_WAITING = 200;
 /** In all, where only runs work that are refused before they could send anything. */
 const MAX_UNSENT = 400;
@@ -25500,7 +25506,7 @@ function readOutbox({ layout, log }) {
     const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
     const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
     if (foreign.length > 0)
-        log.warning(`Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`);
+        log.warning(`Not a report that this action wrote, so it is not sent: ${listFirst(foreign, MAX_NAMED)}. Look at it, then remove it.`);
     return entries.filter(entry => typeof entry !== 'string');
 }
 /** The path alone when it is no waiting report. */
@@ -31779,6 +31785,8 @@ function unusableTemplate(from, found) {
 
 
 
+
+/** A project may have many services. */
 const perform_step_MAX_LISTED = 5;
 /**
  * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
@@ -31839,7 +31847,7 @@ async function performIdle(context, step) {
         started.push(`${shortName(service)} did not run, and was started`);
     }
     if (started.length > 0)
-        return { status: 'done', did: listDone(started) };
+        return { status: 'done', did: listFirst(started, perform_step_MAX_LISTED) };
     return step.action === 'start' ? 'unchanged' : 'skipped';
 }
 async function provision(context, { plugin: id }) {
@@ -31865,12 +31873,8 @@ async function supervise(context, action, plugin) {
             await transaction.supervise(service, 'restart', signal);
         await noteRestorations(deployment.layout, { restored: [service] });
     }
-    return { status: 'done', did: listDone(services.map(service => inPast({ service, action }))) };
-}
-/** A project may have many services. */
-function listDone(done) {
-    const more = done.length - perform_step_MAX_LISTED;
-    return `${done.slice(0, perform_step_MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+    const done = services.map(service => inPast({ service, action }));
+    return { status: 'done', did: listFirst(done, perform_step_MAX_LISTED) };
 }
 function reasonToSkip(step) {
     return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
@@ -32157,12 +32161,12 @@ function restoredChecks({ steps, parts, hostConfig, skipped }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/sequence.js
+
 const sequence_MAX_LISTED = 20;
 /** The steps of a plan in their order, for one line. */
 function describeSequence(steps) {
-    const more = steps.length - sequence_MAX_LISTED;
-    const listed = steps.slice(0, sequence_MAX_LISTED).map(({ id, action }) => `${id} (${action})`);
-    return `${listed.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`;
+    const named = steps.map(({ id, action }) => `${id} (${action})`);
+    return listFirst(named, sequence_MAX_LISTED, ' → ');
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
@@ -36380,6 +36384,7 @@ function wanted(report) {
 ;// CONCATENATED MODULE: ./build/runner/summaries/rehearsal-table.js
 
 
+
 const MAX_ROWS = 100;
 const MAX_PATH_CHARS = 200;
 const MAX_PARTS = 20;
@@ -36402,11 +36407,8 @@ function rehearsalBlocks(rehearsal, steps) {
 function stepsLine(steps) {
     if (steps.length === 0)
         return [];
-    const more = steps.length - MAX_STEPS;
-    const names = steps
-        .slice(0, MAX_STEPS)
-        .map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
-    return [`Steps: ${names.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`];
+    const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
+    return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`];
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/steps-table.js
@@ -36468,6 +36470,7 @@ function steps_table_resultOf(step, error) {
 
 
 
+
 const warnings_MAX_LISTED = 10;
 const MAX_NOTE_CHARS = 600;
 const warnings_MAX_NAME_CHARS = 150;
@@ -36506,9 +36509,9 @@ function drift(report) {
         .filter(({ compared }) => compared === false)
         .map(entry => code(pathOfEntry(entry), warnings_MAX_NAME_CHARS));
     return [
-        ...edited(entries.filter(({ snapshot }) => snapshot !== undefined), ` This deployment replaced them; they are kept in ${warnings_listed(snapshots)}.`),
+        ...edited(entries.filter(({ snapshot }) => snapshot !== undefined), ` This deployment replaced them; they are kept in ${listFirst(snapshots, warnings_MAX_LISTED)}.`),
         ...edited(entries.filter(({ snapshot }) => snapshot === undefined), fateWithoutSnapshot(report)),
-        ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${warnings_listed(unknown)}.`]),
+        ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${listFirst(unknown, warnings_MAX_LISTED)}.`]),
     ];
 }
 function edited(entries, fate) {
@@ -36544,11 +36547,7 @@ function provisioned(report) {
     if (ran.length === 0)
         return unlisted;
     const names = ran.map(({ id, status }) => `${code(id, warnings_MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`);
-    return [`What these provision steps did was not undone: ${warnings_listed(names)}.`, ...unlisted];
-}
-function warnings_listed(names) {
-    const more = names.length - warnings_MAX_LISTED;
-    return `${names.slice(0, warnings_MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+    return [`What these provision steps did was not undone: ${listFirst(names, warnings_MAX_LISTED)}.`, ...unlisted];
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/deploy-summary.js
@@ -36611,14 +36610,11 @@ function skipped({ report, plannedSteps }) {
     const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id));
     if (idle.length === 0)
         return [];
-    const more = idle.length - deploy_summary_MAX_LISTED;
-    const names = idle
-        .slice(0, deploy_summary_MAX_LISTED)
-        .map(({ id, action }) => `${code(id, deploy_summary_MAX_NAME_CHARS)} (${cellOf(action, deploy_summary_MAX_NAME_CHARS)})`);
+    const names = idle.map(({ id, action }) => `${code(id, deploy_summary_MAX_NAME_CHARS)} (${cellOf(action, deploy_summary_MAX_NAME_CHARS)})`);
     const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
     const remedy = report.rollback_of === undefined ? ` ${code('redeploy: true')} runs every step.` : '';
     return [
-        `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${remedy}`,
+        `${listFirst(names, deploy_summary_MAX_LISTED)} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${remedy}`,
     ];
 }
 function facts(summary) {
@@ -36670,11 +36666,10 @@ const deploy_summary_SIGNED = new Set([
 ]);
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }) {
-    const named = plugins?.slice(0, deploy_summary_MAX_LISTED).map(({ id, version }) => cellOf(`${id} ${version}`, deploy_summary_MAX_NAME_CHARS)) ?? [];
-    const more = (plugins?.length ?? 0) - named.length;
+    const named = plugins?.map(({ id, version }) => cellOf(`${id} ${version}`, deploy_summary_MAX_NAME_CHARS)) ?? [];
     return [
         ...(signer === undefined ? [] : [`signed by ${code(signer)}`]),
-        ...(named.length === 0 ? [] : [`plugins ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`]),
+        ...(named.length === 0 ? [] : [`plugins ${listFirst(named, deploy_summary_MAX_LISTED)}`]),
     ];
 }
 /** How long each state took. The last one ends when the run does. */
@@ -37571,6 +37566,7 @@ function fitList(items, maxChars) {
 ;// CONCATENATED MODULE: ./build/fleet/describe.js
 
 
+
 const MAX_NAMED_HOSTS = 20;
 const describe_MAX_NAME_CHARS = 64;
 /** Why a fleet is not on the expected version: DeploymentError `fleet_out_of_sync`, which names the hosts. */
@@ -37619,11 +37615,8 @@ function describeUnknown(report) {
     return `perhaps ${known}, its last report says ${report?.status} of an unreadable version`;
 }
 function nameHosts(hosts) {
-    const named = hosts
-        .slice(0, MAX_NAMED_HOSTS)
-        .map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
-    const more = hosts.length - named.length;
-    return `${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+    const named = hosts.map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
+    return listFirst(named, MAX_NAMED_HOSTS);
 }
 function outOfSyncError(message) {
     return new DeploymentError('fleet_out_of_sync', message);
@@ -38150,12 +38143,12 @@ function othersOf({ hosts, reports }) {
     const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts);
     if (others.length === 0)
         return [];
-    const more = others.length - MAX_OTHERS;
-    const named = others.slice(0, MAX_OTHERS).map(id => cellOf(id, fleet_summary_MAX_CELL_CHARS));
-    return [`Not in expect-hosts: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`];
+    const named = others.map(id => cellOf(id, fleet_summary_MAX_CELL_CHARS));
+    return [`Not in expect-hosts: ${listFirst(named, MAX_OTHERS)}.`];
 }
 
 ;// CONCATENATED MODULE: ./build/actions/fleet.js
+
 
 
 
@@ -38251,16 +38244,12 @@ function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log
 function logFleet({ reports }, log) {
     const versions = [...hostsByVersion(reports)];
     for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
-        log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`);
+        log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listFirst(ids, MAX_LOGGED_HOSTS)})`);
     if (versions.length > MAX_LOGGED_VERSIONS)
         log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`);
     const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId);
     if (unknown.length > 0)
-        log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`);
-}
-function listHosts(ids) {
-    const more = ids.length - MAX_LOGGED_HOSTS;
-    return `${ids.slice(0, MAX_LOGGED_HOSTS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+        log.info(`unknown version: ${unknown.length} (${listFirst(unknown, MAX_LOGGED_HOSTS)})`);
 }
 function unsafeIn({ unsafe }) {
     if (unsafe === 0)
@@ -43601,6 +43590,7 @@ function inspect_requireDirectory(root) {
 
 
 
+
 const MAX_LISTED_PATHS = 20;
 const status_summary_MAX_ROWS = 300;
 const MAX_LISTED_SNAPSHOTS = 5;
@@ -43673,11 +43663,8 @@ function modifiedIn(parts) {
     const names = parts.flatMap(({ row, ...part }) => row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : []);
     if (names.length === 0)
         return [];
-    const listed = names.slice(0, MAX_LISTED_PATHS).join(', ');
-    const more = names.length > MAX_LISTED_PATHS ? ` and ${names.length - MAX_LISTED_PATHS} more` : '';
-    return [
-        `Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}${more}.`,
-    ];
+    const listed = listFirst(names, MAX_LISTED_PATHS);
+    return [`Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}.`];
 }
 function notComparedIn(parts) {
     const lasting = parts.flatMap(({ drift, ...part }) => drift?.kind === 'not compared' && !drift.isPassing
@@ -43690,9 +43677,8 @@ function notComparedIn(parts) {
 function describeUnrecorded({ unrecorded }) {
     if (unrecorded.length === 0)
         return [];
-    const listed = unrecorded.slice(0, MAX_LISTED_PATHS).map(name => cleanForeignText(name, status_summary_MAX_CELL_CHARS));
-    const more = unrecorded.length - listed.length;
-    return [`Not recorded as installed, so not compared: ${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`];
+    const names = unrecorded.map(name => cleanForeignText(name, status_summary_MAX_CELL_CHARS));
+    return [`Not recorded as installed, so not compared: ${listFirst(names, MAX_LISTED_PATHS)}.`];
 }
 function describeBusy(holder) {
     return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`;

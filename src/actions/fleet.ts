@@ -3,6 +3,7 @@ import { fitList } from '../core/bounded-list.ts'
 import { type DeployError, toDeployError } from '../core/errors.ts'
 import { kindSchema, slugSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
+import { listFirst } from '../core/quantities.ts'
 import { outOfSync } from '../fleet/describe.ts'
 import { compareHosts, type Fleet, hostsByVersion } from '../fleet/fleet.ts'
 import type { HostReport } from '../fleet/host-report.ts'
@@ -123,15 +124,10 @@ function endOf(
 function logFleet({ reports }: Fleet, log: Log): void {
   const versions = [...hostsByVersion(reports)]
   for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
-    log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listHosts(ids)})`)
+    log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listFirst(ids, MAX_LOGGED_HOSTS)})`)
   if (versions.length > MAX_LOGGED_VERSIONS) log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`)
   const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId)
-  if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listHosts(unknown)})`)
-}
-
-function listHosts(ids: readonly string[]): string {
-  const more = ids.length - MAX_LOGGED_HOSTS
-  return `${ids.slice(0, MAX_LOGGED_HOSTS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listFirst(unknown, MAX_LOGGED_HOSTS)})`)
 }
 
 function unsafeIn({ unsafe }: Fleet): string[] {

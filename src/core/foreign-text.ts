@@ -1,4 +1,5 @@
 import { MAX_FOREIGN_TEXT_CHARS } from './limits.ts'
+import { listFirst } from './quantities.ts'
 
 /** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
 export const CUT_MARK = '… (cut)'
@@ -29,7 +30,8 @@ const MAX_LISTED_NAMES = 20
 
 /** The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write thousands. */
 export function listNames(names: readonly string[]): string {
-  const listed = names.slice(0, MAX_LISTED_NAMES).map(name => cleanForeignText(name, 64))
-  const more = names.length - listed.length
-  return `${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  return listFirst(
+    names.map(name => cleanForeignText(name, 64)),
+    MAX_LISTED_NAMES,
+  )
 }

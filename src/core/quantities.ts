@@ -25,6 +25,12 @@ export function countInWords(count: number, noun?: string): string {
   return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`
 }
 
+/** The first of these, and how many more there are: `a, b and 3 more`. */
+export function listFirst(items: readonly string[], max: number, separator = ', '): string {
+  const more = items.length - max
+  return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`
+}
+
 /** Enough of a digest to recognise it. */
 export function shortDigest(hex: string): string {
   return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`

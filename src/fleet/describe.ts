@@ -1,5 +1,6 @@
 import { DeploymentError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
+import { listFirst } from '../core/quantities.ts'
 import type { Fleet, FleetHost } from './fleet.ts'
 import type { HostReport, ReportSubject } from './host-report.ts'
 
@@ -58,11 +59,8 @@ function describeUnknown(report: HostReport | undefined): string {
 }
 
 function nameHosts(hosts: readonly FleetHost[]): string {
-  const named = hosts
-    .slice(0, MAX_NAMED_HOSTS)
-    .map(host => `${cleanForeignText(host.id, MAX_NAME_CHARS)} (${describeStanding(host)})`)
-  const more = hosts.length - named.length
-  return `${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  const named = hosts.map(host => `${cleanForeignText(host.id, MAX_NAME_CHARS)} (${describeStanding(host)})`)
+  return listFirst(named, MAX_NAMED_HOSTS)
 }
 
 function outOfSyncError(message: string): DeploymentError {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { bytesInWords, countInWords, durationInWords, shortDigest } from '../../src/core/quantities.ts'
+import { bytesInWords, countInWords, durationInWords, listFirst, shortDigest } from '../../src/core/quantities.ts'
 
 describe('quantities in words', () => {
   const bytes = { 0: '0 bytes', 1: '1 byte', 999: '999 bytes', 1000: '1 kB', 8949000: '8.9 MB', 9960000: '10 MB' }
@@ -18,5 +18,14 @@ describe('quantities in words', () => {
 
   it('shows both ends of a digest', () => {
     assert.equal(shortDigest(`e5193da1${'0'.repeat(52)}ff1d`), 'e5193da1…ff1d')
+  })
+})
+
+describe('listFirst', () => {
+  it('says how many more there are, if any', () => {
+    const names = ['a', 'b', 'c']
+    assert.deepEqual([listFirst([], 2), listFirst(names, 3), listFirst(names, 2)], ['', 'a, b, c', 'a, b and 1 more'])
+    assert.equal(listFirst(names, 1, ' → '), 'a and 2 more')
+    assert.equal(listFirst(names, 3, ' → '), 'a → b → c')
   })
 })

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
 import { monotonicMs } from '../../core/monotonic.ts'
+import { listFirst } from '../../core/quantities.ts'
 import { asSentence } from '../../core/sentence.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import { replaceFile } from '../files/durable-files.ts'
@@ -198,7 +199,7 @@ function readOutbox({ layout, log }: Pick<Outbox, 'layout' | 'log'>): Waiting[] 
   const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []))
   if (foreign.length > 0)
     log.warning(
-      `Not a report that this action wrote, so it is not sent: ${foreign.slice(0, MAX_NAMED).join(', ')}${foreign.length > MAX_NAMED ? ` and ${foreign.length - MAX_NAMED} more` : ''}. Look at it, then remove it.`,
+      `Not a report that this action wrote, so it is not sent: ${listFirst(foreign, MAX_NAMED)}. Look at it, then remove it.`,
     )
   return entries.filter(entry => typeof entry !== 'string')
 }

@@ -1,6 +1,7 @@
 import { basename } from 'node:path'
 import { placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { listFirst } from '../../core/quantities.ts'
 import { placeName } from '../host/layout.ts'
 import { inPast, type ServiceAction } from '../services/commands.ts'
 import { describeService, shortName } from '../services/service.ts'
@@ -19,6 +20,7 @@ import { verifyHealth } from './verify-health.ts'
 import { writeEnv } from './write-env.ts'
 import { placeOfSettings } from './written-settings.ts'
 
+/** A project may have many services. */
 const MAX_LISTED = 5
 
 /**
@@ -75,7 +77,7 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
     await context.transaction.supervise(service, 'start', signal)
     started.push(`${shortName(service)} did not run, and was started`)
   }
-  if (started.length > 0) return { status: 'done', did: listDone(started) }
+  if (started.length > 0) return { status: 'done', did: listFirst(started, MAX_LISTED) }
   return step.action === 'start' ? 'unchanged' : 'skipped'
 }
 
@@ -102,13 +104,8 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
       await transaction.supervise(service, 'restart', signal)
     await noteRestorations(deployment.layout, { restored: [service] })
   }
-  return { status: 'done', did: listDone(services.map(service => inPast({ service, action }))) }
-}
-
-/** A project may have many services. */
-function listDone(done: readonly string[]): string {
-  const more = done.length - MAX_LISTED
-  return `${done.slice(0, MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  const done = services.map(service => inPast({ service, action }))
+  return { status: 'done', did: listFirst(done, MAX_LISTED) }
 }
 
 function reasonToSkip(step: PlanStep): string {

@@ -1,4 +1,5 @@
 import type { PlanStep } from '../../core/plan/plan-step.ts'
+import { listFirst } from '../../core/quantities.ts'
 import { checkHealth } from '../services/check-health.ts'
 import { examinedBy, healthchecksOf } from '../services/healthchecks.ts'
 import type { Deployment } from '../transaction/context.ts'
@@ -31,6 +32,6 @@ export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep
     log.info(`${healthcheck.id} is healthy. ${evidence}`)
     found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`)
   }
-  const did = found.slice(0, MAX_LISTED).join(', ') || 'nothing to check'
+  const did = listFirst(found, MAX_LISTED) || 'nothing to check'
   return { status: 'done', did, checked: examinedBy(step, config, ids) }
 }

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../core/errors.ts'
 import { alert, cell, cellOf, code, details, link } from '../../core/markdown.ts'
-import { bytesInWords, durationInWords } from '../../core/quantities.ts'
+import { bytesInWords, durationInWords, listFirst } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { Note } from '../runner-log.ts'
 import { actingSteps, hasMovedParts } from './acting-steps.ts'
@@ -73,14 +73,11 @@ function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])))
   const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id))
   if (idle.length === 0) return []
-  const more = idle.length - MAX_LISTED
-  const names = idle
-    .slice(0, MAX_LISTED)
-    .map(({ id, action }) => `${code(id, MAX_NAME_CHARS)} (${cellOf(action, MAX_NAME_CHARS)})`)
+  const names = idle.map(({ id, action }) => `${code(id, MAX_NAME_CHARS)} (${cellOf(action, MAX_NAME_CHARS)})`)
   const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped'
   const remedy = report.rollback_of === undefined ? ` ${code('redeploy: true')} runs every step.` : ''
   return [
-    `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${remedy}`,
+    `${listFirst(names, MAX_LISTED)} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${remedy}`,
   ]
 }
 
@@ -132,11 +129,10 @@ const SIGNED: ReadonlySet<ErrorCode> = new Set([
 
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
-  const named = plugins?.slice(0, MAX_LISTED).map(({ id, version }) => cellOf(`${id} ${version}`, MAX_NAME_CHARS)) ?? []
-  const more = (plugins?.length ?? 0) - named.length
+  const named = plugins?.map(({ id, version }) => cellOf(`${id} ${version}`, MAX_NAME_CHARS)) ?? []
   return [
     ...(signer === undefined ? [] : [`signed by ${code(signer)}`]),
-    ...(named.length === 0 ? [] : [`plugins ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`]),
+    ...(named.length === 0 ? [] : [`plugins ${listFirst(named, MAX_LISTED)}`]),
   ]
 }
 

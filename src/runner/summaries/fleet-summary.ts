@@ -1,6 +1,6 @@
 import type { DeployError } from '../../core/errors.ts'
 import { alert, cell, cellOf, table } from '../../core/markdown.ts'
-import { countInWords } from '../../core/quantities.ts'
+import { countInWords, listFirst } from '../../core/quantities.ts'
 import { describeStanding } from '../../fleet/describe.ts'
 import { compareHosts, type Fleet, type FleetHost, hostsByVersion } from '../../fleet/fleet.ts'
 import type { Ending } from './ending.ts'
@@ -133,7 +133,6 @@ function othersOf({ hosts, reports }: Fleet): string[] {
   const asked = new Set(hosts.map(({ id }) => id))
   const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts)
   if (others.length === 0) return []
-  const more = others.length - MAX_OTHERS
-  const named = others.slice(0, MAX_OTHERS).map(id => cellOf(id, MAX_CELL_CHARS))
-  return [`Not in expect-hosts: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`]
+  const named = others.map(id => cellOf(id, MAX_CELL_CHARS))
+  return [`Not in expect-hosts: ${listFirst(named, MAX_OTHERS)}.`]
 }

@@ -1,4 +1,5 @@
 import { cellOf, code, table } from '../../core/markdown.ts'
+import { listFirst } from '../../core/quantities.ts'
 import { type Rehearsal, sizesInWords } from '../../install/deployment/rehearsal.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 
@@ -25,9 +26,6 @@ export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedSte
 
 function stepsLine(steps: readonly PlannedStep[]): string[] {
   if (steps.length === 0) return []
-  const more = steps.length - MAX_STEPS
-  const names = steps
-    .slice(0, MAX_STEPS)
-    .map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`)
-  return [`Steps: ${names.join(' → ')}${more > 0 ? ` and ${more} more` : ''}`]
+  const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`)
+  return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`]
 }

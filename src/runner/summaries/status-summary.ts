@@ -1,6 +1,7 @@
 import type { DeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { alert, cell, cellOf, code, table } from '../../core/markdown.ts'
+import { listFirst } from '../../core/quantities.ts'
 import { type Place, placeName, placePath } from '../../install/host/layout.ts'
 import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../../install/inspection/inspect.ts'
 import type { How, PartDrift } from '../../install/inspection/part-check.ts'
@@ -105,11 +106,8 @@ function modifiedIn(parts: readonly InspectedPart[]): string[] {
     row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : [],
   )
   if (names.length === 0) return []
-  const listed = names.slice(0, MAX_LISTED_PATHS).join(', ')
-  const more = names.length > MAX_LISTED_PATHS ? ` and ${names.length - MAX_LISTED_PATHS} more` : ''
-  return [
-    `Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}${more}.`,
-  ]
+  const listed = listFirst(names, MAX_LISTED_PATHS)
+  return [`Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}.`]
 }
 
 function notComparedIn(parts: readonly InspectedPart[]): string[] {
@@ -125,9 +123,8 @@ function notComparedIn(parts: readonly InspectedPart[]): string[] {
 /** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
 export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'>): string[] {
   if (unrecorded.length === 0) return []
-  const listed = unrecorded.slice(0, MAX_LISTED_PATHS).map(name => cleanForeignText(name, MAX_CELL_CHARS))
-  const more = unrecorded.length - listed.length
-  return [`Not recorded as installed, so not compared: ${listed.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`]
+  const names = unrecorded.map(name => cleanForeignText(name, MAX_CELL_CHARS))
+  return [`Not recorded as installed, so not compared: ${listFirst(names, MAX_LISTED_PATHS)}.`]
 }
 
 function describeBusy(holder: string): string {

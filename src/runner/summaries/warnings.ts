@@ -1,4 +1,5 @@
 import { alert, cellOf, code } from '../../core/markdown.ts'
+import { listFirst } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { describeDrift } from '../../install/steps/report-drift.ts'
 import { listDrift, pathOfEntry } from '../../install/transaction/drift-names.ts'
@@ -50,13 +51,13 @@ function drift(report: LocalReport): string[] {
   return [
     ...edited(
       entries.filter(({ snapshot }) => snapshot !== undefined),
-      ` This deployment replaced them; they are kept in ${listed(snapshots)}.`,
+      ` This deployment replaced them; they are kept in ${listFirst(snapshots, MAX_LISTED)}.`,
     ),
     ...edited(
       entries.filter(({ snapshot }) => snapshot === undefined),
       fateWithoutSnapshot(report),
     ),
-    ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${listed(unknown)}.`]),
+    ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${listFirst(unknown, MAX_LISTED)}.`]),
   ]
 }
 
@@ -92,10 +93,5 @@ function provisioned(report: LocalReport): string[] {
     : []
   if (ran.length === 0) return unlisted
   const names = ran.map(({ id, status }) => `${code(id, MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`)
-  return [`What these provision steps did was not undone: ${listed(names)}.`, ...unlisted]
-}
-
-function listed(names: readonly string[]): string {
-  const more = names.length - MAX_LISTED
-  return `${names.slice(0, MAX_LISTED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  return [`What these provision steps did was not undone: ${listFirst(names, MAX_LISTED)}.`, ...unlisted]
 }

@@ -69,6 +69,17 @@ describe('runSteps', () => {
     assert.deepEqual(context.deployment.record.steps[0]?.checked, ['a'])
   })
 
+  it('says of how many parts more a health check has found out', async t => {
+    const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
+    const healthcheck = { ...COMMON, id: 'ok', action: 'healthcheck', timeoutSeconds: 5, retries: 0 } as const
+    const checks = ids.map(id => `${id}: {healthcheck: {command: [/bin/true, ${id}]}}`)
+    const hostConfig = parseHostConfig(`version: 1\nplugins: {${checks.join(', ')}}\n`, 'host.yaml')
+    const context = await contextWith(t, { steps: [healthcheck], hostConfig })
+    const parts = ids.map(id => partOf(context.deployment.layout, { id }))
+    await runSteps({ ...context, order: { ...context.order, parts } }, doNothing)
+    assert.match(context.deployment.record.steps[0]?.did ?? '', /^a: true succeeded.*, e: true succeeded and 2 more$/)
+  })
+
   it('stops at the first that throws, and throws its error', async t => {
     const context = await contextWith(t)
     const cause = new Error('no')
