@@ -21399,7 +21399,9 @@ class FileDigester {
 
 
 
-/** How many entries of a directory are listed between two pauses. */
+/** What a directory with some thousand entries takes at least: a larger one is not read at once. */
+const MAX_BYTES_AT_ONCE = 64 * 1024;
+/** How many entries of a large directory are listed between two pauses. */
 const LISTED_AT_ONCE = 2000;
 /** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd';
@@ -21433,6 +21435,22 @@ function* scanTree(root, { isLeftOut, onDirectory }) {
         open.push(below);
     }
 }
+/**
+ * Lists the directories that `scanTree` lists, and returns nothing: the first process that reads a directory has the file
+ * system note the time in its journal, which waits while the file system is synced; the next one does not. Each item is
+ * a pause.
+ */
+function* touchDirectories(root, { isLeftOut }) {
+    const open = lstatIfPresentSync(root)?.isDirectory() ? [''] : [];
+    for (let path = open.pop(); path !== undefined; path = open.pop()) {
+        const listing = yield* tree_scan_listDirectory(`${root}/${path}`, path);
+        for (const name of listing?.directories ?? []) {
+            const inner = path === '' ? name : `${path}/${name}`;
+            if (!isLeftOut(inner))
+                open.push(inner);
+        }
+    }
+}
 /** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
 function isBarred(error) {
     return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
@@ -21464,13 +21482,10 @@ function describeItemSync(root, path) {
 }
 /** Undefined where no directory is, or none that can be listed. */
 function* tree_scan_listDirectory(at, path) {
-    const directory = tree_scan_openIfPresentSync(at);
-    if (directory === undefined)
-        return undefined;
     const [names, directories] = [[], new Set()];
     let hasSurrogates = false;
     try {
-        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
+        for (const entry of isSmall(at) ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
             names.push(entry.name);
             hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
             if (entry.isDirectory())
@@ -21479,22 +21494,29 @@ function* tree_scan_listDirectory(at, path) {
                 yield;
         }
     }
-    finally {
-        directory.closeSync();
+    catch (error) {
+        if (isAbsent(error) || isBarred(error))
+            return undefined;
+        throw error;
     }
     yield;
     // Without surrogates, code units have the order of code points, and sort ten times as fast.
     names.sort(hasSurrogates ? comparePaths : undefined);
     return { path, names, directories, next: 0 };
 }
-function tree_scan_openIfPresentSync(path) {
+function isSmall(at) {
+    const stat = lstatIfPresentSync(at);
+    return stat === undefined || stat.size <= MAX_BYTES_AT_ONCE;
+}
+/** Takes twice as long for each entry. */
+function* readLarge(at) {
+    const directory = (0,external_node_fs_namespaceObject.opendirSync)(at);
     try {
-        return (0,external_node_fs_namespaceObject.opendirSync)(path);
+        for (let entry = directory.readSync(); entry !== null; entry = directory.readSync())
+            yield entry;
     }
-    catch (error) {
-        if (isAbsent(error) || isBarred(error))
-            return undefined;
-        throw error;
+    finally {
+        directory.closeSync();
     }
 }
 
@@ -31158,6 +31180,8 @@ function orUndefined(read) {
 
 
 
+
+
 /**
  * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced next
  * with their records. Changes nothing but the staging folder and the records. The tree of a part that returns is durable
@@ -31177,6 +31201,9 @@ async function prepareParts(context, { parts, next }, reach = () => undefined) {
     });
     if (parts[0] !== undefined)
         reach(parts[0]);
+    for (const { part, wasThere } of found)
+        if (wasThere && next.has(part))
+            await touchInstalled(context, part);
     const [, recorded] = await awaitAll(syncNew(parts, tools.signal), recordEach(context, found), 
     // Not once more at the switch, unless the sync takes long.
     compareEach(context, next));
@@ -31209,6 +31236,20 @@ async function recordTree({ deployment }, { part, change }) {
         if (slice.isOver())
             await slice.giveBack();
     return part.recorded;
+}
+/** Before the sync, on which the comparison would wait otherwise. */
+async function touchInstalled({ deployment }, { previous }) {
+    const { layout, keepPaths, tools } = deployment;
+    if (previous.installed === undefined)
+        return;
+    const path = installPath(layout, previous.place);
+    try {
+        await new TimeSlice(tools.signal).run(touchDirectories(path, { isLeftOut: isBelow(keepPaths) }));
+    }
+    catch {
+        // The comparison says what is wrong with the tree.
+        tools.signal.throwIfAborted();
+    }
 }
 async function compareEach({ deployment }, parts) {
     for (const { previous } of parts)
@@ -33864,7 +33905,7 @@ const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const zip_entry_data_SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
-function isSmall(entry) {
+function zip_entry_data_isSmall(entry) {
     return entry.size <= read_window_WINDOW_BYTES && entry.packedSize <= read_window_WINDOW_BYTES;
 }
 /**
@@ -34132,7 +34173,7 @@ async function readTargets({ window, slice }, entries) {
     });
 }
 function plan_zip_readTarget(window, entry) {
-    if (!isSmall(entry))
+    if (!zip_entry_data_isSmall(entry))
         throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have');
     return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
 }
@@ -34252,7 +34293,7 @@ async function writeFiles({ window, slice, writer }, planned) {
     return files;
 }
 function howToRead(entry) {
-    if (!isSmall(entry))
+    if (!zip_entry_data_isSmall(entry))
         return 'large';
     return canInflateTogether(entry) ? 'batched' : 'single';
 }
@@ -39915,7 +39956,7 @@ function pathInArchive(from, { pluginsDirname }) {
 ;// CONCATENATED MODULE: ./build/install/archive/ed25519-check.js
 
 /** Up to here the check takes a few milliseconds, less than starting a thread for it. */
-const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
+const ed25519_check_MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
 const IN_A_THREAD = `
   const { parentPort, workerData } = require('node:worker_threads')
   const { verify } = require('node:crypto')
@@ -39931,7 +39972,7 @@ const IN_A_THREAD = `
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
     const { bytes, key, signature } = signed;
-    return bytes.length > MAX_BYTES_AT_ONCE ? await checkInThread(signed, signal) : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
+    return bytes.length > ed25519_check_MAX_BYTES_AT_ONCE ? await checkInThread(signed, signal) : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
 }
 async function checkInThread({ bytes, key, signature }, signal) {
     // Loaded only here: most runs check nothing so large.

@@ -1,4 +1,4 @@
-import { type BigIntStats, type Dir, lstatSync, opendirSync, readlinkSync } from 'node:fs'
+import { type BigIntStats, type Dirent, lstatSync, opendirSync, readdirSync, readlinkSync } from 'node:fs'
 import { errnoOf } from '../../core/errors.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
@@ -21,7 +21,9 @@ export interface FoundItem extends TreeItem {
   readonly stamp: string
 }
 
-/** How many entries of a directory are listed between two pauses. */
+/** What a directory with some thousand entries takes at least: a larger one is not read at once. */
+const MAX_BYTES_AT_ONCE = 64 * 1024
+/** How many entries of a large directory are listed between two pauses. */
 const LISTED_AT_ONCE = 2000
 /** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd'
@@ -64,6 +66,22 @@ export function* scanTree(
   }
 }
 
+/**
+ * Lists the directories that `scanTree` lists, and returns nothing: the first process that reads a directory has the file
+ * system note the time in its journal, which waits while the file system is synced; the next one does not. Each item is
+ * a pause.
+ */
+export function* touchDirectories(root: string, { isLeftOut }: ScanRules): Generator<undefined, undefined> {
+  const open = lstatIfPresentSync(root)?.isDirectory() ? [''] : []
+  for (let path = open.pop(); path !== undefined; path = open.pop()) {
+    const listing = yield* listDirectory(`${root}/${path}`, path)
+    for (const name of listing?.directories ?? []) {
+      const inner = path === '' ? name : `${path}/${name}`
+      if (!isLeftOut(inner)) open.push(inner)
+    }
+  }
+}
+
 /** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
 export function isBarred(error: unknown): boolean {
   return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
@@ -101,19 +119,18 @@ interface Listing {
 
 /** Undefined where no directory is, or none that can be listed. */
 function* listDirectory(at: string, path: string): Generator<undefined, Listing | undefined> {
-  const directory = openIfPresentSync(at)
-  if (directory === undefined) return undefined
   const [names, directories] = [[] as string[], new Set<string>()]
   let hasSurrogates = false
   try {
-    for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
+    for (const entry of isSmall(at) ? readdirSync(at, { withFileTypes: true }) : readLarge(at)) {
       names.push(entry.name)
       hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name)
       if (entry.isDirectory()) directories.add(entry.name)
       if (names.length % LISTED_AT_ONCE === 0) yield
     }
-  } finally {
-    directory.closeSync()
+  } catch (error) {
+    if (isAbsent(error) || isBarred(error)) return undefined
+    throw error
   }
   yield
   // Without surrogates, code units have the order of code points, and sort ten times as fast.
@@ -121,11 +138,17 @@ function* listDirectory(at: string, path: string): Generator<undefined, Listing 
   return { path, names, directories, next: 0 }
 }
 
-function openIfPresentSync(path: string): Dir | undefined {
+function isSmall(at: string): boolean {
+  const stat = lstatIfPresentSync(at)
+  return stat === undefined || stat.size <= MAX_BYTES_AT_ONCE
+}
+
+/** Takes twice as long for each entry. */
+function* readLarge(at: string): Generator<Dirent, undefined> {
+  const directory = opendirSync(at)
   try {
-    return opendirSync(path)
-  } catch (error) {
-    if (isAbsent(error) || isBarred(error)) return undefined
-    throw error
+    for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) yield entry
+  } finally {
+    directory.closeSync()
   }
 }
