@@ -30446,39 +30446,18 @@ async function session_orWarn(log, act) {
 
 
 
-
-
 /**
- * A look at the host before anything is fetched, which waits for nobody: a dead run is recovered, the outbox is sent, and
- * what can be refused is refused now. Where another run has the host, all of that comes after the download. It only ever
- * refuses: whatever passes is judged again once the host is locked. Throws what `check` throws while no other run has
- * the host, and what `HostLock.take` throws except `locked`; then the lock is still held.
+ * A look at the host before anything is fetched, with its lock, for which it does not wait: a dead run is recovered, the
+ * outbox is sent, and what can be refused is refused now. Where another run has the host, all of that comes after the
+ * download. It only ever refuses: whatever passes is judged again once the host is locked for the installation. Throws
+ * what `check` throws, and what `HostLock.take` throws except `locked`; then the lock is still held.
  */
 async function surveyHost(deployment, lock, check) {
-    const { signal } = deployment.tools;
-    // What is refused or cannot be read without the lock may be what another run is changing.
-    if (isQuiet(deployment) && (await passes(check, signal)))
-        return;
+    // Even a look needs the lock: another run may be moving what is looked at, and some checks ask by a rename.
     if (!(await isFree(deployment, lock)))
         return;
     await check();
     lock.release();
-}
-/** Whether no run has the host, no dead run must be recovered or reported, and no report waits for the hub. */
-function isQuiet({ host }) {
-    const { lock, journal, outbox } = host.layout;
-    const isWaiting = host.sender !== undefined && (0,external_node_fs_namespaceObject.readdirSync)(outbox).length > 0;
-    return !isWaiting && !pathExistsSync(lock) && !pathExistsSync(journal) && findDeadBegun(host).length === 0;
-}
-async function passes(check, signal) {
-    try {
-        await check();
-        return true;
-    }
-    catch {
-        signal.throwIfAborted();
-        return false;
-    }
 }
 /** Takes the lock, if no other run has it. */
 async function isFree({ host, tools }, lock) {

@@ -27,9 +27,9 @@ import { surveyHost } from './survey.ts'
 export interface Flow<Checked, Fetched extends FetchedFiles> {
   /** Refuses what the operator's own files show. */
   check(): Promise<Checked>
-  /** Refuses what the host shows, which is not locked: whatever passes is judged again in `prepare`. Only reads. */
+  /** Refuses what the host shows, which is locked meanwhile, or in a dry run: whatever passes is judged again in `prepare`. */
   survey(checked: Checked): Promise<void>
-  /** Fetches and verifies the artifact, while another run may have the host: neither changes nor judges it. */
+  /** Fetches and verifies the artifact. Another run may have the host meanwhile: changes nothing of it. */
   fetch(checked: Checked): Promise<Fetched>
   /** The run had to wait for the host: renews what a hub may have let expire meanwhile. */
   renew?(): Promise<void>
