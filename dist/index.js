@@ -21069,8 +21069,8 @@ async function runUnreported(deployment, { name, run, fail }) {
         for (const accepted of requireSafeHost(deployment.host))
             deployment.tools.log.warning(accepted);
         deployment.noteRunning();
-        const rehearsal = await run();
-        return { ...conclude(deployment, name), rehearsal };
+        const dryRun = await run();
+        return { ...conclude(deployment, name), dryRun };
     }
     catch (error) {
         deployment.tools.log.did('failed');
@@ -26777,352 +26777,6 @@ function isHealthcheck(step) {
     return step.action === 'healthcheck';
 }
 
-;// CONCATENATED MODULE: ./build/install/host/snapshots.js
-
-
-
-
-
-
-/**
- * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
- * the version.
- */
-function nextSnapshotName(folder, version, recorded = []) {
-    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
-    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
-    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
-    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
-}
-/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
-function existingSnapshots(folder, rows) {
-    return rows.flatMap(({ kept_paths: kept, ...row }) => {
-        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
-        if (!pathExistsSync(path))
-            return [];
-        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
-    });
-}
-/** A snapshot's row that lists the kept paths in it, if there are any. */
-function withKeptPaths(row, keptPaths) {
-    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
-}
-/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
-function isIrreplaceable(row) {
-    return row.artifact_sha256 === null || row.kept_paths !== undefined;
-}
-/**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
- * install ourselves, and what contains kept paths.
- */
-function chooseRetained(rows, limit) {
-    const newestOf = (some) => some.slice(-Math.max(limit, 1));
-    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
-    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
-    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
-}
-/** Whether a snapshot is what was once installed, without later changes on this host. */
-function isGenuine({ modified }) {
-    return modified === undefined;
-}
-function snapshots_listNames(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
-
-const MAX_NAMES = 20;
-/** What is in place of a directory, in words. */
-const INSTEAD_WORDS = {
-    nothing: 'missing',
-    symlink: 'a symlink instead of a directory',
-    file: 'a file instead of a directory',
-    other: 'not a directory',
-};
-/** Where the part of an entry was installed, relative to the project root. */
-function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
-    return placePath({ shelf, id, directory });
-}
-/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
-function listDrift(entries) {
-    const all = entries.flatMap(entry => {
-        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
-        if (entry.instead !== undefined)
-            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
-        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
-    });
-    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    const names = all.slice(0, MAX_NAMES);
-    return { names, more: all.length - names.length + omitted };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
-
-
-
-
-
-const MAX_NAME_CHARS = 150;
-/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
-const MAX_REPORTED_PATHS = 500;
-const MAX_REPORTED_BYTES = 64 * 1024;
-/**
- * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
- * only when that happens, because others may change it until then.
- */
-async function recordDriftOfKept(deployment, parts) {
-    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
-}
-/**
- * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
- * what it said of these parts before. Throws only the reason of a cancel.
- */
-async function recordDrift(deployment, places) {
-    const { record } = deployment;
-    const { drift: known = [] } = record.facts;
-    const found = [];
-    for (const place of places)
-        found.push(report_drift_entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
-    const names = new Set(places.map(placeName));
-    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
-    if (drift.length + known.length > 0)
-        await record.update({ drift: bounded(drift) });
-}
-/** Warns of all that the report says is not as it was installed, in one line. */
-function warnOfDrift({ record, tools }) {
-    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
-    if (differing.length > 0)
-        tools.log.warning(describeDrift(differing));
-}
-function report_drift_entryOf({ layout }, { shelf, id }, difference) {
-    const installed = findInstalled(readInstalled(layout), { shelf, id });
-    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
-    const named = { shelf, id, ...directory, version: installed?.version ?? null };
-    if (difference === undefined)
-        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
-    if (!isModified(difference))
-        return undefined;
-    const { instead } = difference;
-    const none = { added: [], removed: [], changed: [] };
-    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
-}
-/** Adds to the report which snapshots have the modified trees that were replaced. */
-async function noteModifiedSnapshots({ deployment, results }) {
-    const { record } = deployment;
-    const drift = record.facts.drift?.map(entry => {
-        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
-        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
-        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
-    });
-    if (drift?.some(({ snapshot }) => snapshot !== undefined))
-        await record.update({ drift });
-}
-function bounded(entries) {
-    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
-    return entries.map(({ omitted: before = 0, ...entry }) => {
-        let omitted = before;
-        const take = (paths) => {
-            const taken = paths.filter(path => {
-                if (room <= 0)
-                    return false;
-                const size = Buffer.byteLength(JSON.stringify(path));
-                if (size > bytes)
-                    return false;
-                room -= 1;
-                bytes -= size;
-                return true;
-            });
-            omitted += paths.length - taken.length;
-            return taken;
-        };
-        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
-        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
-    });
-}
-/** What is not as it was installed, in the sentence that the log has of it. */
-function describeDrift(entries) {
-    const { names, more } = listDrift(entries);
-    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/installation.js
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
- * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
- */
-async function buildInstallation(context) {
-    const { log } = context.deployment.tools;
-    log.group('committing', 'at once');
-    await noteModifiedSnapshots(context);
-    const { parts, removals } = context.order;
-    const installed = parts.map(part => buildRow(context, part));
-    const removed = removals.map(part => buildRemovedRow(context, part));
-    return {
-        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
-        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
-        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
-        ...versionOfProject(context, installed.map(({ row }) => row)),
-    };
-}
-/** What a commit has decided about the snapshots. */
-function describeSnapshots({ rows, removed, discard }) {
-    const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
-    return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
-}
-/** All that a project has on this host, also what its plan has left as it was. */
-function versionOfProject({ order, deployment }, rows) {
-    const { contract, slug, project_version: version } = order.origin;
-    if (contract !== 'project' || version === null)
-        return {};
-    const known = new Set([...order.parts, ...order.removals].map(placeName));
-    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
-    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
-}
-/** A part's row changes when anything that the host runs was changed, by whichever part. */
-function buildRow(context, part) {
-    const { order, transaction } = context;
-    const { installed, removed, version } = part.previous;
-    const moved = findReplaced(context, part, { installed, version });
-    const replaced = moved && withHostFiles(context.deployment, part, moved);
-    const before = installed ?? removed;
-    const recorded = before === undefined ? [] : handOver(before, order.origin);
-    const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
-    const isRetained = order.snapshot || mustStay;
-    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
-    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
-    const row = isUnchanged ? installed : versionOf(context, part);
-    return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard };
-}
-/** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
-function keepPathsOf({ keepPaths }, part) {
-    return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
-}
-/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
-function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
-    if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
-        return false;
-    return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
-}
-/** What was removed always stays as a snapshot: nothing newer replaced it. */
-function buildRemovedRow(context, part) {
-    const { id, installed } = part;
-    const moved = findReplaced(context, part, { installed, version: installed.version });
-    const replaced = moved && withHostFiles(context.deployment, part, moved);
-    const recorded = installed.snapshots;
-    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
-    const { contract, kind, slug } = installed;
-    return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
-}
-/**
- * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
- * version has taken over, and the replaced one makes anew until it is stopped, does not count.
- */
-function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
-    const isTakenOver = isBelow(takenOver);
-    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
-    if (kept.length > 0) {
-        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
-        tools.log.notice(message);
-    }
-    return withKeptPaths(snapshot, kept);
-}
-/** Which snapshots of a place stay; those that go are removed only after the commit. */
-function retain({ deployment }, place, { recorded, replaced, isRetained }) {
-    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
-    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
-    logRetention(deployment, place, retention);
-    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
-    return {
-        snapshots: retention.keep,
-        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
-    };
-}
-/** Why each snapshot stays or goes. */
-function logRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const lastGood = keep.findLast(isGenuine);
-    for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
-        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
-}
-function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
-    if (kept !== undefined)
-        return `it contains ${kept.join(', ')} of this host`;
-    if (modified)
-        return 'it contains changes that were made on this host';
-    return sha256 === null ? 'no hub can supply it again' : undefined;
-}
-/** The row of the snapshot to which the part's old tree was moved, if it was. */
-function findReplaced({ results, order, deployment }, part, { installed, version }) {
-    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
-    if (name === undefined)
-        return undefined;
-    return {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-        ...sourceOf(installed),
-        ...(installed && !isFrom(installed, order.origin)
-            ? { origin: { contract: installed.contract, slug: installed.slug } }
-            : {}),
-        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
-    };
-}
-/** A version that returns is what it was, whenever that was installed. */
-function versionOf(context, part) {
-    const { contract, slug } = context.order.origin;
-    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
-    return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) };
-}
-function newVersion({ deployment, order, results }, part) {
-    const { tools, record } = deployment;
-    return {
-        project_version: order.origin.project_version,
-        version: part.version,
-        artifact_sha256: part.artifactSha256,
-        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
-        installed_at: tools.now().toISOString(),
-        deployment_id: record.facts.deployment_id,
-        run_url: tools.runner.workflow.url,
-        ...sourceOf(part),
-    };
-}
-function sourceOf(from) {
-    return from?.source === undefined ? {} : { source: from.source };
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/extracted-items.js
 
 
@@ -27853,6 +27507,176 @@ function namesOf(steps) {
     return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
+
+const MAX_NAMES = 20;
+/** What is in place of a directory, in words. */
+const INSTEAD_WORDS = {
+    nothing: 'missing',
+    symlink: 'a symlink instead of a directory',
+    file: 'a file instead of a directory',
+    other: 'not a directory',
+};
+/** Where the part of an entry was installed, relative to the project root. */
+function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
+    return placePath({ shelf, id, directory });
+}
+/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+function listDrift(entries) {
+    const all = entries.flatMap(entry => {
+        const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
+        if (entry.instead !== undefined)
+            return [`${pathOfEntry(entry)} (${INSTEAD_WORDS[entry.instead]})`];
+        return [...inWords('changed'), ...inWords('removed'), ...inWords('added')];
+    });
+    const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
+    const names = all.slice(0, MAX_NAMES);
+    return { names, more: all.length - names.length + omitted };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
+
+
+
+
+
+const MAX_NAME_CHARS = 150;
+/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+const MAX_REPORTED_PATHS = 500;
+const MAX_REPORTED_BYTES = 64 * 1024;
+/**
+ * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
+ * only when that happens, because others may change it until then.
+ */
+async function recordDriftOfKept(deployment, parts) {
+    await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
+}
+/**
+ * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
+ * what it said of these parts before. Throws only the reason of a cancel.
+ */
+async function recordDrift(deployment, places) {
+    const { record } = deployment;
+    const { drift: known = [] } = record.facts;
+    const found = [];
+    for (const place of places)
+        found.push(report_drift_entryOf(deployment, place, await deployment.drift.of(place)) ?? []);
+    const names = new Set(places.map(placeName));
+    const drift = [...known.filter(entry => !names.has(placeName(entry))), ...found.flat()];
+    if (drift.length + known.length > 0)
+        await record.update({ drift: bounded(drift) });
+}
+/** Warns of all that the report says is not as it was installed, in one line. */
+function warnOfDrift({ record, tools }) {
+    const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
+    if (differing.length > 0)
+        tools.log.warning(describeDrift(differing));
+}
+function report_drift_entryOf({ layout }, { shelf, id }, difference) {
+    const installed = findInstalled(readInstalled(layout), { shelf, id });
+    const directory = installed?.directory === undefined ? {} : { directory: installed.directory };
+    const named = { shelf, id, ...directory, version: installed?.version ?? null };
+    if (difference === undefined)
+        return installed && { ...named, added: [], removed: [], changed: [], compared: false };
+    if (!isModified(difference))
+        return undefined;
+    const { instead } = difference;
+    const none = { added: [], removed: [], changed: [] };
+    return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
+}
+/** Adds to the report which snapshots have the modified trees that were replaced. */
+async function noteModifiedSnapshots({ deployment, results }) {
+    const { record } = deployment;
+    const drift = record.facts.drift?.map(entry => {
+        const { snapshot, modified } = results.get(placeName(entry)) ?? {};
+        const path = `.hub-deploy/snapshots/${placeName(entry)}/${snapshot}`;
+        return snapshot === undefined || modified === undefined ? entry : { ...entry, snapshot: path };
+    });
+    if (drift?.some(({ snapshot }) => snapshot !== undefined))
+        await record.update({ drift });
+}
+function bounded(entries) {
+    let [room, bytes] = [MAX_REPORTED_PATHS, MAX_REPORTED_BYTES];
+    return entries.map(({ omitted: before = 0, ...entry }) => {
+        let omitted = before;
+        const take = (paths) => {
+            const taken = paths.filter(path => {
+                if (room <= 0)
+                    return false;
+                const size = Buffer.byteLength(JSON.stringify(path));
+                if (size > bytes)
+                    return false;
+                room -= 1;
+                bytes -= size;
+                return true;
+            });
+            omitted += paths.length - taken.length;
+            return taken;
+        };
+        const [changed, removed, added] = [take(entry.changed), take(entry.removed), take(entry.added)];
+        return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
+    });
+}
+/** What is not as it was installed, in the sentence that the log has of it. */
+function describeDrift(entries) {
+    const { names, more } = listDrift(entries);
+    const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
+    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/dry-run-result.js
+
+/** Of a tree that a tool has rewritten, every file may differ. */
+const dry_run_result_MAX_LISTED = 200;
+/** What a real run would change, as a dry run has found it. */
+class DryRunResult {
+    /** The first 200. */
+    changes = [];
+    /** How many there are of each kind. */
+    counts = { added: 0, changed: 0, removed: 0 };
+    /** What would happen to whole parts. */
+    parts = [];
+    /** `sizes` is only asked for what is listed. */
+    add(how, path, sizes) {
+        this.counts[how]++;
+        if (this.changes.length < dry_run_result_MAX_LISTED)
+            this.changes.push({ how, path, ...sizes() });
+    }
+    get count() {
+        const { added, changed, removed } = this.counts;
+        return added + changed + removed;
+    }
+    /** What a real run would do: `remove 1 part and change 3 files`. */
+    inWords() {
+        const parts = ['move', 'remove'].flatMap(how => {
+            const count = this.parts.filter(part => part.how === how).length;
+            return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
+        });
+        if (this.count === 0)
+            return parts.join(' and ') || 'change no file';
+        return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ');
+    }
+    /** The same in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+    inDetail() {
+        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
+        const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
+        return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
+    }
+}
+/** A size in words; a symlink has none. */
+function sizeInWords(size) {
+    return size === undefined ? 'symlink' : bytesInWords(Number(size));
+}
+/** The sizes of a change: `1.1 → 1.3 kB` where the unit stays. */
+function sizesInWords({ before, after }) {
+    if (before === undefined || after === undefined)
+        return before ?? after ?? '';
+    if (before === after)
+        return before;
+    const [, unit] = before.split(' ');
+    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} → ${after}` : `${before} → ${after}`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
 
 /** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
@@ -28544,60 +28368,7 @@ async function whatComesFirst({ host, layout, tools }) {
     return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.';
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/rehearsal.js
-
-/** Of a tree that a tool has rewritten, every file may differ. */
-const rehearsal_MAX_LISTED = 200;
-/** What a real run would change, as a dry run has found it. */
-class Rehearsal {
-    /** The first 200. */
-    changes = [];
-    /** How many there are of each kind. */
-    counts = { added: 0, changed: 0, removed: 0 };
-    /** What would happen to whole parts. */
-    parts = [];
-    /** `sizes` is only asked for what is listed. */
-    add(how, path, sizes) {
-        this.counts[how]++;
-        if (this.changes.length < rehearsal_MAX_LISTED)
-            this.changes.push({ how, path, ...sizes() });
-    }
-    get count() {
-        const { added, changed, removed } = this.counts;
-        return added + changed + removed;
-    }
-    /** What a real run would do: `remove 1 part and change 3 files`. */
-    inWords() {
-        const parts = ['move', 'remove'].flatMap(how => {
-            const count = this.parts.filter(part => part.how === how).length;
-            return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
-        });
-        if (this.count === 0)
-            return parts.join(' and ') || 'change no file';
-        return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ');
-    }
-    /** The same in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
-    inDetail() {
-        const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
-        const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
-        return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
-    }
-}
-/** A size in words; a symlink has none. */
-function sizeInWords(size) {
-    return size === undefined ? 'symlink' : bytesInWords(Number(size));
-}
-/** The sizes of a change: `1.1 → 1.3 kB` where the unit stays. */
-function sizesInWords({ before, after }) {
-    if (before === undefined || after === undefined)
-        return before ?? after ?? '';
-    if (before === after)
-        return before;
-    const [, unit] = before.split(' ');
-    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} → ${after}` : `${before} → ${after}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/rehearse.js
+;// CONCATENATED MODULE: ./build/install/deployment/dry-run.js
 
 
 
@@ -28618,7 +28389,7 @@ function sizesInWords({ before, after }) {
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
  */
-async function rehearseDeployment(deployment, flow) {
+async function dryRunDeployment(deployment, flow) {
     return await runUnreported(deployment, {
         name: 'a dry run',
         fail: () => flow.end('failed'),
@@ -28628,7 +28399,7 @@ async function rehearseDeployment(deployment, flow) {
             await flow.survey(checked);
             const fetched = await flow.fetch(checked);
             try {
-                return await rehearse(deployment, folder => flow.prepare(fetched, folder));
+                return await findChanges(deployment, folder => flow.prepare(fetched, folder));
             }
             finally {
                 fetched.close();
@@ -28636,7 +28407,7 @@ async function rehearseDeployment(deployment, flow) {
         },
     });
 }
-async function rehearse(deployment, prepare) {
+async function findChanges(deployment, prepare) {
     const { tools, layout } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
@@ -28646,18 +28417,18 @@ async function rehearse(deployment, prepare) {
         const { parts, removals } = order;
         await recordDrift(deployment, [...parts, ...removals]);
         warnOfDrift(deployment);
-        tools.log.group('rehearsing');
+        tools.log.group('dry run');
         announceIdleSteps(deployment, findIdleSteps(deployment, order));
-        const rehearsal = new Rehearsal();
+        const result = new DryRunResult();
         for (const part of removals)
-            noteRemoval(rehearsal, layout, part);
+            noteRemoval(result, layout, part);
         for (const part of parts) {
-            noteMove(rehearsal, part);
-            await noteDifferences(rehearsal, deployment, part);
-            noteSettings(rehearsal, deployment, { part, order });
+            noteMove(result, part);
+            await noteDifferences(result, deployment, part);
+            noteSettings(result, deployment, { part, order });
         }
-        logRehearsal(tools.log, rehearsal);
-        return rehearsal;
+        logResult(tools.log, result);
+        return result;
     }
     finally {
         await removeTree(folder);
@@ -28683,7 +28454,7 @@ function noteMove({ parts }, part) {
     const sentence = `${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`;
     parts.push({ how: 'move', sentence });
 }
-async function noteDifferences(rehearsal, deployment, part) {
+async function noteDifferences(result, deployment, part) {
     const { tools, layout } = deployment;
     if (part.intact !== undefined)
         return;
@@ -28697,12 +28468,12 @@ async function noteDifferences(rehearsal, deployment, part) {
     const after = (file) => sizeInWords(newSizes.get(file));
     const named = (file) => `${placePath(part)}/${file}`;
     for (const file of changed)
-        rehearsal.add('changed', named(file), () => ({ before: before(file), after: after(file) }));
+        result.add('changed', named(file), () => ({ before: before(file), after: after(file) }));
     // What the host lacks would be added, and what only the host has would be removed.
     for (const file of removed)
-        rehearsal.add('added', named(file), () => ({ after: after(file) }));
+        result.add('added', named(file), () => ({ after: after(file) }));
     for (const file of added)
-        rehearsal.add('removed', named(file), () => ({ before: before(file) }));
+        result.add('removed', named(file), () => ({ before: before(file) }));
 }
 /** The keep-paths that the host has: of the others, it gets what the artifact ships. */
 function presentKeepPaths({ layout, keepPaths }, { previous, leftBehind }) {
@@ -28711,25 +28482,254 @@ function presentKeepPaths({ layout, keepPaths }, { previous, leftBehind }) {
     return keeper === undefined ? [] : presentPaths(keeper, keepPaths);
 }
 /** The settings files that `write_env` steps would create. */
-function noteSettings(rehearsal, deployment, { part, order }) {
+function noteSettings(result, deployment, { part, order }) {
     for (const path of missingSettings(deployment, order, part))
-        rehearsal.add('added', (0,external_node_path_namespaceObject.relative)(deployment.layout.root, path), () => ({ after: 'from its template' }));
+        result.add('added', (0,external_node_path_namespaceObject.relative)(deployment.layout.root, path), () => ({ after: 'from its template' }));
 }
-function logRehearsal(log, rehearsal) {
-    for (const { sentence } of rehearsal.parts)
+function logResult(log, result) {
+    for (const { sentence } of result.parts)
         log.info(sentence);
-    for (const change of rehearsal.changes)
+    for (const change of result.changes)
         log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`);
-    const more = rehearsal.count - rehearsal.changes.length;
+    const more = result.count - result.changes.length;
     if (more > 0)
         log.info(`and ${more} more`);
-    log.did(`a real run would ${rehearsal.inDetail()}`);
+    log.did(`a real run would ${result.inDetail()}`);
 }
 /** The new tree: staged, or the record of a snapshot. */
 function itemsIn(layout, part, keepPaths) {
     return [
         ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
     ];
+}
+
+;// CONCATENATED MODULE: ./build/install/host/snapshots.js
+
+
+
+
+
+
+/**
+ * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
+ * the version.
+ */
+function nextSnapshotName(folder, version, recorded = []) {
+    const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
+    const names = known.filter(name => snapshotNameSchema.safeParse(name).success);
+    const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
+    return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
+}
+/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+function existingSnapshots(folder, rows) {
+    return rows.flatMap(({ kept_paths: kept, ...row }) => {
+        const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
+        if (!pathExistsSync(path))
+            return [];
+        return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
+    });
+}
+/** A snapshot's row that lists the kept paths in it, if there are any. */
+function withKeptPaths(row, keptPaths) {
+    return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
+}
+/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
+function isIrreplaceable(row) {
+    return row.artifact_sha256 === null || row.kept_paths !== undefined;
+}
+/**
+ * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
+ * install ourselves, and what contains kept paths.
+ */
+function chooseRetained(rows, limit) {
+    const newestOf = (some) => some.slice(-Math.max(limit, 1));
+    const newest = new Set([...newestOf(rows.filter(isGenuine)), ...newestOf(rows.filter(row => !isGenuine(row)))]);
+    const isKept = (row) => newest.has(row) || isIrreplaceable(row);
+    return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
+}
+/** Whether a snapshot is what was once installed, without later changes on this host. */
+function isGenuine({ modified }) {
+    return modified === undefined;
+}
+function snapshots_listNames(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/installation.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
+ * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
+ */
+async function buildInstallation(context) {
+    const { log } = context.deployment.tools;
+    log.group('committing', 'at once');
+    await noteModifiedSnapshots(context);
+    const { parts, removals } = context.order;
+    const installed = parts.map(part => buildRow(context, part));
+    const removed = removals.map(part => buildRemovedRow(context, part));
+    return {
+        rows: installed.map(({ row }) => installedRowSchema.parse(row)),
+        removed: removed.map(({ row }) => removedRowSchema.parse(row)),
+        discard: [...installed, ...removed].flatMap(({ discard }) => discard),
+        ...versionOfProject(context, installed.map(({ row }) => row)),
+    };
+}
+/** What a commit has decided about the snapshots. */
+function describeSnapshots({ rows, removed, discard }) {
+    const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
+    return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
+}
+/** All that a project has on this host, also what its plan has left as it was. */
+function versionOfProject({ order, deployment }, rows) {
+    const { contract, slug, project_version: version } = order.origin;
+    if (contract !== 'project' || version === null)
+        return {};
+    const known = new Set([...order.parts, ...order.removals].map(placeName));
+    const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
+    return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
+}
+/** A part's row changes when anything that the host runs was changed, by whichever part. */
+function buildRow(context, part) {
+    const { order, transaction } = context;
+    const { installed, removed, version } = part.previous;
+    const moved = findReplaced(context, part, { installed, version });
+    const replaced = moved && withHostFiles(context.deployment, part, moved);
+    const before = installed ?? removed;
+    const recorded = before === undefined ? [] : handOver(before, order.origin);
+    const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
+    const isRetained = order.snapshot || mustStay;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained });
+    const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed;
+    const row = isUnchanged ? installed : versionOf(context, part);
+    return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard };
+}
+/** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
+function keepPathsOf({ keepPaths }, part) {
+    return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
+}
+/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
+function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
+    if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
+        return false;
+    return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
+}
+/** What was removed always stays as a snapshot: nothing newer replaced it. */
+function buildRemovedRow(context, part) {
+    const { id, installed } = part;
+    const moved = findReplaced(context, part, { installed, version: installed.version });
+    const replaced = moved && withHostFiles(context.deployment, part, moved);
+    const recorded = installed.snapshots;
+    const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
+    const { contract, kind, slug } = installed;
+    return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
+}
+/**
+ * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
+ * version has taken over, and the replaced one makes anew until it is stopped, does not count.
+ */
+function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
+    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
+    const isTakenOver = isBelow(takenOver);
+    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
+    if (kept.length > 0) {
+        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
+        tools.log.notice(message);
+    }
+    return withKeptPaths(snapshot, kept);
+}
+/** Which snapshots of a place stay; those that go are removed only after the commit. */
+function retain({ deployment }, place, { recorded, replaced, isRetained }) {
+    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
+    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
+    logRetention(deployment, place, retention);
+    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
+    return {
+        snapshots: retention.keep,
+        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
+    };
+}
+/** Why each snapshot stays or goes. */
+function logRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const lastGood = keep.findLast(isGenuine);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it contains ${kept.join(', ')} of this host`;
+    if (modified)
+        return 'it contains changes that were made on this host';
+    return sha256 === null ? 'no hub can supply it again' : undefined;
+}
+/** The row of the snapshot to which the part's old tree was moved, if it was. */
+function findReplaced({ results, order, deployment }, part, { installed, version }) {
+    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
+    if (name === undefined)
+        return undefined;
+    return {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+        ...sourceOf(installed),
+        ...(installed && !isFrom(installed, order.origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
+        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
+    };
+}
+/** A version that returns is what it was, whenever that was installed. */
+function versionOf(context, part) {
+    const { contract, slug } = context.order.origin;
+    const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
+    return { contract, slug, kind, id: part.id, ...directoryIn(part), ...(part.returning ?? newVersion(context, part)) };
+}
+function newVersion({ deployment, order, results }, part) {
+    const { tools, record } = deployment;
+    return {
+        project_version: order.origin.project_version,
+        version: part.version,
+        artifact_sha256: part.artifactSha256,
+        ...(results.get(placeName(part))?.tree ?? { tree_digest: null }),
+        installed_at: tools.now().toISOString(),
+        deployment_id: record.facts.deployment_id,
+        run_url: tools.runner.workflow.url,
+        ...sourceOf(part),
+    };
+}
+function sourceOf(from) {
+    return from?.source === undefined ? {} : { source: from.source };
 }
 
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js
@@ -34533,7 +34533,7 @@ function noticeNoSigning({ request, tools }) {
 async function deploy(request, tools) {
     const deployment = deployment_startDeployment(request, tools);
     const flow = new MarketplaceFlow(deployment);
-    return request.dryRun ? await rehearseDeployment(deployment, flow) : await runDeployment(deployment, flow);
+    return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow);
 }
 /** The states of the marketplace contract; each phase returns what the next one needs. */
 class MarketplaceFlow {
@@ -36008,6 +36008,36 @@ function checkedParts({ steps }) {
     return { extent: 'some', inWords: `${listNames([...ids])} (${ids.size} of ${countInWords(parts, 'part')})` };
 }
 
+;// CONCATENATED MODULE: ./build/runner/summaries/dry-run-table.js
+
+
+
+const MAX_ROWS = 100;
+const MAX_PATH_CHARS = 200;
+const MAX_PARTS = 20;
+const MAX_STEPS = 20;
+/** What a real run would change: parts, files and steps. */
+function dryRunBlocks(dryRun, steps) {
+    const { changes, parts, count } = dryRun;
+    const rows = changes
+        .slice(0, MAX_ROWS)
+        .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
+    const more = count - rows.length;
+    return [
+        'This was a dry run: nothing was written on this host, and nothing was reported.',
+        ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
+        ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
+        ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),
+        ...stepsLine(steps),
+    ];
+}
+function stepsLine(steps) {
+    if (steps.length === 0)
+        return [];
+    const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
+    return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`];
+}
+
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
 /** What to do about an error, in a sentence or two; docs/errors.md has the whole story of each code. */
 function nextStep(code, error) {
@@ -36277,7 +36307,7 @@ function describeSame(report, version) {
 function isOfReplaced({ snapshot, ...entry }) {
     return snapshot !== undefined || !isOnlyAdded(entry);
 }
-function describeUnchanged({ report, plannedSteps, rehearsal }) {
+function describeUnchanged({ report, plannedSteps, dryRun }) {
     const { host_id: host, previous_version: before, state } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
     const there = `${ending_nameOf(report)} ${after}`;
@@ -36289,7 +36319,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }) {
             : before === after
                 ? there
                 : `${ending_nameOf(report)} ${before} → ${after}`;
-        return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsal?.inWords() ?? 'change nothing'}` };
+        return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` };
     }
     const { drift = [] } = report;
     const acted = actingSteps(report);
@@ -36399,36 +36429,6 @@ function wanted(report) {
     if (version === null && asked === 'latest')
         return `${ending_nameOf(report)} (latest)`;
     return `${ending_nameOf(report)} ${version ?? asked ?? ''}`.trim();
-}
-
-;// CONCATENATED MODULE: ./build/runner/summaries/rehearsal-table.js
-
-
-
-const MAX_ROWS = 100;
-const MAX_PATH_CHARS = 200;
-const MAX_PARTS = 20;
-const MAX_STEPS = 20;
-/** What a real run would change: parts, files and steps. */
-function rehearsalBlocks(rehearsal, steps) {
-    const { changes, parts, count } = rehearsal;
-    const rows = changes
-        .slice(0, MAX_ROWS)
-        .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
-    const more = count - rows.length;
-    return [
-        'This was a dry run: nothing was written on this host, and nothing was reported.',
-        ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
-        ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-        ...(more > 0 ? [`And ${more} more: a real run would ${rehearsal.inDetail()}.`] : []),
-        ...stepsLine(steps),
-    ];
-}
-function stepsLine(steps) {
-    if (steps.length === 0)
-        return [];
-    const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
-    return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`];
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/steps-table.js
@@ -36584,7 +36584,7 @@ const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 function buildDeploySummary(summary) {
-    const { report, error, recovered, notes = [], rehearsal, plannedSteps } = summary;
+    const { report, error, recovered, notes = [], dryRun, plannedSteps } = summary;
     const { mark, sentence } = describeEnding(summary);
     const blocks = [
         `### ${mark} ${cell(sentence)}`,
@@ -36592,11 +36592,11 @@ function buildDeploySummary(summary) {
         ...(recovered === undefined || notes.some(({ text }) => text === recovered)
             ? []
             : [markdown_alert('WARNING', [cell(recovered)])]),
-        ...(report.outcome === 'success' && rehearsal === undefined ? [inOneLine(summary)] : []),
+        ...(report.outcome === 'success' && dryRun === undefined ? [inOneLine(summary)] : []),
         ...failureBlocks(report, error),
         ...warningBlocks(report, notes),
         ...skipped(summary),
-        ...(rehearsal === undefined ? [] : rehearsalBlocks(rehearsal, plannedSteps)),
+        ...(dryRun === undefined ? [] : dryRunBlocks(dryRun, plannedSteps)),
         ...stepsTable(report),
         details('Details', [facts(summary).join(' · '), states(report)]),
     ];
@@ -43145,7 +43145,7 @@ function verify_inWords({ changed, removed, added, instead }) {
 async function rollBackVersion(request, tools, sender) {
     const rollback = startRollback(request, tools, sender);
     const flow = new RollbackFlow(rollback);
-    return request.dryRun ? await rehearseDeployment(rollback, flow) : await runDeployment(rollback, flow);
+    return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow);
 }
 /** The states of a rollback; each phase returns what the next one needs. */
 class RollbackFlow {

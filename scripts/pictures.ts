@@ -15,7 +15,7 @@ const SUMMARIES = [
   'update',
   'update-with-drift',
   'no-change',
-  'rehearsal',
+  'dry-run',
   'refused-signature',
   'refused-plan',
   'rolled-back',

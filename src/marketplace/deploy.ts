@@ -1,7 +1,7 @@
 import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
+import { dryRunDeployment } from '../install/deployment/dry-run.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import { rehearseDeployment } from '../install/deployment/rehearse.ts'
 import { type FetchedFiles, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
@@ -35,7 +35,7 @@ import type { DeployRequest } from './request.ts'
 export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   const deployment = startDeployment(request, tools)
   const flow = new MarketplaceFlow(deployment)
-  return request.dryRun ? await rehearseDeployment(deployment, flow) : await runDeployment(deployment, flow)
+  return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow)
 }
 
 /** A verified artifact, in a file without a name, and the plan for it. */

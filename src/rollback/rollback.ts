@@ -1,7 +1,7 @@
 import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
+import { dryRunDeployment } from '../install/deployment/dry-run.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import { rehearseDeployment } from '../install/deployment/rehearse.ts'
 import { type FetchedFiles, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
@@ -32,7 +32,7 @@ export async function rollBackVersion(
 ): Promise<EndedDeployment> {
   const rollback = startRollback(request, tools, sender)
   const flow = new RollbackFlow(rollback)
-  return request.dryRun ? await rehearseDeployment(rollback, flow) : await runDeployment(rollback, flow)
+  return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow)
 }
 
 /** A rollback fetches nothing. */

@@ -67,17 +67,17 @@ describe('a deployment without a plan', () => {
     assert.equal(stage.standIns.changes().length, 1)
   })
 
-  it('rehearses an update, retains what it replaces, and checks only health without a supervisor', {
+  it('shows an update in a dry run, retains what it replaces, and checks only health without a supervisor', {
     skip: ONLY_IN_CI,
   }, async () => {
     await deployed({ 'host-config': '' })
     stage.writeHostConfig('version: 1\nplugins: {greeter: {healthcheck: {command: ["true"]}}}\n')
     await stage.publish('2.0.0', versionFiles('2.0.0'))
     const host = listHost(stage.root)
-    const rehearsal = await deployed({ 'dry-run': 'true' })
+    const dry = await deployed({ 'dry-run': 'true' })
     assert.deepEqual(listHost(stage.root), host)
     const update = await deployed()
-    assert.equal(planIn(update), planIn(rehearsal))
+    assert.equal(planIn(update), planIn(dry))
     assert.deepEqual(statusesOf(update).at(-1), 'healthy healthcheck done')
     assert.equal(listOwn(stage, 'snapshots/plugins/greeter').length, 1)
     const pin = { version: '2.0.0', 'artifact-sha256': update.outputs['artifact-sha256'] ?? '' }

@@ -26,7 +26,7 @@ function listUntouched(): string[] {
 }
 
 /** A dry run touches neither the host nor the hub's journal, and leaves no file of its own. */
-async function rehearse(inputs: Record<string, string> = {}): Promise<ActionResult> {
+async function dryRun(inputs: Record<string, string> = {}): Promise<ActionResult> {
   const [host, reports] = [listUntouched(), acceptedReports(stage)]
   const result = await stage.deploy({ 'dry-run': 'true', ...inputs })
   assert.deepEqual(listUntouched(), host)
@@ -45,7 +45,7 @@ async function rehearse(inputs: Record<string, string> = {}): Promise<ActionResu
 
 describe('a dry run', () => {
   it('lists what a first deployment would do', async () => {
-    const { exitCode, outputs, log, summary } = await rehearse()
+    const { exitCode, outputs, log, summary } = await dryRun()
     assert.deepEqual(
       [exitCode, outputs['outcome'], outputs['version'], outputs['previous-version']],
       [0, 'success', '1.0.0', ''],
@@ -62,7 +62,7 @@ describe('a dry run', () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'data/rows': 'mine' })
     await stage.publish('1.10.0', pluginFiles('1.10.0', { 'src/new.py': 'newer', 'src/same.py': 'same' }))
-    const { exitCode, outputs, log } = await rehearse()
+    const { exitCode, outputs, log } = await dryRun()
     assert.deepEqual([exitCode, outputs['version'], outputs['previous-version']], [0, '1.10.0', '1.0.0'])
     assert.match(log, /added +plugins\/greeter\/src\/new\.py.*5 bytes/)
     assert.match(log, /removed +plugins\/greeter\/src\/old\.py.*3 bytes/)
@@ -73,7 +73,7 @@ describe('a dry run', () => {
   it('sees what has changed on the host since the last deployment', async () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'src/old.py': 'by hand' })
-    const { log, summary } = await rehearse()
+    const { log, summary } = await dryRun()
     assert.match(log, /changed +plugins\/greeter\/src\/old\.py/)
     assert.match(summary, /would change 1 file\n/)
     assert.match(
@@ -90,12 +90,12 @@ describe('a dry run', () => {
     stage.writePlan(
       `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template}\n`,
     )
-    const { summary } = await rehearse()
+    const { summary } = await dryRun()
     assert.match(summary, /^### 🔎 Dry run: greeter 1\.1\.0 on host-1 would change 1 file\n/)
     assert.match(summary, /^\| added \| <code>plugins\/greeter\.env<\/code> \| from its template \|$/m)
     const written = await stage.deploy()
     assert.match(written.summary, /^### ✅ greeter 1\.1\.0 was already on host-1; its settings were written\n/)
-    assert.match((await rehearse()).summary, /would change no file\n/)
+    assert.match((await dryRun()).summary, /would change no file\n/)
   })
 
   it('counts the settings that the host framework injects, also where nothing else would change', async () => {
@@ -103,32 +103,32 @@ describe('a dry run', () => {
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'plugin.yaml': injecting, 'etc/env': 'A=1\n' }))
     stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env}\n`)
     const injected = /^added +plugins\/greeter\/\.env \(from its template\)$/m
-    const first = await rehearse()
+    const first = await dryRun()
     assert.match(first.log, injected)
     assert.equal((await stage.deploy()).exitCode, 0)
-    assert.match((await rehearse()).summary, /would change no file\n/)
+    assert.match((await dryRun()).summary, /would change no file\n/)
     rmSync(join(stage.root, 'plugins/greeter/.env'))
-    const { log, summary } = await rehearse()
+    const { log, summary } = await dryRun()
     assert.match(summary, /^### 🔎 Dry run: greeter 1\.1\.0 on host-1 would change 1 file\n/)
     assert.match(log, injected)
     assert.equal((await stage.deploy()).outputs['changed'], 'true')
-    assert.match((await rehearse()).summary, /would change no file\n/)
+    assert.match((await dryRun()).summary, /would change no file\n/)
   })
 
   it('lists what the artifact ships below a keep-path, unless the host has its own', async () => {
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'data/defaults': 'shipped' }))
-    const { log } = await rehearse()
+    const { log } = await dryRun()
     assert.match(log, /^added +plugins\/greeter\/data\/defaults \(7 bytes\)$/m)
     assert.equal((await stage.deploy()).exitCode, 0)
     await stage.publish('1.2.0', pluginFiles('1.2.0', { 'data/defaults': 'shipped anew', 'data/more': '' }))
-    assert.doesNotMatch((await rehearse()).log, /greeter\/data/)
+    assert.doesNotMatch((await dryRun()).log, /greeter\/data/)
   })
 
   it('announces that it replaces what this action has not installed', async () => {
     writeFiles(join(stage.root, 'plugins/greeter'), { 'by-hand.py': 'mine' })
     const notice =
       /plugins\/greeter was not installed by this action: a deployment replaces it and keeps it as a snapshot/
-    assert.match((await rehearse()).log, notice)
+    assert.match((await dryRun()).log, notice)
     const { log, summary } = await stage.deploy()
     assert.match(log, notice)
     assert.match(summary, /^### ✅ First install of .* on host-1; it replaced one that this action had not installed\n/)
@@ -150,7 +150,7 @@ describe('a dry run', () => {
   }
   for (const [name, [inputs, code]] of sampled(Object.entries(failing), 2)) {
     it(`fails when ${name}`, async () => {
-      const { exitCode, outputs, log } = await rehearse(inputs)
+      const { exitCode, outputs, log } = await dryRun(inputs)
       assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', code])
       assert.equal(outputs['state'], code?.endsWith('_input') ? 'pending' : 'failed')
       assert.equal(commandsIn(log, 'error').length, 1)
@@ -160,7 +160,7 @@ describe('a dry run', () => {
   it('hides a secret that the hub repeats, whatever its characters', async t => {
     const key = 'k_e*y_with_marks'
     const hub = await serveUntrustedHub(t, { detail: answerJson(500, { error: `no ${key} for you` }) })
-    const { outputs, summary, log } = await rehearse({ 'hub-url': hub.url, 'api-key': key })
+    const { outputs, summary, log } = await dryRun({ 'hub-url': hub.url, 'api-key': key })
     assert.equal(outputs['error-code'], 'artifact_unavailable')
     assert.doesNotMatch(summary, /e&#42;y|k&#95;e/)
     assert.match(summary, /no &#42;&#42;&#42; for you/)
@@ -169,7 +169,7 @@ describe('a dry run', () => {
 
   it('fails on an invalid plan and annotates its lines', async () => {
     stage.writePlan(`${PLUGIN_PLAN}  - {id: x, action: run}\n`)
-    const { outputs, log } = await rehearse()
+    const { outputs, log } = await dryRun()
     assert.equal(outputs['error-code'], 'invalid_plan')
     assert.match(commandsIn(log, 'error')[0] ?? '', /file=install\.yaml,line=7/)
   })

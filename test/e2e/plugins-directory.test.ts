@@ -75,7 +75,7 @@ describe('the plugins directory', () => {
     const { log } = await stage.deploy({ 'dry-run': 'true' })
     assert.match(
       log,
-      /^::group::rehearsing: a real run would move 1 part .*\nplugins\/greeter would move from plugins\/greeter to app\/greeter\.\n/m,
+      /^::group::dry run: a real run would move 1 part .*\nplugins\/greeter would move from plugins\/greeter to app\/greeter\.\n/m,
     )
     const moved = await stage.deploy()
     assertOutcome(moved, { ...installed('1.0.0', 'app'), changed: 'true' })

@@ -15,7 +15,7 @@ import type { Deployment, HostRequest, Tools } from '../transaction/context.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
-import type { Rehearsal } from './rehearsal.ts'
+import type { DryRunResult } from './dry-run-result.ts'
 
 /** The ways to a hub. */
 export interface HubWires {
@@ -45,7 +45,7 @@ export interface EndedDeployment extends ClosedDeployment {
   /** A cancelled run has left work to its post step. */
   isUnfinished?: boolean
   /** Of a dry run that succeeded: what a real run would change. */
-  rehearsal?: Rehearsal | undefined
+  dryRun?: DryRunResult | undefined
 }
 
 /** What a deployment works with. */

@@ -6,8 +6,8 @@ import { buildLocalReport, notSent, redactReport } from '../reports/local-report
 import { readRunningVersion } from '../reports/running-version.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import type { DryRunResult } from './dry-run-result.ts'
 import { failedEnd } from './failed-end.ts'
-import type { Rehearsal } from './rehearsal.ts'
 
 type Unreported = RunningDeployment<'failed'>
 
@@ -16,7 +16,7 @@ export interface UnreportedRun {
   /** With its article. */
   readonly name: string
   /** Resolves to what a real run would change; a check says nothing of it. */
-  run(): Promise<Rehearsal | undefined>
+  run(): Promise<DryRunResult | undefined>
   /** Enters the last state of a failure. */
   fail(): Promise<void>
 }
@@ -32,8 +32,8 @@ export async function runUnreported(
   try {
     for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
     deployment.noteRunning()
-    const rehearsal = await run()
-    return { ...conclude(deployment, name), rehearsal }
+    const dryRun = await run()
+    return { ...conclude(deployment, name), dryRun }
   } catch (error) {
     deployment.tools.log.did('failed')
     if (deployment.state !== 'pending') await fail()

@@ -5,10 +5,10 @@ import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { Note } from '../runner-log.ts'
 import { actingSteps, hasMovedParts } from './acting-steps.ts'
 import { type CheckedParts, checkedParts } from './checked-parts.ts'
+import { dryRunBlocks } from './dry-run-table.ts'
 import type { RunFacts } from './ending.ts'
 import { alarm, failureBlocks } from './failure.ts'
 import { describeEnding } from './outcome-sentence.ts'
-import { rehearsalBlocks } from './rehearsal-table.ts'
 import { stepsTable } from './steps-table.ts'
 import { warningBlocks } from './warnings.ts'
 
@@ -25,7 +25,7 @@ const MAX_NAME_CHARS = 150
 
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 export function buildDeploySummary(summary: SummaryFacts): string {
-  const { report, error, recovered, notes = [], rehearsal, plannedSteps } = summary
+  const { report, error, recovered, notes = [], dryRun, plannedSteps } = summary
   const { mark, sentence } = describeEnding(summary)
   const blocks = [
     `### ${mark} ${cell(sentence)}`,
@@ -33,11 +33,11 @@ export function buildDeploySummary(summary: SummaryFacts): string {
     ...(recovered === undefined || notes.some(({ text }) => text === recovered)
       ? []
       : [alert('WARNING', [cell(recovered)])]),
-    ...(report.outcome === 'success' && rehearsal === undefined ? [inOneLine(summary)] : []),
+    ...(report.outcome === 'success' && dryRun === undefined ? [inOneLine(summary)] : []),
     ...failureBlocks(report, error),
     ...warningBlocks(report, notes),
     ...skipped(summary),
-    ...(rehearsal === undefined ? [] : rehearsalBlocks(rehearsal, plannedSteps)),
+    ...(dryRun === undefined ? [] : dryRunBlocks(dryRun, plannedSteps)),
     ...stepsTable(report),
     details('Details', [facts(summary).join(' · '), states(report)]),
   ]

@@ -1,5 +1,5 @@
 import type { DeployError } from '../../core/errors.ts'
-import type { Rehearsal } from '../../install/deployment/rehearsal.ts'
+import type { DryRunResult } from '../../install/deployment/dry-run-result.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 
@@ -10,7 +10,7 @@ export interface RunFacts {
   readonly error?: DeployError | undefined
   readonly plannedSteps: readonly PlannedStep[]
   /** Of a dry run. */
-  readonly rehearsal?: Rehearsal | undefined
+  readonly dryRun?: DryRunResult | undefined
 }
 
 /** How a run ended, in one line: a mark, and a sentence without its full stop that needs no mark. */

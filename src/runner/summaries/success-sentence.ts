@@ -51,7 +51,7 @@ function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
 
-function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Ending {
+function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
   const { host_id: host, previous_version: before, state } = report
   const after = report.version ?? report.requested_version ?? 'unknown'
   const there = `${nameOf(report)} ${after}`
@@ -63,7 +63,7 @@ function describeUnchanged({ report, plannedSteps, rehearsal }: RunFacts): Endin
         : before === after
           ? there
           : `${nameOf(report)} ${before} → ${after}`
-    return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${rehearsal?.inWords() ?? 'change nothing'}` }
+    return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` }
   }
   const { drift = [] } = report
   const acted = actingSteps(report)

@@ -119,7 +119,7 @@ async function playUpdates(): Promise<PlayedEnding[]> {
   try {
     await add('first-install', host.deploy())
     await stage.publish('1.1.0', NEW)
-    await add('rehearsal', host.deploy({ 'dry-run': 'true' }))
+    await add('dry-run', host.deploy({ 'dry-run': 'true' }))
     await add('update', host.deploy())
     await add('no-change', host.deploy())
     const sha256 = ended.at(-1)?.result.outputs['artifact-sha256'] ?? ''

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { marked } from 'marked'
 import { SourceError } from '../../../src/core/document/source-problem.ts'
 import { DeploymentError, ERROR_CODES } from '../../../src/core/errors.ts'
-import { Rehearsal } from '../../../src/install/deployment/rehearsal.ts'
+import { DryRunResult } from '../../../src/install/deployment/dry-run-result.ts'
 import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
 import { nextStep } from '../../../src/runner/summaries/next-steps.ts'
 import { reportOf } from '../../install/prepared-host.ts'
@@ -25,9 +25,9 @@ const ATTACKS = [
 function factsOf(text: string, count: number): SummaryFacts {
   const many = <Item>(make: (index: number) => Item): Item[] => Array.from({ length: count }, (_, index) => make(index))
   const step = { action: text, status: 'warned' as const, duration_ms: 1, error: text, did: text }
-  const rehearsal = new Rehearsal()
-  for (let index = 0; index < count; index++) rehearsal.add('changed', text, () => ({ before: '1 kB', after: '2 kB' }))
-  rehearsal.parts.push(...many(() => ({ how: 'move' as const, sentence: text })))
+  const dryRun = new DryRunResult()
+  for (let index = 0; index < count; index++) dryRun.add('changed', text, () => ({ before: '1 kB', after: '2 kB' }))
+  dryRun.parts.push(...many(() => ({ how: 'move' as const, sentence: text })))
   const problems = many(line => ({ message: text, file: text, line, column: 1 }))
   return {
     report: reportOf({
@@ -50,7 +50,7 @@ function factsOf(text: string, count: number): SummaryFacts {
     }),
     reportPath: text,
     plannedSteps: many(() => ({ id: text, action: text, isIdle: true })),
-    rehearsal,
+    dryRun,
     recovered: text,
     notes: many(index => ({ level: index % 2 === 0 ? ('warning' as const) : ('notice' as const), text })),
     error: new SourceError('invalid_plan', text, problems),

@@ -21,7 +21,7 @@ export interface PartChange {
 const MAX_LISTED = 200
 
 /** What a real run would change, as a dry run has found it. */
-export class Rehearsal {
+export class DryRunResult {
   /** The first 200. */
   readonly changes: FileChange[] = []
   /** How many there are of each kind. */

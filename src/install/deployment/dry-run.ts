@@ -16,8 +16,8 @@ import { recordDrift, warnOfDrift } from '../steps/report-drift.ts'
 import type { InstallOrder } from '../steps/step-context.ts'
 import { missingSettings } from '../steps/written-settings.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import { DryRunResult, sizeInWords, sizesInWords } from './dry-run-result.ts'
 import { announceRecovery } from './pending-recovery.ts'
-import { Rehearsal, sizeInWords, sizesInWords } from './rehearsal.ts'
 import type { FetchedFiles, Flow } from './run.ts'
 import { runUnreported } from './unreported.ts'
 
@@ -25,7 +25,7 @@ import { runUnreported } from './unreported.ts'
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
  * from those that are installed. Writes nothing below the project root and reports nothing.
  */
-export async function rehearseDeployment<Checked, Fetched extends FetchedFiles>(
+export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
   flow: Flow<Checked, Fetched>,
 ): Promise<EndedDeployment> {
@@ -38,7 +38,7 @@ export async function rehearseDeployment<Checked, Fetched extends FetchedFiles>(
       await flow.survey(checked)
       const fetched = await flow.fetch(checked)
       try {
-        return await rehearse(deployment, folder => flow.prepare(fetched, folder))
+        return await findChanges(deployment, folder => flow.prepare(fetched, folder))
       } finally {
         fetched.close()
       }
@@ -46,10 +46,10 @@ export async function rehearseDeployment<Checked, Fetched extends FetchedFiles>(
   })
 }
 
-async function rehearse(
+async function findChanges(
   deployment: RunningDeployment,
   prepare: (folder: string) => Promise<InstallOrder>,
-): Promise<Rehearsal> {
+): Promise<DryRunResult> {
   const { tools, layout } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
@@ -59,17 +59,17 @@ async function rehearse(
     const { parts, removals } = order
     await recordDrift(deployment, [...parts, ...removals])
     warnOfDrift(deployment)
-    tools.log.group('rehearsing')
+    tools.log.group('dry run')
     announceIdleSteps(deployment, findIdleSteps(deployment, order))
-    const rehearsal = new Rehearsal()
-    for (const part of removals) noteRemoval(rehearsal, layout, part)
+    const result = new DryRunResult()
+    for (const part of removals) noteRemoval(result, layout, part)
     for (const part of parts) {
-      noteMove(rehearsal, part)
-      await noteDifferences(rehearsal, deployment, part)
-      noteSettings(rehearsal, deployment, { part, order })
+      noteMove(result, part)
+      await noteDifferences(result, deployment, part)
+      noteSettings(result, deployment, { part, order })
     }
-    logRehearsal(tools.log, rehearsal)
-    return rehearsal
+    logResult(tools.log, result)
+    return result
   } finally {
     await removeTree(folder)
   }
@@ -83,19 +83,19 @@ async function makeFolder(parent: string): Promise<string> {
   }
 }
 
-function noteRemoval({ parts }: Rehearsal, layout: Layout, part: InstalledPart): void {
+function noteRemoval({ parts }: DryRunResult, layout: Layout, part: InstalledPart): void {
   if (!pathExistsSync(installPath(layout, part))) return
   parts.push({ how: 'remove', sentence: `${placePath(part)} would be removed and kept as a snapshot.` })
 }
 
-function noteMove({ parts }: Rehearsal, part: Part): void {
+function noteMove({ parts }: DryRunResult, part: Part): void {
   const { installed, place } = part.previous
   if (installed === undefined || isSamePlace(place, part)) return
   const sentence = `${placeName(part)} would move from ${placePath(place)} to ${placePath(part)}.`
   parts.push({ how: 'move', sentence })
 }
 
-async function noteDifferences(rehearsal: Rehearsal, deployment: RunningDeployment, part: Part): Promise<void> {
+async function noteDifferences(result: DryRunResult, deployment: RunningDeployment, part: Part): Promise<void> {
   const { tools, layout } = deployment
   if (part.intact !== undefined) return
   // Where it is now: a deployment may move it to another directory.
@@ -107,11 +107,10 @@ async function noteDifferences(rehearsal: Rehearsal, deployment: RunningDeployme
   const before = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
   const after = (file: string): string => sizeInWords(newSizes.get(file))
   const named = (file: string): string => `${placePath(part)}/${file}`
-  for (const file of changed)
-    rehearsal.add('changed', named(file), () => ({ before: before(file), after: after(file) }))
+  for (const file of changed) result.add('changed', named(file), () => ({ before: before(file), after: after(file) }))
   // What the host lacks would be added, and what only the host has would be removed.
-  for (const file of removed) rehearsal.add('added', named(file), () => ({ after: after(file) }))
-  for (const file of added) rehearsal.add('removed', named(file), () => ({ before: before(file) }))
+  for (const file of removed) result.add('added', named(file), () => ({ after: after(file) }))
+  for (const file of added) result.add('removed', named(file), () => ({ before: before(file) }))
 }
 
 /** The keep-paths that the host has: of the others, it gets what the artifact ships. */
@@ -123,21 +122,21 @@ function presentKeepPaths({ layout, keepPaths }: RunningDeployment, { previous, 
 
 /** The settings files that `write_env` steps would create. */
 function noteSettings(
-  rehearsal: Rehearsal,
+  result: DryRunResult,
   deployment: RunningDeployment,
   { part, order }: { readonly part: Part; readonly order: InstallOrder },
 ): void {
   for (const path of missingSettings(deployment, order, part))
-    rehearsal.add('added', relative(deployment.layout.root, path), () => ({ after: 'from its template' }))
+    result.add('added', relative(deployment.layout.root, path), () => ({ after: 'from its template' }))
 }
 
-function logRehearsal(log: Log, rehearsal: Rehearsal): void {
-  for (const { sentence } of rehearsal.parts) log.info(sentence)
-  for (const change of rehearsal.changes)
+function logResult(log: Log, result: DryRunResult): void {
+  for (const { sentence } of result.parts) log.info(sentence)
+  for (const change of result.changes)
     log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`)
-  const more = rehearsal.count - rehearsal.changes.length
+  const more = result.count - result.changes.length
   if (more > 0) log.info(`and ${more} more`)
-  log.did(`a real run would ${rehearsal.inDetail()}`)
+  log.did(`a real run would ${result.inDetail()}`)
 }
 
 /** The new tree: staged, or the record of a snapshot. */

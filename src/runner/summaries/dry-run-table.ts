@@ -1,6 +1,6 @@
 import { cellOf, code, table } from '../../core/markdown.ts'
 import { listFirst } from '../../core/quantities.ts'
-import { type Rehearsal, sizesInWords } from '../../install/deployment/rehearsal.ts'
+import { type DryRunResult, sizesInWords } from '../../install/deployment/dry-run-result.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 
 const MAX_ROWS = 100
@@ -9,8 +9,8 @@ const MAX_PARTS = 20
 const MAX_STEPS = 20
 
 /** What a real run would change: parts, files and steps. */
-export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedStep[]): string[] {
-  const { changes, parts, count } = rehearsal
+export function dryRunBlocks(dryRun: DryRunResult, steps: readonly PlannedStep[]): string[] {
+  const { changes, parts, count } = dryRun
   const rows = changes
     .slice(0, MAX_ROWS)
     .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)])
@@ -19,7 +19,7 @@ export function rehearsalBlocks(rehearsal: Rehearsal, steps: readonly PlannedSte
     'This was a dry run: nothing was written on this host, and nothing was reported.',
     ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
     ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-    ...(more > 0 ? [`And ${more} more: a real run would ${rehearsal.inDetail()}.`] : []),
+    ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),
     ...stepsLine(steps),
   ]
 }
