@@ -79,7 +79,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
 
   it('syncs the directory of each of its own files that it replaces', () => {
     for (const { events } of [update, withoutSync]) {
-      const replaced = events.flatMap(event => (event.kind === 'rename' && event.from.endsWith('.tmp') ? [event] : []))
+      const replaced = events.flatMap(event => (event.kind === 'rename' && isOwnFile(event) ? [event] : []))
       assert.ok(replaced.length >= 3)
       for (const rename of replaced) {
         const at = events.indexOf(rename)
@@ -186,13 +186,22 @@ function unquote(args: string): string {
 }
 
 function isMove(event: Event): boolean {
-  return event.kind === 'rename' && !event.from.endsWith('.tmp')
+  return event.kind === 'rename' && !event.from.endsWith('.tmp') && !isJournal(event)
 }
 
 /** A change of what the host runs, not of our own records or of what is already out of use. */
 function isChange(event: Event): event is Extract<Event, { to: string }> {
   if (event.kind !== 'rename' && event.kind !== 'link') return false
-  return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-')
+  return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-') && !isJournal(event)
+}
+
+/** A file that gets its name when it is whole. Until the host is locked, a journal may get lost, and has another name. */
+function isOwnFile({ from, to }: { from: string; to: string }): boolean {
+  return isJournal({ to }) || (from.endsWith('.tmp') && !to.includes('/begun-'))
+}
+
+function isJournal({ to }: { to: string }): boolean {
+  return to.endsWith('/journal.jsonl')
 }
 
 function isAnnouncement(event: Event, { to }: { to: string }): boolean {
