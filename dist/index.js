@@ -20372,14 +20372,15 @@ async function announceable(root, change) {
     return change.type === 'create_file' ? identifyFileSync(root, change) : change;
 }
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable. Never
- * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns
- * where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable; calls
+ * `reach` with the index of each before it is made. Never replaces anything that is there; what another process has made
+ * in the place of a new version is set aside. Returns where to.
  */
-async function applyChanges(root, changes) {
+async function applyChanges(root, changes, reach = () => undefined) {
     const moves = [];
     try {
-        for (const change of changes) {
+        for (const [index, change] of changes.entries()) {
+            reach(index);
             if (change.type === 'move') {
                 requireFree(root, change);
                 moves.push(await makeMove(root, change));
@@ -27370,11 +27371,8 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     await makePrivateDirectories(folder);
     const staged = (0,external_node_path_namespaceObject.join)(folder, `${part.id}.env`);
     await writeNewFile(staged, text);
-    await transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
-    });
+    const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
+    await transaction.apply([{ type: 'create_file', ...paths }]);
     tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
     return true;
 }
@@ -28137,7 +28135,7 @@ function beginTransaction(changeLog) {
         get changed() {
             return changes.some(({ change }) => change.type !== 'make_directory');
         },
-        async apply(...planned) {
+        async apply(planned, reach = () => undefined) {
             const announced = [];
             for (const change of planned)
                 announced.push(await announceable(root, change));
@@ -28151,7 +28149,8 @@ function beginTransaction(changeLog) {
             changes.push(...numberedIn(record, seq));
             const isKnown = (place) => places.some(known => isSamePlace(known, place));
             places.push(...placesIn(announced).filter(place => !isKnown(place)));
-            for (const path of await applyChanges(root, announced))
+            const reachNth = (index) => reach(planned[index]);
+            for (const path of await applyChanges(root, announced, reachNth))
                 log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
         },
         async supervise(service, action, signal) {
@@ -31401,7 +31400,7 @@ async function makeDirectory({ deployment, transaction }, directory) {
     for (let depth = 1; depth <= parts.length; depth++) {
         const path = parts.slice(0, depth).join('/');
         if (!pathExistsSync((0,external_node_path_namespaceObject.join)(deployment.layout.root, path)))
-            await transaction.apply({ type: 'make_directory', path });
+            await transaction.apply([{ type: 'make_directory', path }]);
     }
 }
 
@@ -31508,6 +31507,12 @@ async function noteReplaced({ deployment, stagingFolder }, place) {
 
 
 
+/** In their order; none of a group depends on another one of it. */
+const GROUPS = [
+    ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
+    one => one.kept(),
+    one => one.into(),
+];
 /**
  * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
  * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
@@ -31516,18 +31521,23 @@ async function noteReplaced({ deployment, stagingFolder }, place) {
  * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
  */
 async function switchParts(context, parts, reach = () => undefined) {
-    const { transaction } = context;
     const planned = await planSwitches(context, parts, reach);
-    await transaction.apply(...planned.flatMap(({ snapshot }) => snapshot?.move ?? []));
-    const kept = [];
-    for (const one of planned)
-        kept.push(...(await one.kept()));
-    await transaction.apply(...kept);
-    await transaction.apply(...planned.flatMap(one => one.into()));
+    for (const movesOf of GROUPS) {
+        const owners = await ownersOf(planned, movesOf);
+        await context.transaction.apply([...owners.keys()], move => reach(owners.get(move)));
+    }
     const results = new Map();
     for (const { part, finish } of planned)
         results.set(part, await finish());
     return results;
+}
+/** The moves of a group, each with the part whose tree it moves. */
+async function ownersOf(planned, movesOf) {
+    const owners = new Map();
+    for (const one of planned)
+        for (const move of await movesOf(one))
+            owners.set(move, one.part);
+    return owners;
 }
 async function planSwitches(context, { removed, prepared }, reach) {
     const leaving = [];
@@ -31618,7 +31628,7 @@ async function takeSnapshot(context, part) {
     await moveAway(context, { part, folder: 'dropped', snapshot }, caches);
     const replaced = await moveKeptAway(context, part, snapshot);
     await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(staged));
-    await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) });
+    await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, snapshot), to: (0,external_node_path_namespaceObject.relative)(layout.root, staged) }]);
     const recorded = tree_identity_identityOf(retained);
     const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded };
     const difference = await compareRecorded(layout, tree, { signal: tools.signal });
@@ -31643,7 +31653,7 @@ async function keepReplaced(context, part) {
         return;
     for (const path of part.replaced) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) });
+        await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) }]);
         tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
     }
 }
@@ -31672,7 +31682,7 @@ async function moveAway({ deployment, transaction, stagingFolder }, { part, snap
     for (const inner of paths) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(snapshot, inner), (0,external_node_path_namespaceObject.join)(stagingFolder, folder, placeName(part), inner)];
         await makeFolders(stagingFolder, (0,external_node_path_namespaceObject.dirname)(to));
-        await transaction.apply({ type: 'move', from: (0,external_node_path_namespaceObject.relative)(root, from), to: (0,external_node_path_namespaceObject.relative)(root, to) });
+        await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(root, from), to: (0,external_node_path_namespaceObject.relative)(root, to) }]);
     }
 }
 function replacedFolder(stagingFolder, part) {
@@ -31746,11 +31756,8 @@ async function seed({ deployment, transaction, stagingFolder, results }, part, f
     const target = settingsPath(layout, part);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
     await writeNewFile(staged, settings.text);
-    await transaction.apply({
-        type: 'create_file',
-        staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged),
-        path: (0,external_node_path_namespaceObject.relative)(layout.root, target),
-    });
+    const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
+    await transaction.apply([{ type: 'create_file', ...paths }]);
     tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
     return settings.text;
 }

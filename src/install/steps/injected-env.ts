@@ -72,11 +72,8 @@ export async function seedInjectedEnv(
   await makePrivateDirectories(folder)
   const staged = join(folder, `${part.id}.env`)
   await writeNewFile(staged, text)
-  await transaction.apply({
-    type: 'create_file',
-    staged: relative(layout.root, staged),
-    path: relative(layout.root, target),
-  })
+  const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
+  await transaction.apply([{ type: 'create_file', ...paths }])
   tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`)
   return true
 }

@@ -92,6 +92,6 @@ async function makeDirectory({ deployment, transaction }: StepContext, directory
   const parts = directory.split('/')
   for (let depth = 1; depth <= parts.length; depth++) {
     const path = parts.slice(0, depth).join('/')
-    if (!pathExistsSync(join(deployment.layout.root, path))) await transaction.apply({ type: 'make_directory', path })
+    if (!pathExistsSync(join(deployment.layout.root, path))) await transaction.apply([{ type: 'make_directory', path }])
   }
 }

@@ -1,5 +1,7 @@
 import { placeName } from '../host/layout.ts'
 import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
+import type { PlannedChange } from '../transaction/change.ts'
+import type { PlannedMove } from '../transaction/move.ts'
 import type { InstalledPart } from './part.ts'
 import type { PlannedSwitch, SwitchedPart } from './planned-switch.ts'
 import type { PreparedPart } from './prepare-parts.ts'
@@ -16,6 +18,14 @@ export interface Switched {
 }
 
 type Reach = (part: SwitchedPart) => void
+type MovesOf = (one: PlannedSwitch) => readonly PlannedMove[] | Promise<readonly PlannedMove[]>
+
+/** In their order; none of a group depends on another one of it. */
+const GROUPS: readonly MovesOf[] = [
+  ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
+  one => one.kept(),
+  one => one.into(),
+]
 
 /**
  * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
@@ -29,16 +39,24 @@ export async function switchParts(
   parts: Switched,
   reach: Reach = () => undefined,
 ): Promise<ReadonlyMap<SwitchedPart, StepResult>> {
-  const { transaction } = context
   const planned = await planSwitches(context, parts, reach)
-  await transaction.apply(...planned.flatMap(({ snapshot }) => snapshot?.move ?? []))
-  const kept = []
-  for (const one of planned) kept.push(...(await one.kept()))
-  await transaction.apply(...kept)
-  await transaction.apply(...planned.flatMap(one => one.into()))
+  for (const movesOf of GROUPS) {
+    const owners = await ownersOf(planned, movesOf)
+    await context.transaction.apply([...owners.keys()], move => reach(owners.get(move) as SwitchedPart))
+  }
   const results = new Map<SwitchedPart, StepResult>()
   for (const { part, finish } of planned) results.set(part, await finish())
   return results
+}
+
+/** The moves of a group, each with the part whose tree it moves. */
+async function ownersOf(
+  planned: readonly PlannedSwitch[],
+  movesOf: MovesOf,
+): Promise<ReadonlyMap<PlannedChange, SwitchedPart>> {
+  const owners = new Map<PlannedChange, SwitchedPart>()
+  for (const one of planned) for (const move of await movesOf(one)) owners.set(move, one.part)
+  return owners
 }
 
 async function planSwitches(context: StepContext, { removed, prepared }: Switched, reach: Reach) {

@@ -30,7 +30,7 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   await moveAway(context, { part, folder: 'dropped', snapshot }, caches)
   const replaced = await moveKeptAway(context, part, snapshot)
   await makeFolders(stagingFolder, dirname(staged))
-  await transaction.apply({ type: 'move', from: relative(layout.root, snapshot), to: relative(layout.root, staged) })
+  await transaction.apply([{ type: 'move', from: relative(layout.root, snapshot), to: relative(layout.root, staged) }])
   const recorded = identityOf(retained)
   const tree = { root: staged, keepPaths: part.keepPaths, identity: recorded }
   const difference = await compareRecorded(layout, tree, { signal: tools.signal })
@@ -54,7 +54,7 @@ export async function keepReplaced(context: StepContext, part: ReturningPart): P
   if (keeper === undefined) return
   for (const path of part.replaced) {
     const [from, to] = [join(replacedFolder(stagingFolder, part), path), join(keeper, path)]
-    await transaction.apply({ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) })
+    await transaction.apply([{ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) }])
     tools.log.notice(
       `The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`,
     )
@@ -101,7 +101,7 @@ async function moveAway(
   for (const inner of paths) {
     const [from, to] = [join(snapshot, inner), join(stagingFolder, folder, placeName(part), inner)]
     await makeFolders(stagingFolder, dirname(to))
-    await transaction.apply({ type: 'move', from: relative(root, from), to: relative(root, to) })
+    await transaction.apply([{ type: 'move', from: relative(root, from), to: relative(root, to) }])
   }
 }
 

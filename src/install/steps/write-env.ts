@@ -72,11 +72,8 @@ async function seed(
   const target = settingsPath(layout, part)
   const staged = join(stagingFolder, `${part.id}.env`)
   await writeNewFile(staged, settings.text)
-  await transaction.apply({
-    type: 'create_file',
-    staged: relative(layout.root, staged),
-    path: relative(layout.root, target),
-  })
+  const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
+  await transaction.apply([{ type: 'create_file', ...paths }])
   tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`)
   return settings.text
 }

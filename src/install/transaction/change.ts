@@ -62,14 +62,19 @@ export async function announceable(root: string, change: PlannedChange): Promise
 }
 
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable. Never
- * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns
- * where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable; calls
+ * `reach` with the index of each before it is made. Never replaces anything that is there; what another process has made
+ * in the place of a new version is set aside. Returns where to.
  */
-export async function applyChanges(root: string, changes: readonly PlannedChange[]): Promise<readonly string[]> {
+export async function applyChanges(
+  root: string,
+  changes: readonly PlannedChange[],
+  reach: (index: number) => void = () => undefined,
+): Promise<readonly string[]> {
   const moves: MadeMove[] = []
   try {
-    for (const change of changes) {
+    for (const [index, change] of changes.entries()) {
+      reach(index)
       if (change.type === 'move') {
         requireFree(root, change)
         moves.push(await makeMove(root, change))

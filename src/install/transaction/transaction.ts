@@ -37,9 +37,10 @@ export interface Transaction {
   readonly changed: boolean
   /**
    * Announces changes, of which none depends on another, in one record of the journal, durably, then makes them, one
-   * right after the other. Refuses one that cannot be made, and then announces none.
+   * right after the other; calls `reach` with each before it is made. Refuses one that cannot be made, and then announces
+   * none.
    */
-  apply(...changes: readonly PlannedChange[]): Promise<void>
+  apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /** Announces in the journal, durably, an action on a service and how the service was before, then performs it. */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Records how to check the old version after a rollback. */
@@ -70,7 +71,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
     get changed() {
       return changes.some(({ change }) => change.type !== 'make_directory')
     },
-    async apply(...planned) {
+    async apply(planned, reach = () => undefined) {
       const announced: Change[] = []
       for (const change of planned) announced.push(await announceable(root, change))
       const [first, ...others] = announced
@@ -81,7 +82,8 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       changes.push(...numberedIn(record, seq))
       const isKnown = (place: Place): boolean => places.some(known => isSamePlace(known, place))
       places.push(...placesIn(announced).filter(place => !isKnown(place)))
-      for (const path of await applyChanges(root, announced))
+      const reachNth = (index: number): void => reach(planned[index] as PlannedChange)
+      for (const path of await applyChanges(root, announced, reachNth))
         log.warning(`Another process put something where the new version belongs. It is now in ${path}.`)
     },
     async supervise(service, action, signal) {

@@ -98,7 +98,7 @@ describe('HostLock', () => {
     writeTree(scene.layout.root, { 'plugins/greeter/main': 'old' })
     mkdirSync(dirname(join(scene.layout.root, SNAPSHOT)), { recursive: true })
     const { transaction, stagingFolder, abandon } = await scene.open()
-    await transaction.apply({ type: 'move', from: 'plugins/greeter', to: SNAPSHOT })
+    await transaction.apply([{ type: 'move', from: 'plugins/greeter', to: SNAPSHOT }])
     abandon()
     const lock = scene.newLock()
     await lock.take(0)

@@ -44,10 +44,10 @@ type Scene = Awaited<ReturnType<typeof makeScene>>
 
 /** The host as a power cut leaves it: whole records of changes, and of the last announced one some, whichever. */
 async function makeSome(scene: Scene, { whole, some }: { whole: number; some: number }): Promise<AnnouncedChange[]> {
-  for (const changes of RECORDS.slice(0, whole)) await scene.transaction.apply(...changes)
+  for (const changes of RECORDS.slice(0, whole)) await scene.transaction.apply(changes)
   const last = RECORDS[whole] ?? []
   if (last.length === 0) return scene.announced()
-  await scene.transaction.apply(...last)
+  await scene.transaction.apply(last)
   const pending = scene.announced()
   for (const { change, nth = 0 } of pending.slice(-last.length).reverse())
     if ((some & (1 << nth)) === 0 && change.type === 'move')
@@ -60,7 +60,7 @@ const UNWRITABLE = { append: async () => undefined, close: () => {} }
 describe('changes that are announced together', () => {
   it('are one record, and each undo names its own', async t => {
     const { transaction, journalPath } = await makeScene(t)
-    for (const changes of RECORDS) await transaction.apply(...changes)
+    for (const changes of RECORDS) await transaction.apply(changes)
     await transaction.rollback()
     const found = (readJournal(journalPath) ?? []).slice(1).map(record => {
       if (record.record === 'undone') return [record.of, record.nth, record.was_made]
@@ -92,7 +92,7 @@ describe('changes that are announced together', () => {
 
   it('are not looked for once they are back and the old version has replaced its files', async t => {
     const scene = await makeScene(t)
-    for (const changes of RECORDS) await scene.transaction.apply(...changes)
+    for (const changes of RECORDS) await scene.transaction.apply(changes)
     const pending = scene.announced()
     await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending])
     for (const id of IDS) {
@@ -108,14 +108,14 @@ describe('changes that are announced together', () => {
     const { transaction, announced, listing } = await makeScene(t)
     const before = listing()
     const gone: PlannedChange = { type: 'move', from: 'plugins/gone', to: snapshotOf('gone') }
-    await assert.rejects(transaction.apply(...(RECORDS[0] ?? []), gone), { code: 'step_failed' })
+    await assert.rejects(transaction.apply([...(RECORDS[0] ?? []), gone]), { code: 'step_failed' })
     assert.deepEqual([announced(), listing()], [[], before])
     assert.equal(transaction.changed, false)
   })
 
   it('count as not announced where the record of all is torn', async t => {
     const { transaction, journalPath } = await makeScene(t)
-    await transaction.apply(...(RECORDS[0] ?? []))
+    await transaction.apply(RECORDS[0] ?? [])
     const text = readFileSync(journalPath, 'utf8')
     const end = text.indexOf('\n', text.indexOf('"changes"'))
     for (const cut of [end - 1, end - 300, text.indexOf('{"seq":2') + 10]) {

@@ -72,7 +72,7 @@ describe('Transaction', () => {
     it(`rolls ${made} of ${UPDATE.length} changes back to the exact tree, twice`, async t => {
       const { transaction, listing } = await makeScene(t)
       const before = listing()
-      for (const change of UPDATE.slice(0, made)) await transaction.apply(change)
+      for (const change of UPDATE.slice(0, made)) await transaction.apply([change])
       assert.equal(transaction.changed, made > 0)
       assert.equal(await transaction.rollback(), made > 0)
       assert.deepEqual(listing(), before)
@@ -83,7 +83,7 @@ describe('Transaction', () => {
 
   it('announces each change before it makes it, and rolls back newest first', async t => {
     const { transaction, journalPath } = await makeScene(t)
-    for (const change of UPDATE) await transaction.apply(change)
+    for (const change of UPDATE) await transaction.apply([change])
     await transaction.rollback()
     assert.deepEqual(
       recordsOf(journalPath).map(({ record, change, of }) => [record, change ?? of]),
@@ -94,7 +94,7 @@ describe('Transaction', () => {
   it('has announced a change that the file system then refuses', async t => {
     const { transaction, journalPath } = await makeScene(t)
     const change: PlannedChange = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
-    await assert.rejects(transaction.apply(change))
+    await assert.rejects(transaction.apply([change]))
     assert.deepEqual(recordsOf(journalPath), [{ record: 'change', change }])
     assert.equal(await transaction.rollback(), false)
   })
@@ -107,7 +107,7 @@ describe('Transaction', () => {
     it(`does not announce a change that is impossible because ${name}`, async t => {
       const { transaction, journalPath, listing } = await makeScene(t)
       const before = listing()
-      await assert.rejects(transaction.apply(change))
+      await assert.rejects(transaction.apply([change]))
       assert.deepEqual(recordsOf(journalPath), [])
       await transaction.rollback()
       assert.deepEqual(listing(), before)
@@ -116,7 +116,7 @@ describe('Transaction', () => {
 
   it('does not count a made directory as a change of what the host runs', async t => {
     const { transaction } = await makeScene(t)
-    await transaction.apply({ type: 'make_directory', path: 'extensions' })
+    await transaction.apply([{ type: 'make_directory', path: 'extensions' }])
     assert.equal(transaction.changed, false)
     assert.equal(await transaction.rollback(), false)
   })
@@ -135,7 +135,7 @@ describe('undoChanges', () => {
   async function madeIn(t: Parameters<typeof temporaryDirectory>[0]) {
     const scene = await makeScene(t)
     const before = scene.listing()
-    for (const change of UPDATE) await scene.transaction.apply(change)
+    for (const change of UPDATE) await scene.transaction.apply([change])
     const announced = (): AnnouncedChange[] =>
       recordsWithInodes(scene.journalPath).flatMap(({ record, seq, change }) =>
         record === 'change' && change !== undefined ? [{ seq, change }] : [],
