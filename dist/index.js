@@ -40111,7 +40111,7 @@ function tar_member_announce(announced, { type }, body) {
 }
 /**
  * The member of a header, with what was announced of it. Throws ArchiveError `unsafe_archive` for a type that is not
- * extracted and a name that is not UTF-8, `invalid_archive` for two sizes.
+ * extracted, a name that is not UTF-8 and data that is not a file's, `invalid_archive` for two sizes.
  */
 function tar_member_toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
@@ -40119,8 +40119,9 @@ function tar_member_toEntry(header, { pax = {}, name, linkName }) {
         throw unsafeEntry(storedName, 'is a sparse file or a part of one');
     const type = memberType(header.type, storedName);
     const size = pax.size ?? header.size;
-    if (type === 'symlink' && size > 0)
-        throw unsafeEntry(storedName, 'is a symlink that contains data');
+    // The root too, which is never listed: some tools skip the data of such a member, others read it as more members.
+    if (type !== 'file' && size > 0)
+        throw unsafeEntry(storedName, `is a ${type} that contains data`);
     if (!agrees(header.size, size))
         throw invalidEntry(storedName, 'has another size in its PAX header than in its own');
     return {

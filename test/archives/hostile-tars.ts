@@ -16,6 +16,7 @@ const GOOD = file('good.txt', 'good')
 /** What zstd cannot make smaller. */
 const NOISE = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(2 * MIB))
 const MANY = Array.from({ length: 30 }, (_, index) => file(`folder-${index % 3}/${index}`, 'good'))
+const HIDDEN = buildTar([file('hidden', 'evil')], Buffer.alloc(0))
 const LONG = `${'d/'.repeat(60)}file`
 
 function tar(name: string, items: TarItem[], end?: Buffer): HostileTar {
@@ -40,6 +41,12 @@ function sized(what: string, rawSize: Buffer): HostileTar {
 
 function announced(name: string, items: TarItem[]): HostileTar {
   return tar(name, [...items, file('x', 'evil')])
+}
+
+/** The root, with members as its data. */
+function rootWithData(what: string, root: string, { paxSize, ...more }: Partial<TarItem> & { paxSize?: number }): HostileTar {
+  const announcement = paxSize === undefined ? [] : [pax({ size: String(paxSize) })]
+  return tar(`unsafe_archive--${what}`, [...announcement, directory(root, { data: HIDDEN, ...more })])
 }
 
 function base256(value: bigint): Buffer {
@@ -101,6 +108,12 @@ const types: HostileTar[] = [
   tar('unsafe_archive--pax-sparse-of-solaris', [pax({ 'SUN.holesdata': ' 0 1 3' }), file('x', 'abc')]),
   tar('unsafe_archive--directory-with-data', [directory('d/', { data: 'evil' })]),
   tar('unsafe_archive--directory-by-name-with-data', [file('d/', 'evil')]),
+  rootWithData('root-with-data', './', {}),
+  rootWithData('root-of-one-dot-with-data', '.', {}),
+  rootWithData('root-with-data-by-header-and-pax', './', { paxSize: HIDDEN.length }),
+  rootWithData('root-of-one-dot-with-data-by-header-and-pax', '.', { paxSize: HIDDEN.length }),
+  rootWithData('root-with-data-by-pax', './', { paxSize: HIDDEN.length, size: 0 }),
+  rootWithData('root-of-one-dot-with-data-by-pax', '.', { paxSize: HIDDEN.length, size: 0 }),
   tar('unsafe_archive--directory-only-by-its-name', [file('d/')]),
   tar('unsafe_archive--directory-only-by-its-name-of-type-nul', [file('d/', '', { type: '\0' })]),
   tar('unsafe_archive--directory-only-by-its-name-in-the-oldest-format', [file('d/', '', { type: '\0', fields: { magic: V7 } })]),

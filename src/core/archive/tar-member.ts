@@ -42,14 +42,15 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
 
 /**
  * The member of a header, with what was announced of it. Throws ArchiveError `unsafe_archive` for a type that is not
- * extracted and a name that is not UTF-8, `invalid_archive` for two sizes.
+ * extracted, a name that is not UTF-8 and data that is not a file's, `invalid_archive` for two sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
   const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
   if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'is a sparse file or a part of one')
   const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
-  if (type === 'symlink' && size > 0) throw unsafeEntry(storedName, 'is a symlink that contains data')
+  // The root too, which is never listed: some tools skip the data of such a member, others read it as more members.
+  if (type !== 'file' && size > 0) throw unsafeEntry(storedName, `is a ${type} that contains data`)
   if (!agrees(header.size, size)) throw invalidEntry(storedName, 'has another size in its PAX header than in its own')
   return {
     name: storedName.startsWith('./') ? storedName.slice(2) : storedName,

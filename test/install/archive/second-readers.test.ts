@@ -51,6 +51,13 @@ const TAR = buildTar([
   tarSymlink('l', 'a'),
 ])
 
+/** Their data is a member to tools that take a directory for empty, whatever its header says. */
+const DIRECTORIES_WITH_DATA = ['./', '.', 'd/'].flatMap(name => {
+  const data = buildTar([tarFile('hidden', 'evil')], Buffer.alloc(0))
+  const items = [directory(name, { data }), tarFile('a', 'first')]
+  return [buildTar(items), buildTar([pax({ size: String(data.length) }), ...items])]
+})
+
 /** What bsdtar does not expect of a stream: it takes the open sizes in front of an entry for its true ones. */
 const MISREAD_BY_BSDTAR = [
   'a data descriptor and saturated sizes',
@@ -117,7 +124,7 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 
 const kinds = ACCEPTED_ZIPS.filter(({ name, flattened }) => flattened === undefined && !MISREAD.has(name))
 const zips = acceptedOf([...kinds.map(({ bytes }) => bytes), ZIP, ...mutants(ZIP)], extractZipTo)
-const tars = acceptedOf([TAR, ...mutants(TAR)], extractTarTo)
+const tars = acceptedOf([TAR, ...DIRECTORIES_WITH_DATA, ...mutants(TAR)], extractTarTo)
 
 describe('a second reader', () => {
   for (const reader of sampled(ZIP_READERS, 2)) {
