@@ -3,12 +3,16 @@ import type { DatabaseSync } from 'node:sqlite'
 /** The event loop accepts one connection a turn, so a group of requests takes several turns to come in. */
 const COLLECTING_MS = 5
 
-/** Runs the work under the write lock, taken at the start. Nothing is written if the work throws. May be nested. */
+/**
+ * Runs the work under the write lock, taken at the start. Nothing is written if the work throws, or if it returns a
+ * promise: what that does later would be outside the transaction. May be nested.
+ */
 export function inTransaction<T>({ db }: { readonly db: DatabaseSync }, work: () => T): T {
   const [begin, commit, rollBack] = db.isTransaction ? NESTED : OUTERMOST
   db.exec(begin)
   try {
     const result = work()
+    refusePromise(result)
     db.exec(commit)
     return result
   } catch (error) {
@@ -21,6 +25,11 @@ export function inTransaction<T>({ db }: { readonly db: DatabaseSync }, work: ()
 const OUTERMOST = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const
 const NESTED = ['SAVEPOINT work', 'RELEASE work', 'ROLLBACK TO work; RELEASE work'] as const
 
+function refusePromise(result: unknown): void {
+  const { then } = Object(result) as { readonly then?: unknown }
+  if (typeof then === 'function') throw new TypeError('The work of a transaction must not be asynchronous.')
+}
+
 /** Writes what several requests wait for in one transaction: each transaction waits for the disk, and every request with it. */
 export class SharedTransactions {
   readonly #db: DatabaseSync
@@ -30,7 +39,10 @@ export class SharedTransactions {
     this.#db = db
   }
 
-  /** Resolves when what the work wrote is on the disk. Rejects as the work throws; then, it has written nothing. */
+  /**
+   * Resolves when what the work wrote is on the disk. Rejects as the work throws; then, it has written nothing. The work
+   * runs a second time if the group was rolled back with what it wrote.
+   */
   async run<T>(work: () => T): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
       const attempt = () => {
@@ -44,11 +56,17 @@ export class SharedTransactions {
   #writeAll(): void {
     const all = this.#waiting
     this.#waiting = []
+    let isBegun = false
     try {
-      const settled = inTransaction({ db: this.#db }, () => all.map(waiting => this.#settle(waiting)))
+      const settled = inTransaction({ db: this.#db }, () => {
+        isBegun = true
+        return all.map(waiting => this.#settle(waiting))
+      })
       for (const answer of settled) answer()
     } catch (error) {
-      for (const { reject } of all) reject(error)
+      // Without the lock, each would wait for it as long as the group did.
+      if (!isBegun || all.length === 1) for (const { reject } of all) reject(error)
+      else for (const waiting of all) writeAlone(waiting)
     }
   }
 
@@ -59,6 +77,15 @@ export class SharedTransactions {
       if (!this.#db.isTransaction) throw error
       return () => reject(error)
     }
+  }
+}
+
+/** One statement of another work can roll back the whole group, as a full disk does. */
+function writeAlone({ attempt, reject }: Waiting): void {
+  try {
+    attempt()()
+  } catch (error) {
+    reject(error)
   }
 }
 
