@@ -11,7 +11,7 @@ import { isLoopbackHost } from './http/loopback.ts'
 import { endSlowBodies } from './http/slow-bodies.ts'
 import { prepareStop } from './http/stop-server.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
-import { removeOldUploads } from './project/publishing/upload-folder.ts'
+import { removeLeftUploads } from './project/publishing/upload-folder.ts'
 import { openStore, type Store } from './store.ts'
 import type { TlsCredentials } from './tls-files.ts'
 
@@ -68,7 +68,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
   const store = openStore(options.dataDir)
   try {
     catchUpWithReports(store)
-    await removeOldUploads(store.dataDir, Date.now())
+    await removeLeftUploads(store.dataDir, log)
     const adminToken = prepareAdminToken(store, options.adminToken)
     const isLocal = isLoopbackHost(host) && options.behindProxy !== true
     const app = buildApp({ store, isLocal, maxArtifactBytes, now, log })

@@ -1,20 +1,45 @@
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
-const PREFIX = 'upload-'
-const DAY_MS = 86_400_000
+const FOLDER = 'uploads'
+/** The process that made it, and when that process started. */
+const NAME = /^(?<pid>\d+)-(?<start>\d+)-[A-Za-z0-9]{6}$/
+/** Of `/proc/PID/stat`, counted after the command, which may contain anything. */
+const START_FIELD = 20
 
 /** Makes a private folder for one upload, on the disk that has room for artifacts. */
 export async function newUploadFolder(dataDir: string): Promise<string> {
-  return await mkdtemp(join(dataDir, PREFIX))
+  const folder = join(dataDir, FOLDER)
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  return await mkdtemp(join(folder, `${process.pid}-${await startOf(process.pid)}-`))
 }
 
-/** Removes what hubs that were killed have left. `now`: milliseconds since 1970. */
-export async function removeOldUploads(dataDir: string, now: number): Promise<void> {
-  for (const name of await readdir(dataDir)) {
-    if (!name.startsWith(PREFIX)) continue
-    const path = join(dataDir, name)
-    const { mtimeMs = now } = (await stat(path).catch(() => undefined)) ?? {}
-    if (mtimeMs < now - DAY_MS) await rm(path, { recursive: true, force: true })
+/** Removes what hubs that were killed have left, and nothing of one that runs. Logs what it cannot remove. */
+export async function removeLeftUploads(dataDir: string, log: (line: string) => void): Promise<void> {
+  const folder = join(dataDir, FOLDER)
+  const report = (path: string) => (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT')
+      log(`${path} cannot be removed (${error.code}): remove it, as a hub that was killed has left it.`)
   }
+  await removeLeft(folder, report).catch(report(folder))
+}
+
+type Report = (path: string) => (error: NodeJS.ErrnoException) => void
+
+async function removeLeft(folder: string, report: Report): Promise<void> {
+  for (const name of await readdir(folder)) {
+    const path = join(folder, name)
+    if (await isLeft(name)) await rm(path, { recursive: true }).catch(report(path))
+  }
+}
+
+async function isLeft(name: string): Promise<boolean> {
+  const { pid, start } = NAME.exec(name)?.groups ?? {}
+  return pid !== undefined && (await startOf(Number(pid))) !== start
+}
+
+/** In clock ticks since the machine started, as a process id is used again. '0' if there is no such process. */
+async function startOf(pid: number): Promise<string> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '')
+  return stat.slice(stat.lastIndexOf(')') + 1).split(' ')[START_FIELD] ?? '0'
 }

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { newUploadFolder, removeLeftUploads } from '../../../hub/project/publishing/upload-folder.ts'
+import { newFolder, runHub } from '../running-hub.ts'
+
+const MODULE = resolve(import.meta.dirname, '../../../hub/project/publishing/upload-folder.ts')
+const NOBODY = 65_534
+
+describe('the folder of an upload', () => {
+  it('is removed at the next start of a hub once its own was killed, however new it is', async t => {
+    const dataDir = newFolder(t)
+    const other = await uploadInProcess(t, dataDir)
+    const own = await newUploadFolder(dataDir)
+    await runHub(t, { dataDir })
+    assert.deepEqual(namesIn(dataDir), [basename(own), basename(other.folder)].sort())
+    await other.kill()
+    await runHub(t, { dataDir })
+    assert.deepEqual(namesIn(dataDir), [basename(own)])
+  })
+
+  it('is removed when another process has the id of its hub by now', async t => {
+    const dataDir = newFolder(t, { [`uploads/${process.pid}-1-aaaaaa/sealed`]: '' })
+    await runHub(t, { dataDir })
+    assert.deepEqual(namesIn(dataDir), [])
+  })
+
+  it('stays if its name is none that a hub gives', async t => {
+    const names = ['upload-1', '1-1-aaaaaaa', '1-1-aaaaaa.old', 'x1-1-aaaaaa', '1-aaaaaa']
+    const dataDir = newFolder(t, Object.fromEntries(names.map(name => [`uploads/${name}/sealed`, ''])))
+    await runHub(t, { dataDir })
+    assert.deepEqual(namesIn(dataDir), names.sort())
+  })
+
+  it('keeps no hub from starting when it cannot be removed, nor the others from being removed', async t => {
+    const dataDir = newFolder(t)
+    const uploads = join(dataDir, 'uploads')
+    const [stuck, free] = [join(uploads, `${process.pid}-1-aaaaaa`), join(uploads, `${process.pid}-1-bbbbbb`)]
+    for (const folder of [stuck, free]) mkdirSync(folder, { recursive: true })
+    writeFileSync(join(stuck, 'sealed'), '')
+    for (const [path, mode] of [
+      [dataDir, 0o755],
+      [uploads, 0o777],
+      [stuck, 0o555],
+    ] as const)
+      chmodSync(path, mode)
+    const log: string[] = []
+    await withoutRoot(() => removeLeftUploads(dataDir, line => log.push(line)))
+    assert.deepEqual(namesIn(dataDir), [basename(stuck)])
+    assert.equal(log.length, 1)
+    assert.ok(log[0]?.startsWith(`${stuck} cannot be removed (EACCES)`), log[0])
+    chmodSync(stuck, 0o755)
+  })
+
+  it('keeps no hub from starting when a file has the place of all of them', async t => {
+    const dataDir = newFolder(t, { uploads: '' })
+    const log: string[] = []
+    await runHub(t, { dataDir, log: line => log.push(line) })
+    assert.ok(log[0]?.startsWith(`${join(dataDir, 'uploads')} cannot be removed (ENOTDIR)`), log[0])
+  })
+})
+
+function namesIn(dataDir: string): string[] {
+  return readdirSync(join(dataDir, 'uploads')).sort()
+}
+
+/** Another process that has just begun an upload. */
+async function uploadInProcess(t: TestContext, dataDir: string) {
+  const program = `import { newUploadFolder } from ${JSON.stringify(MODULE)}
+process.stdout.write(await newUploadFolder(${JSON.stringify(dataDir)}))
+setInterval(() => {}, 1000)`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program])
+  const kill = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+  t.after(kill)
+  const [folder] = await once(child.stdout, 'data')
+  return { folder: String(folder), kill }
+}
+
+async function withoutRoot(work: () => Promise<void>): Promise<void> {
+  const user = process.geteuid?.() ?? NOBODY
+  if (user === 0) process.seteuid?.(NOBODY)
+  try {
+    await work()
+  } finally {
+    if (user === 0) process.seteuid?.(user)
+  }
+}
