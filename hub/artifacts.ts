@@ -47,7 +47,7 @@ function streamFile(file: FileHandle, size: number): ReadableStream {
   return new ReadableStream({
     async pull(controller) {
       const chunk = Buffer.allocUnsafeSlow(Math.min(READ_CHUNK_BYTES, size - position))
-      const { bytesRead } = await file.read(chunk, 0, chunk.length, position)
+      const { bytesRead } = await readOrClose(file, chunk, position)
       position += bytesRead
       controller.enqueue(chunk.subarray(0, bytesRead))
       if (bytesRead > 0 && position < size) return
@@ -57,6 +57,16 @@ function streamFile(file: FileHandle, size: number): ReadableStream {
     },
     cancel: () => file.close(),
   })
+}
+
+/** A stream that fails calls nothing else. */
+async function readOrClose(file: FileHandle, chunk: Buffer, position: number): Promise<{ readonly bytesRead: number }> {
+  try {
+    return await file.read(chunk, 0, chunk.length, position)
+  } catch (error) {
+    await file.close()
+    throw error
+  }
 }
 
 async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {

@@ -9,6 +9,7 @@ import { errorBody } from './errors.ts'
 import { buildApp } from './http/app.ts'
 import { isLoopbackHost } from './http/loopback.ts'
 import { endSlowBodies } from './http/slow-bodies.ts'
+import { endStalledAnswers } from './http/stalled-answers.ts'
 import { prepareStop } from './http/stop-server.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
 import { removeLeftUploads } from './project/publishing/upload-folder.ts'
@@ -35,6 +36,8 @@ export interface HubOptions {
   maxArtifactBytes?: number
   /** After it, a request's body must have come at 16 kB/s. Default: a minute. */
   bodyGraceMs?: number
+  /** An answer of which the client takes nothing for so long is ended. Default: two minutes. */
+  stallMs?: number
   /** Milliseconds since 1970; decides when access tokens and download URLs expire. Default: the machine's clock. */
   now?: () => number
 }
@@ -76,6 +79,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
     const stop = prepareStop(server)
     endSlowBodies(server, options.bodyGraceMs)
+    endStalledAnswers(server, options.stallMs)
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined
     return {

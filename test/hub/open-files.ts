@@ -1,0 +1,16 @@
+import { readdirSync, readlinkSync, realpathSync } from 'node:fs'
+
+/** Whether this process, where the hub of a test runs too, has the file open. */
+export function isOpen(path: string): boolean {
+  const real = realpathSync(path)
+  return readdirSync('/proc/self/fd').some(fd => targetOf(fd) === real)
+}
+
+function targetOf(fd: string): string | undefined {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`)
+  } catch {
+    // The one that listed the folder.
+    return undefined
+  }
+}
