@@ -13,8 +13,8 @@ export const prune: Command = {
   --older-than Nd  removes the reports that this hub got more than N days ago
 ${DATA_USAGE}
 
-The newest report of each host and project stays, and its newest success. Reports of a name that was never published here
-and never ran are removed. The hub may run meanwhile.`,
+The newest report of each host and project stays, and its newest success. Reports of a name
+that was never published here and never ran are removed. The hub may run meanwhile.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, 'older-than': { type: 'string' } })
     const days = parseDays(requireOption('older-than', values['older-than']))

@@ -1,5 +1,6 @@
 // A process that is killed while git works for it: `fetch` from the server of the given JSON, or `idle` at anything.
 import { writeSync } from 'node:fs'
+import { monotonicMs } from '../../../src/core/monotonic.ts'
 import { HostGit } from '../../../src/sources/git/host-git.ts'
 import { openGitStage } from './git-stage.ts'
 
@@ -9,7 +10,7 @@ if (what === 'fetch') {
   const stage = await openGitStage(folder)
   await stage.fetch(source, { request: { ...request, gitTokens: new Map(request.gitTokens) } })
 } else {
-  const limits = { folder, maxBytes: 1_000_000, endsAt: performance.now() + 600_000 }
+  const limits = { folder, maxBytes: 1_000_000, endsAt: monotonicMs() + 600_000 }
   const git = new HostGit({ ...limits, signal: new AbortController().signal })
   const args = ['-c', 'alias.wait=!echo waiting; exec sleep 600', 'wait'] as const
   await git.read({ args }, async stdout => {
