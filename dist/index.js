@@ -17073,23 +17073,11 @@ function isPluginsDirectory(text) {
 
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = require("node:path");
-;// CONCATENATED MODULE: ./build/install/host/own-paths.js
-
-/** The folder below a project root that is ours alone. */
-function ownFolderOf(projectRoot) {
-    return (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-}
-/** Where an action keeps its own code as Node.js has compiled it; `own` is the folder that is ours alone. */
-function compiledCodePath(own) {
-    return (0,external_node_path_namespaceObject.join)(own, 'compiled');
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/layout.js
 
 
-
 function layoutOf(projectRoot) {
-    const own = ownFolderOf(projectRoot);
+    const own = (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
     return {
         root: projectRoot,
         own,
@@ -17101,7 +17089,6 @@ function layoutOf(projectRoot) {
         trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
         reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
         outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
-        compiled: compiledCodePath(own),
     };
 }
 /** Which part it is, `<shelf>/<id>`, wherever it is installed. */
@@ -28803,12 +28790,12 @@ function outOfInodes(path, free, needed) {
  * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
  */
 function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed, compiled } = layout;
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
     for (const path of [staging, snapshots, trees, reports, outbox])
         requireOwnDirectory(path);
     for (const shelf of ['plugins', 'extensions', 'set-aside'])
         requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
-    for (const path of [lock, journal, installed, compiled, auditPath(layout), reservePath(layout)]) {
+    for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
         if (lstatIfPresentSync(path)?.isFile() === false)
             throw inTheWay(path, 'a file');
     }

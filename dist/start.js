@@ -75,19 +75,21 @@ function textOf(bytes) {
     return bytes.toString((0,external_node_buffer_namespaceObject.isAscii)(bytes) ? 'latin1' : 'utf8');
 }
 
+;// CONCATENATED MODULE: ./build/start/cache-folder.js
+
+/**
+ * Where this user's programs keep what they can do without (XDG Base Directory Specification): a folder of this action's
+ * own, which may be missing; undefined where the environment names none. It is outside every project root, because a
+ * service that works as the same user may be confined to its root.
+ */
+function cacheFolder({ XDG_CACHE_HOME, HOME }) {
+    const bases = [XDG_CACHE_HOME ?? '', (0,external_node_path_namespaceObject.join)(HOME ?? '', '.cache')];
+    const base = bases.find(external_node_path_namespaceObject.isAbsolute);
+    return base && (0,external_node_path_namespaceObject.join)(base, 'hub-deploy');
+}
+
 ;// CONCATENATED MODULE: external "node:crypto"
 const external_node_crypto_namespaceObject = require("node:crypto");
-;// CONCATENATED MODULE: ./build/install/host/own-paths.js
-
-/** The folder below a project root that is ours alone. */
-function ownFolderOf(projectRoot) {
-    return (0,external_node_path_namespaceObject.join)(projectRoot, '.hub-deploy');
-}
-/** Where an action keeps its own code as Node.js has compiled it; `own` is the folder that is ours alone. */
-function compiledCodePath(own) {
-    return (0,external_node_path_namespaceObject.join)(own, 'compiled');
-}
-
 ;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
 
 /**
@@ -250,16 +252,38 @@ function judge(visited, { us, isEnd }) {
 
 /**
  * Whether a folder is a real directory that is ours alone, and only we and root decide what is in its place: the same
- * rules as `requireSafeHost` has for `.hub-deploy/`, its root and all that leads there, without the exception that an
- * operator can make. Throws the system's error when it may not look.
+ * rules as `requireSafeHost` has for `.hub-deploy/`, without the exception that an operator can make. Throws the system's
+ * error when it may not look.
  */
 function isTrustedFolder(path) {
     const us = process.getuid?.();
     const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
     if (us === undefined || found === undefined)
         return false;
-    const deciders = decidersOf((0,external_node_path_namespaceObject.dirname)(path), us);
-    return findExposureOf(found, us) === undefined && deciders.every(({ isForeign, isOpen }) => !isForeign && !isOpen);
+    return findExposureOf(found, us) === undefined && isDecidedByUs((0,external_node_path_namespaceObject.dirname)(path), us);
+}
+/** The same; makes a folder that is missing, with those that lead there, where nobody else decides what is in its place. */
+function makeTrustedFolder(path) {
+    const us = process.getuid?.();
+    if (us === undefined)
+        return false;
+    if (isMissing(path) && makeWay((0,external_node_path_namespaceObject.dirname)(path), us))
+        (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o700 });
+    return isTrustedFolder(path);
+}
+function makeWay(folder, us) {
+    if (!isMissing(folder))
+        return isDecidedByUs(folder, us);
+    if (!makeWay((0,external_node_path_namespaceObject.dirname)(folder), us))
+        return false;
+    (0,external_node_fs_namespaceObject.mkdirSync)(folder, { mode: 0o700 });
+    return true;
+}
+function isDecidedByUs(folder, us) {
+    return decidersOf(folder, us).every(({ isForeign, isOpen }) => !isForeign && !isOpen);
+}
+function isMissing(path) {
+    return (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false }) === undefined;
 }
 
 ;// CONCATENATED MODULE: ./build/start/compiled-code.js
@@ -267,44 +291,47 @@ function isTrustedFolder(path) {
 
 
 
-
+const NAME = 'compiled';
 const DIGEST_BYTES = 32;
 /** Ten times what a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
- * The bundle's code as Node.js has compiled it, in a file of `.hub-deploy/` of a project root. Whoever can write there
- * decides what runs, so it is read and written only where nobody but this user and root can. Never throws: without it,
- * a run takes longer.
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write there decides what
+ * runs, so it is read and written only where nobody but this user and root can. Never throws: without it, a run takes
+ * longer.
  *
  * The file is not synced. Its digest tells a torn one, one of another bundle and one of another Node.js; the next run
  * that installs something replaces it.
  */
 class CompiledCode {
-    #own;
+    #folder;
     /** What the compiled code depends on. */
     #origin = '';
-    constructor(projectRoot) {
-        this.#own = projectRoot !== undefined && (0,external_node_path_namespaceObject.isAbsolute)(projectRoot) ? ownFolderOf(projectRoot) : undefined;
+    /** The folder may be missing. */
+    constructor(folder) {
+        this.#folder = folder;
     }
     /** What was kept for exactly this bundle and this Node.js; undefined when there is nothing that can be trusted. */
     read(bundle) {
         this.#origin = `${process.version} ${process.arch} ${(0,external_node_crypto_namespaceObject.hash)('sha256', bundle)}`;
         return attempt('read', () => {
-            const file = this.#whereTrusted(own => readPrivateFile(compiledCodePath(own), MAX_BYTES));
+            const folder = this.#folder;
+            if (folder === undefined || !isTrustedFolder(folder))
+                return undefined;
+            const file = readPrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), MAX_BYTES);
             const code = file?.subarray(DIGEST_BYTES);
             return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined;
         });
     }
-    /** Replaces what was kept. */
+    /** Replaces what was kept, unless there is nothing new. */
     keep(compile) {
-        attempt('kept', () => this.#whereTrusted(own => {
-            const code = compile();
-            if (code !== undefined)
-                replacePrivateFile(compiledCodePath(own), Buffer.concat([this.#seal(code), code]));
-        }));
-    }
-    #whereTrusted(act) {
-        return this.#own !== undefined && isTrustedFolder(this.#own) ? act(this.#own) : undefined;
+        attempt('kept', () => {
+            const folder = this.#folder;
+            const code = folder === undefined ? undefined : compile();
+            if (folder === undefined || code === undefined || !makeTrustedFolder(folder))
+                return;
+            replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(code), code]));
+        });
     }
     #seal(code) {
         return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(`${this.#origin} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`), 'buffer');
@@ -327,12 +354,13 @@ function attempt(what, act) {
 
 
 
+
 /**
  * Runs an action of the bundle in `folder`, with the code that an earlier run has compiled where that can be trusted.
  * Once the action has installed something, what it needed is compiled, and is kept for later runs.
  */
 function start(folder, action) {
-    const compiled = new CompiledCode(process.env['INPUT_PROJECT-ROOT']);
+    const compiled = new CompiledCode(cacheFolder(process.env));
     const { exports, compile } = loadBundle((0,external_node_path_namespaceObject.join)(folder, 'index.js'), compiled);
     const run = exports[action];
     if (run === undefined)

@@ -56,7 +56,7 @@ export function makeWorkspace(parent: string = tmpdir()): Workspace {
 /**
  * Runs an action from `dist/` as the runner does: the file that its action.yml names, with the inputs and their
  * defaults as `INPUT_*`, the runner's variables and its command files. Of this process's environment, the action gets
- * only PATH and HOME. Throws when the program cannot start.
+ * only PATH, HOME and XDG_CACHE_HOME. Throws when the program cannot start.
  */
 export async function runAction(run: ActionRun): Promise<ActionResult> {
   const folder = resolve(run.repository ?? REPOSITORY, run.action ?? '.')
@@ -116,6 +116,7 @@ function runnerEnvironment(run: ActionRun, files: ReturnType<typeof commandFiles
   return {
     PATH: process.env['PATH'] ?? '',
     HOME: process.env['HOME'] ?? '',
+    ...(process.env['XDG_CACHE_HOME'] && { XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] }),
     CI: 'true',
     GITHUB_ACTIONS: 'true',
     GITHUB_ACTOR: 'operator',

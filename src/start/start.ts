@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { loadBundle } from './bundle.ts'
+import { cacheFolder } from './cache-folder.ts'
 import { CompiledCode } from './compiled-code.ts'
 
 /**
@@ -7,7 +8,7 @@ import { CompiledCode } from './compiled-code.ts'
  * Once the action has installed something, what it needed is compiled, and is kept for later runs.
  */
 export function start(folder: string, action: string): Promise<void> {
-  const compiled = new CompiledCode(process.env['INPUT_PROJECT-ROOT'])
+  const compiled = new CompiledCode(cacheFolder(process.env))
   const { exports, compile } = loadBundle(join(folder, 'index.js'), compiled)
   const run = exports[action]
   if (run === undefined) throw new Error(`The bundle has no action ${action}.`)

@@ -1,17 +1,39 @@
-import { lstatSync } from 'node:fs'
+import { lstatSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { decidersOf } from '../install/host/ownership/deciders.ts'
 import { findExposureOf } from '../install/host/ownership/private-directory.ts'
 
 /**
  * Whether a folder is a real directory that is ours alone, and only we and root decide what is in its place: the same
- * rules as `requireSafeHost` has for `.hub-deploy/`, its root and all that leads there, without the exception that an
- * operator can make. Throws the system's error when it may not look.
+ * rules as `requireSafeHost` has for `.hub-deploy/`, without the exception that an operator can make. Throws the system's
+ * error when it may not look.
  */
 export function isTrustedFolder(path: string): boolean {
   const us = process.getuid?.()
   const found = lstatSync(path, { throwIfNoEntry: false })
   if (us === undefined || found === undefined) return false
-  const deciders = decidersOf(dirname(path), us)
-  return findExposureOf(found, us) === undefined && deciders.every(({ isForeign, isOpen }) => !isForeign && !isOpen)
+  return findExposureOf(found, us) === undefined && isDecidedByUs(dirname(path), us)
+}
+
+/** The same; makes a folder that is missing, with those that lead there, where nobody else decides what is in its place. */
+export function makeTrustedFolder(path: string): boolean {
+  const us = process.getuid?.()
+  if (us === undefined) return false
+  if (isMissing(path) && makeWay(dirname(path), us)) mkdirSync(path, { mode: 0o700 })
+  return isTrustedFolder(path)
+}
+
+function makeWay(folder: string, us: number): boolean {
+  if (!isMissing(folder)) return isDecidedByUs(folder, us)
+  if (!makeWay(dirname(folder), us)) return false
+  mkdirSync(folder, { mode: 0o700 })
+  return true
+}
+
+function isDecidedByUs(folder: string, us: number): boolean {
+  return decidersOf(folder, us).every(({ isForeign, isOpen }) => !isForeign && !isOpen)
+}
+
+function isMissing(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) === undefined
 }

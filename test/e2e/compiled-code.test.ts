@@ -1,5 +1,16 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { Script } from 'node:vm'
@@ -19,13 +30,19 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-const own = (): string => join(stage.root, '.hub-deploy')
+const cache = (): string => join(stage.folder, 'cache')
+const own = (): string => join(cache(), 'hub-deploy')
 const compiled = (): string => join(own(), 'compiled')
 
+/** Deploys with a cache of its own. */
+async function deploy(inputs: Record<string, string> = {}, env: Record<string, string> = {}): Promise<ActionResult> {
+  return await stage.deploy(inputs, { env: { XDG_CACHE_HOME: cache(), ...env } })
+}
+
 /** Publishes another version and deploys it. */
-async function update(version: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
+async function update(version: string): Promise<ActionResult> {
   await stage.publish(version, pluginFiles(version))
-  return await stage.deploy(inputs)
+  return await deploy()
 }
 
 /** Whether a deployment that succeeds uses what is kept: it replaces what it cannot use. */
@@ -44,20 +61,20 @@ function plant(): void {
   const text = bundle.toString().replace(call, evil)
   assert.ok(text.includes(evil) && text.length === bundle.toString().length)
   const script = new Script(`(function (module, exports, require, __dirname) {${text}\n})`, { filename: BUNDLE })
-  const code = new CompiledCode(stage.root)
+  const code = new CompiledCode(own())
   code.read(bundle)
   code.keep(() => script.createCachedData())
 }
 
 describe('the compiled code that a deployment keeps', () => {
   it('is kept by the first deployment, 0600, and used by the following ones', async () => {
-    assertSucceeds(await stage.deploy())
+    assertSucceeds(await deploy())
     assert.equal(statSync(compiled()).mode & 0o7777, 0o600)
     assert.ok(await usesWhatIsKept('1.1.0'))
   })
 
   it('is replaced once it is torn or damaged, and hinders no deployment', async () => {
-    assertSucceeds(await stage.deploy())
+    assertSucceeds(await deploy())
     const whole = readFileSync(compiled())
     const damages: Record<string, Buffer> = {
       torn: whole.subarray(0, whole.length >> 1),
@@ -72,50 +89,58 @@ describe('the compiled code that a deployment keeps', () => {
   })
 
   it('is replaced where Node.js refuses it, because it was compiled with other options', async () => {
-    assertSucceeds(await stage.deploy({}, { env: { NODE_OPTIONS: '--jitless' } }))
+    assertSucceeds(await deploy({}, { NODE_OPTIONS: '--jitless' }))
     assert.equal(await usesWhatIsKept('1.1.0'), false)
     assert.ok(await usesWhatIsKept('1.2.0'))
   })
 
   it('is not written by a run that promises to change nothing', async () => {
-    assert.equal((await stage.deploy({ 'dry-run': 'true' })).exitCode, 0)
+    assert.equal((await deploy({ 'dry-run': 'true' })).exitCode, 0)
     assert.ok(!existsSync(own()))
-    const { outputs } = await stage.deploy()
+    const { outputs } = await deploy()
     writeFileSync(compiled(), '')
     const digest = outputs['artifact-sha256'] ?? ''
     const check = { 'check-only': 'true', version: '1.0.0', 'artifact-sha256': digest }
     for (const inputs of [{ 'dry-run': 'true' }, check]) {
-      const { exitCode, log } = await stage.deploy(inputs)
+      const { exitCode, log } = await deploy(inputs)
       assert.equal(exitCode, 0, log)
       assert.equal(readFileSync(compiled(), 'utf8'), '')
     }
   })
 
-  it('is what runs on a host that is ours alone, so it must be ours', async () => {
-    assertSucceeds(await stage.deploy())
+  it('is what runs where the folder is ours alone, so it must be ours', async () => {
+    assertSucceeds(await deploy())
     plant()
     assert.match((await update('1.1.0')).log, new RegExp(PLANTED))
   })
 
+  it('is not looked for in the project root, to which a service of the same user may be confined', async () => {
+    assertSucceeds(await deploy())
+    plant()
+    for (const name of ['', '.hub-deploy', '.cache/hub-deploy', 'hub-deploy']) {
+      mkdirSync(join(stage.root, name), { recursive: true, mode: 0o700 })
+      copyFileSync(compiled(), join(stage.root, name, 'compiled'))
+    }
+    rmSync(own(), { recursive: true })
+    assert.doesNotMatch((await update('1.1.0')).log, new RegExp(PLANTED))
+  })
+
   /** Where somebody else may have planted it. */
-  const hosts: Record<string, () => void> = {
+  const caches: Record<string, () => void> = {
     'in a folder that its group can write': () => chmodSync(own(), 0o770),
-    'in a root that every user can write': () => chmodSync(stage.root, 0o777),
+    'below a folder that every user can write': () => chmodSync(cache(), 0o777),
     'behind a symlink'() {
       renameSync(own(), join(stage.folder, 'real'))
       symlinkSync(join(stage.folder, 'real'), own())
     },
     'in a file that every user can write': () => chmodSync(compiled(), 0o666),
   }
-  for (const [name, open] of Object.entries(hosts)) {
-    it(`never runs what was planted ${name}, also where the operator accepts a shared root`, async () => {
-      assertSucceeds(await stage.deploy())
+  for (const [name, open] of Object.entries(caches)) {
+    it(`never runs what was planted ${name}`, async () => {
+      assertSucceeds(await deploy())
       plant()
       open()
-      for (const inputs of [{}, { 'allow-shared-root': 'true' }]) {
-        const { log } = await stage.deploy(inputs)
-        assert.doesNotMatch(log, new RegExp(PLANTED))
-      }
+      assert.doesNotMatch((await deploy()).log, new RegExp(PLANTED))
     })
   }
 })

@@ -80,17 +80,7 @@ describe('a first deployment', () => {
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
       listOwn(stage, '.').filter(name => name !== 'trees'),
-      [
-        'audit.jsonl',
-        'compiled',
-        'installed.json',
-        'kernel-lock',
-        'outbox',
-        'reports',
-        'reserve',
-        'snapshots',
-        'staging',
-      ],
+      ['audit.jsonl', 'installed.json', 'kernel-lock', 'outbox', 'reports', 'reserve', 'snapshots', 'staging'],
     )
     for (const folder of ['outbox', 'snapshots', 'staging']) assert.deepEqual(listOwn(stage, folder), [])
     assert.deepEqual(

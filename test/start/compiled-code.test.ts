@@ -16,26 +16,26 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { CompiledCode } from '../../src/start/compiled-code.ts'
 import { mountMemory, whyNoMounting } from '../e2e/harness/mounts.ts'
-import { ownRoot } from './own-root.ts'
+import { ownCache } from './own-cache.ts'
 
 const BUNDLE = Buffer.from('module.exports = {}')
 const CODE = Buffer.from('what Node.js has compiled')
 
-/** A root where an earlier run has kept this code. */
-function keptAt(t: TestContext): { folder: string; root: string; own: string; path: string } {
-  const host = ownRoot(t)
-  keep(host.root)
-  return { ...host, path: join(host.own, 'compiled') }
+/** A cache where an earlier run has kept this code. */
+function keptAt(t: TestContext): { folder: string; base: string; own: string; path: string } {
+  const cache = ownCache(t)
+  keep(cache.own)
+  return { ...cache, path: join(cache.own, 'compiled') }
 }
 
-function keep(root: string, code = CODE): void {
-  const compiled = new CompiledCode(root)
+function keep(folder: string | undefined, code = CODE): void {
+  const compiled = new CompiledCode(folder)
   compiled.read(BUNDLE)
   compiled.keep(() => code)
 }
 
-function read(root: string | undefined, bundle = BUNDLE): string | undefined {
-  return new CompiledCode(root).read(bundle)?.toString()
+function read(folder: string | undefined, bundle = BUNDLE): string | undefined {
+  return new CompiledCode(folder).read(bundle)?.toString()
 }
 
 /** What a crash, an operator or another user may leave in the file's place. */
@@ -58,83 +58,79 @@ const CHANGES: Record<string, (path: string, folder: string) => void> = {
   },
 }
 
-describe('the compiled code of a project root', () => {
+describe('the compiled code of a user', () => {
   it('is what an earlier run kept for this bundle, in one file that is ours alone', t => {
-    const { root, own, path } = keptAt(t)
-    assert.equal(read(root), CODE.toString())
+    const { own, path } = keptAt(t)
+    assert.equal(read(own), CODE.toString())
     assert.deepEqual(readdirSync(own), ['compiled'])
     assert.equal(statSync(path).mode & 0o7777, 0o600)
   })
 
   it('is replaced, so that it never grows', t => {
-    const { root, own } = keptAt(t)
-    keep(root, Buffer.from('newer'))
-    assert.deepEqual([read(root), readdirSync(own)], ['newer', ['compiled']])
+    const { own } = keptAt(t)
+    keep(own, Buffer.from('newer'))
+    assert.deepEqual([read(own), readdirSync(own)], ['newer', ['compiled']])
   })
 
   it('is not used for another bundle of the same size', t => {
-    const { root } = keptAt(t)
-    assert.equal(read(root, Buffer.from('module.exports = []')), undefined)
+    const { own } = keptAt(t)
+    assert.equal(read(own, Buffer.from('module.exports = []')), undefined)
   })
 
   it('is not used where any of its bytes has changed', t => {
-    const { root, path } = keptAt(t)
+    const { own, path } = keptAt(t)
     const whole = readFileSync(path)
     for (let at = 0; at < whole.length; at++) {
       const damaged = Buffer.from(whole)
       damaged[at] = (damaged[at] ?? 0) ^ 1
       writeFileSync(path, damaged)
-      assert.equal(read(root), undefined, `byte ${at}`)
+      assert.equal(read(own), undefined, `byte ${at}`)
     }
     writeFileSync(path, whole)
-    assert.equal(read(root), CODE.toString())
+    assert.equal(read(own), CODE.toString())
   })
 
   for (const [name, change] of Object.entries(CHANGES)) {
     it(`is not used where its file ${name}`, t => {
-      const { root, path, folder } = keptAt(t)
+      const { own, path, folder } = keptAt(t)
       change(path, folder)
-      assert.equal(read(root), undefined)
+      assert.equal(read(own), undefined)
     })
   }
 
   it('is not used where it is larger than any can be', t => {
-    const { root } = ownRoot(t)
-    keep(root, Buffer.alloc(17 * 1024 * 1024))
-    assert.equal(read(root), undefined)
+    const { own } = ownCache(t)
+    keep(own, Buffer.alloc(17 * 1024 * 1024))
+    assert.equal(read(own), undefined)
   })
 
   it('is neither read nor written where others could write', t => {
-    const { root, own } = keptAt(t)
-    for (const path of [own, root]) {
+    const { base, own } = keptAt(t)
+    for (const path of [own, base]) {
       chmodSync(path, 0o770)
-      assert.equal(read(root), undefined)
-      keep(root, Buffer.from('newer'))
+      assert.equal(read(own), undefined)
+      keep(own, Buffer.from('newer'))
       chmodSync(path, 0o700)
-      assert.equal(read(root), CODE.toString())
+      assert.equal(read(own), CODE.toString())
     }
   })
 
-  it('is neither read nor written without a root, and for one that is a relative path', t => {
-    const { folder } = keptAt(t)
-    const before = process.cwd()
-    process.chdir(folder)
-    t.after(() => process.chdir(before))
-    assert.deepEqual([read(undefined), read('app'), read('')], [undefined, undefined, undefined])
+  it('is neither read nor written where the environment names no folder', () => {
+    keep(undefined)
+    assert.equal(read(undefined), undefined)
   })
 
-  it('is kept nowhere where there is no folder yet', t => {
-    const { folder } = ownRoot(t)
-    mkdirSync(join(folder, 'other'))
-    keep(join(folder, 'other'))
-    keep(join(folder, 'missing'))
-    assert.deepEqual([readdirSync(join(folder, 'other')), readdirSync(folder)], [[], ['app', 'other']])
+  it('is kept in a folder that is made for it', t => {
+    const { folder } = ownCache(t)
+    const own = join(folder, 'home/.cache/hub-deploy')
+    keep(own)
+    assert.equal(read(own), CODE.toString())
   })
 
   it('leaves what is there, and nothing else, when it cannot be kept', t => {
-    const { root, own } = ownRoot(t)
+    const { own } = ownCache(t)
     mkdirSync(join(own, 'compiled'))
-    keep(root)
+    keep(own)
     assert.deepEqual(readdirSync(own), ['compiled'])
     assert.ok(statSync(join(own, 'compiled')).isDirectory())
   })
@@ -142,18 +138,17 @@ describe('the compiled code of a project root', () => {
   const KEPT_WITH = { 'size=32m': [], 'size=256m': ['compiled'] }
   for (const [size, kept] of Object.entries(KEPT_WITH)) {
     it(`takes no last space of a disk: ${kept[0] ?? 'nothing'} with ${size}`, { skip: whyNoMounting() }, t => {
-      const root = join(mountMemory(t, size), 'app')
-      const own = join(root, '.hub-deploy')
-      mkdirSync(own, { recursive: true, mode: 0o700 })
-      keep(root)
+      const own = join(mountMemory(t, size), 'hub-deploy')
+      mkdirSync(own, { mode: 0o700 })
+      keep(own)
       assert.deepEqual(readdirSync(own), kept)
     })
   }
 
   it('is not written where nothing new was compiled', t => {
-    const { root, path } = keptAt(t)
+    const { own, path } = keptAt(t)
     const { ino } = statSync(path)
-    new CompiledCode(root).keep(() => undefined)
+    new CompiledCode(own).keep(() => undefined)
     assert.equal(statSync(path).ino, ino)
   })
 })

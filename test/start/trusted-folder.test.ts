@@ -1,15 +1,26 @@
 import assert from 'node:assert/strict'
-import { chmodSync, lchownSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  lchownSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { isTrustedFolder } from '../../src/start/trusted-folder.ts'
-import { ownRoot } from './own-root.ts'
+import { isTrustedFolder, makeTrustedFolder } from '../../src/start/trusted-folder.ts'
+import { ownCache } from './own-cache.ts'
 
 const STRANGER = 54_321
 const asRoot = process.getuid?.() === 0 ? false : 'only root can give files to another user'
 
 /** What another user could have prepared, or could still change. */
-const STRANGE: Record<string, { change: (host: ReturnType<typeof ownRoot>) => void; skip?: string | false }> = {
+const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => void; skip?: string | false }> = {
   'no folder': { change: ({ own }) => rmSync(own, { recursive: true }) },
   'a file': {
     change({ own }) {
@@ -25,26 +36,26 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownRoot>) => vo
   },
   'a folder that others may enter': { change: ({ own }) => chmodSync(own, 0o711) },
   'a folder that its group can write': { change: ({ own }) => chmodSync(own, 0o770) },
-  'a root that its group can write': { change: ({ root }) => chmodSync(root, 0o775) },
-  'a root that every user can write, though sticky': { change: ({ root }) => chmodSync(root, 0o1777) },
-  'a root in a folder that its group can write': { change: ({ folder }) => chmodSync(folder, 0o770) },
-  'a symlink to a root, in a folder that every user can write': {
-    change({ folder, root }) {
+  'a parent that its group can write': { change: ({ base }) => chmodSync(base, 0o775) },
+  'a parent that every user can write, though sticky': { change: ({ base }) => chmodSync(base, 0o1777) },
+  'a parent in a folder that its group can write': { change: ({ folder }) => chmodSync(folder, 0o770) },
+  'a symlink to the parent, in a folder that every user can write': {
+    change({ folder, base }) {
       const open = join(folder, 'open')
       mkdirSync(open)
-      renameSync(root, join(open, 'real'))
-      symlinkSync(join(open, 'real'), root)
+      renameSync(base, join(open, 'real'))
+      symlinkSync(join(open, 'real'), base)
       chmodSync(open, 0o777)
     },
   },
   "another user's folder": { change: ({ own }) => lchownSync(own, STRANGER, STRANGER), skip: asRoot },
-  "another user's root": { change: ({ root }) => lchownSync(root, STRANGER, STRANGER), skip: asRoot },
-  "a root in another user's folder": { change: ({ folder }) => lchownSync(folder, STRANGER, STRANGER), skip: asRoot },
-  "another user's symlink to a root": {
-    change({ folder, root }) {
-      renameSync(root, join(folder, 'real'))
-      symlinkSync('real', root)
-      lchownSync(root, STRANGER, STRANGER)
+  "another user's parent": { change: ({ base }) => lchownSync(base, STRANGER, STRANGER), skip: asRoot },
+  "a parent in another user's folder": { change: ({ folder }) => lchownSync(folder, STRANGER, STRANGER), skip: asRoot },
+  "another user's symlink to the parent": {
+    change({ folder, base }) {
+      renameSync(base, join(folder, 'real'))
+      symlinkSync('real', base)
+      lchownSync(base, STRANGER, STRANGER)
     },
     skip: asRoot,
   },
@@ -52,27 +63,49 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownRoot>) => vo
 
 describe('isTrustedFolder', () => {
   it('trusts a folder that is ours alone', t => {
-    assert.equal(isTrustedFolder(ownRoot(t).own), true)
+    assert.equal(isTrustedFolder(ownCache(t).own), true)
   })
 
   it('trusts one below a sticky folder in which every user can write, where the next folder is ours', t => {
-    const { folder, own } = ownRoot(t)
+    const { folder, own } = ownCache(t)
     chmodSync(folder, 0o1777)
     assert.equal(isTrustedFolder(own), true)
   })
 
   it('trusts one to which a symlink of ours leads', t => {
-    const { folder, root, own } = ownRoot(t)
-    renameSync(root, join(folder, 'real'))
-    symlinkSync('real', root)
+    const { folder, base, own } = ownCache(t)
+    renameSync(base, join(folder, 'real'))
+    symlinkSync('real', base)
     assert.equal(isTrustedFolder(own), true)
   })
 
   for (const [name, { change, skip = false }] of Object.entries(STRANGE)) {
     it(`does not trust ${name}`, { skip }, t => {
-      const host = ownRoot(t)
+      const host = ownCache(t)
       change(host)
       assert.equal(isTrustedFolder(host.own), false)
     })
   }
+})
+
+describe('makeTrustedFolder', () => {
+  it('makes what is missing, 0700, and leaves alone what is there', t => {
+    const { folder, own } = ownCache(t)
+    assert.equal(makeTrustedFolder(own), true)
+    const deep = join(folder, 'home/.cache/hub-deploy')
+    assert.equal(makeTrustedFolder(deep), true)
+    for (const path of [deep, join(folder, 'home/.cache'), join(folder, 'home')])
+      assert.equal(statSync(path).mode & 0o7777, 0o700)
+  })
+
+  it('makes nothing below a folder in which others can write, or in the place of a broken symlink', t => {
+    const { folder } = ownCache(t)
+    const open = join(folder, 'open')
+    mkdirSync(open)
+    chmodSync(open, 0o777)
+    assert.equal(makeTrustedFolder(join(open, 'cache/hub-deploy')), false)
+    symlinkSync(join(folder, 'elsewhere'), join(folder, 'broken'))
+    assert.equal(makeTrustedFolder(join(folder, 'broken')), false)
+    assert.deepEqual([readdirSync(open), existsSync(join(folder, 'elsewhere'))], [[], false])
+  })
 })

@@ -1,6 +1,5 @@
 import { join } from 'node:path'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../core/plugins-directory.ts'
-import { compiledCodePath, ownFolderOf } from './own-paths.ts'
 
 /** Which of the two kinds of parts one is. Each has a directory of its own below a project root. */
 export type Shelf = 'plugins' | 'extensions'
@@ -29,11 +28,10 @@ export interface Layout {
   readonly trees: string
   readonly reports: string
   readonly outbox: string
-  readonly compiled: string
 }
 
 export function layoutOf(projectRoot: string): Layout {
-  const own = ownFolderOf(projectRoot)
+  const own = join(projectRoot, '.hub-deploy')
   return {
     root: projectRoot,
     own,
@@ -45,7 +43,6 @@ export function layoutOf(projectRoot: string): Layout {
     trees: join(own, 'trees'),
     reports: join(own, 'reports'),
     outbox: join(own, 'outbox'),
-    compiled: compiledCodePath(own),
   }
 }
 

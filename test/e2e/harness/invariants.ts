@@ -20,7 +20,7 @@ export function listLive(root: string): Listing {
 export function listLasting(root: string): Listing {
   const listing: Record<string, string> = listSome(
     root,
-    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve|compiled|trees\/)/.test(path),
+    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve|trees\/)/.test(path),
   )
   const names = new Map<string, string>()
   for (const [path, what] of Object.entries(listSome(root, isTreeRecord))) {
@@ -52,7 +52,6 @@ export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
   const lasting = [
     'audit.jsonl',
-    'compiled',
     'installed.json',
     'kernel-lock',
     'outbox',

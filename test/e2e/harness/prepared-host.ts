@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
@@ -85,8 +85,6 @@ async function deployFirstVersions({ stage, root, repository }: HostOrigin): Pro
   for (const version of ['0.9.0', '1.0.0']) {
     assertSucceeds(await stage.deploy({ version, 'project-root': root, 'host-id': 'template' }, { repository }))
   }
-  // Some copies are on a disk that is too small for it.
-  rmSync(join(root, '.hub-deploy/compiled'))
   mkdirSync(join(root, 'plugins/greeter/data'))
   writeFileSync(join(root, 'plugins/greeter/data/visits'), '42\n')
 }

@@ -119,7 +119,6 @@ describe('something else in the place of a file or directory of this action', ()
     'journal.jsonl': 'a file',
     'installed.json': 'a file',
     'audit.jsonl': 'a file',
-    compiled: 'a file',
     reserve: 'a file',
   }
   for (const [name, expected] of Object.entries(kinds)) {

@@ -8,10 +8,10 @@ import { auditPath, type Layout, reservePath } from '../layout.ts'
  * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
-  const { staging, snapshots, trees, reports, outbox, lock, journal, installed, compiled } = layout
+  const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
   for (const path of [staging, snapshots, trees, reports, outbox]) requireOwnDirectory(path)
   for (const shelf of ['plugins', 'extensions', 'set-aside']) requireOwnDirectory(join(snapshots, shelf))
-  for (const path of [lock, journal, installed, compiled, auditPath(layout), reservePath(layout)]) {
+  for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
     if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')
   }
 }

@@ -235,7 +235,6 @@ describe('requireSafeHost', () => {
   }
   for (const path of [
     'audit.jsonl',
-    'compiled',
     'reserve',
     'anything',
     'trees/cd.json',

@@ -1,0 +1,14 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { temporaryDirectory } from '../install/temporary-directory.ts'
+
+/** A cache with a folder that is ours alone, in a folder of its own. */
+export function ownCache(t: TestContext): { folder: string; base: string; own: string } {
+  const folder = temporaryDirectory(t)
+  const base = join(folder, '.cache')
+  const own = join(base, 'hub-deploy')
+  mkdirSync(base, { mode: 0o755 })
+  mkdirSync(own, { mode: 0o700 })
+  return { folder, base, own }
+}
