@@ -17,6 +17,7 @@ import { openStore, type Store } from './store.ts'
 import type { TlsCredentials } from './tls-files.ts'
 
 const MAX_ARTIFACT_BYTES = 512 * 1024 * 1024
+const RESERVE_BYTES = 256 * 1024 * 1024
 
 export interface HubOptions {
   dataDir: string
@@ -34,6 +35,8 @@ export interface HubOptions {
   log?: (line: string) => void
   /** Of a sealed file. Default: 512 MiB. */
   maxArtifactBytes?: number
+  /** What an upload leaves free on the disk. Default: 256 MiB. */
+  reserveBytes?: number
   /** After it, a request's body must have come at 16 kB/s. Default: a minute. */
   bodyGraceMs?: number
   /** An answer of which the client takes nothing for so long is ended. Default: two minutes. */
@@ -67,6 +70,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     log = console.error,
     now = Date.now,
     maxArtifactBytes = MAX_ARTIFACT_BYTES,
+    reserveBytes = RESERVE_BYTES,
   } = options
   const store = openStore(options.dataDir)
   try {
@@ -74,7 +78,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     await removeLeftUploads(store.dataDir, log)
     const adminToken = prepareAdminToken(store, options.adminToken)
     const isLocal = isLoopbackHost(host) && options.behindProxy !== true
-    const app = buildApp({ store, isLocal, maxArtifactBytes, now, log })
+    const app = buildApp({ store, isLocal, maxArtifactBytes, reserveBytes, now, log })
     const answer = getRequestListener(app.fetch, { errorHandler: refuseRequest })
     const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
     const stop = prepareStop(server)

@@ -28,6 +28,8 @@ export interface AppOptions {
   readonly isLocal: boolean
   /** Of a sealed file. */
   readonly maxArtifactBytes: number
+  /** What an upload leaves free on the disk. */
+  readonly reserveBytes: number
   /** Milliseconds since 1970; decides when access tokens and download URLs expire. */
   readonly now: () => number
   /** Receives one line for each internal error; the caller only learns that there was one. */

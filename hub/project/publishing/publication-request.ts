@@ -9,11 +9,13 @@ import { boundaryOf, readParts } from '../../http/multipart.ts'
 import { labelSchema, parseInput } from '../../names.ts'
 import type { SealedRelease } from '../publish.ts'
 import { OneAtATime } from './one-at-a-time.ts'
+import { Receptions } from './receptions.ts'
 import { newUploadFolder } from './upload-folder.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
 /** What a form may have beyond its file. */
 const FORM_BYTES = 64 * 1024
+const RETRY_SECONDS = '60'
 const FILE_FIELD = 'artifact'
 /** Other clients send it; nothing here depends on it. */
 const nameSchema = z.object({ project_name: labelSchema.optional() })
@@ -29,23 +31,37 @@ interface Upload {
   readonly dataDir: string
   readonly projectId: string
   readonly maxBytes: number
+  /** What must stay free on the disk, for the database. */
+  readonly reserveBytes: number
 }
 
 type Publish<T> = (sealed: SealedRelease) => Promise<T>
 
 /** Each has its whole file in memory. */
 const publications = new OneAtATime()
+const receptions = new Receptions()
 
 /**
  * Receives a sealed file with its release, and publishes it when no other one is being published: as a form
  * (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the fields in
  * headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory. Throws
- * HubError 415 for another content type, 413 as soon as there are more than `maxBytes`, and 400 for a malformed form.
+ * HubError 503 and 507 as Receptions does, 415 for another content type, 413 as soon as there are more than `maxBytes`, and 400 for a malformed form.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
+  refuseAnnounced(c, upload)
+  const { dataDir, maxBytes, reserveBytes } = upload
+  const bytes = Number(c.req.header('content-length') ?? maxBytes)
+  try {
+    return await receptions.run({ folder: dataDir, bytes, reserveBytes }, () => accept(c, upload, publish))
+  } catch (error) {
+    if (error instanceof HubError && error.status === 503) c.header('Retry-After', RETRY_SECONDS)
+    throw error
+  }
+}
+
+async function accept<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   const folder = await newUploadFolder(upload.dataDir)
   try {
-    refuseAnnounced(c, upload)
     const file = join(folder, 'sealed')
     const fields = await receive(c, { ...upload, file })
     parseInput(nameSchema, fields)

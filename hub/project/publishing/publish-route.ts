@@ -17,6 +17,8 @@ export interface PublishContext {
   readonly store: Store
   /** Of a sealed file. */
   readonly maxArtifactBytes: number
+  /** What an upload leaves free on the disk. */
+  readonly reserveBytes: number
 }
 
 /** The route that takes sealed files: the only one whose body may exceed the limit for JSON. */
@@ -30,13 +32,13 @@ export function publishRoutes(context: PublishContext): Hono {
  * Takes a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads no byte of the body
  * before it knows that the sender may publish.
  */
-async function acceptVersion(c: Context, { store, maxArtifactBytes }: PublishContext): Promise<Response> {
+async function acceptVersion(c: Context, { store, maxArtifactBytes, reserveBytes }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''
   const value = c.req.header('x-api-key')
   if (value === undefined && c.req.header('authorization') === undefined) throw new HubError(401, NO_KEY)
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
-  const upload = { dataDir: store.dataDir, projectId, maxBytes: maxArtifactBytes }
+  const upload = { dataDir: store.dataDir, projectId, maxBytes: maxArtifactBytes, reserveBytes }
   const { project_id, version, sha256, size, published_at } = await receivePublication(c, upload, sealed =>
     publishProject(store, sealed, requireDeployableProject),
   )

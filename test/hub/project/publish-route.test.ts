@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, watch } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { listProjects } from '../../../hub/project/catalogue.ts'
 import { listProjectKeys, revokeProjectKey } from '../../../hub/project/project-keys.ts'
 import { ADMIN_TOKEN, errorOf, type HubUnderTest, runHub } from '../running-hub.ts'
@@ -204,6 +205,31 @@ describe('the bare file', () => {
     const hub = await runHub(t)
     const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream' }
     assert.equal(await statusOfAnnounced(hub, { ...headers, 'Content-Length': String(513 * 1024 * 1024) }), 413)
+  })
+})
+
+describe('an upload', () => {
+  it('is answered with 507 when the disk would keep less than the reserve for reports', async t => {
+    const hub = await runHub(t, { reserveBytes: 2 ** 60 })
+    const response = await sendRaw(hub, await sealShop(t))
+    assert.equal(response.status, 507)
+    assert.match(await errorOf(response), /bytes free/)
+    assertNothingKept(hub)
+  })
+
+  it('is answered with 503 next to two others, and accepted after them', async t => {
+    const hub = await runHub(t)
+    const sealed = await sealShop(t)
+    const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream', 'Content-Length': '1000' }
+    const others = [0, 1].map(() => request(hub.url + PUBLISH, { method: 'POST', headers, agent: false }))
+    for (const other of others) other.on('error', () => {}).write('x')
+    const uploads = join(hub.dataDir, 'uploads')
+    while (!existsSync(uploads) || readdirSync(uploads).length < 2) await setImmediate()
+    const response = await sendRaw(hub, sealed)
+    assert.deepEqual([response.status, response.headers.get('retry-after')], [503, '60'])
+    for (const other of others) other.destroy()
+    while (readdirSync(uploads).length > 0) await setImmediate()
+    assert.equal((await sendRaw(hub, sealed)).status, 201)
   })
 })
 
