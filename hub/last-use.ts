@@ -7,9 +7,17 @@ interface UsedKey {
   readonly last_used_at: string | null
 }
 
-/** Notes that a key was used, once a minute at most: each note waits for the disk, and hosts share keys. */
+/**
+ * Notes that a key was used, once a minute at most: each note waits for the disk, and hosts share keys. A note that
+ * cannot be written, as on a full disk, refuses nobody what the key may read.
+ */
 export function noteUse({ db }: Store, table: 'api_keys' | 'project_keys', { id, last_used_at }: UsedKey): void {
   const now = Date.now()
   const isNoted = last_used_at !== null && Math.abs(now - Date.parse(last_used_at)) < NOTED_EVERY_MS
-  if (!isNoted) db.prepare(`UPDATE ${table} SET last_used_at = ? WHERE id = ?`).run(new Date(now).toISOString(), id)
+  if (isNoted) return
+  try {
+    db.prepare(`UPDATE ${table} SET last_used_at = ? WHERE id = ?`).run(new Date(now).toISOString(), id)
+  } catch {
+    // The next use is noted.
+  }
 }
