@@ -40294,8 +40294,12 @@ class TarReader {
     }
     /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
     finish() {
-        if (this.#endBlocks < END_BLOCKS || this.#begunBytes > 0)
+        if (!this.isComplete)
             throw invalidArchive('its tar ends in the middle');
+    }
+    /** Whether what was read is a whole tar. */
+    get isComplete() {
+        return this.#endBlocks >= END_BLOCKS && this.#begunBytes === 0;
     }
     #partOf(member, piece, at) {
         const { entry, missing } = member;
@@ -40391,23 +40395,38 @@ function tar_reader_padded(size) {
 /**
  * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its data
  * as it wants: only the return vouches for the archive, and until then the next member may be the one that is refused.
- * Works in slices.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, what `onFile` throws,
- * and the signal's reason once the slice's signal is aborted.
+ * After a file for which it throws it gets no other, but the tar is read to its end: what is wrong with the archive comes
+ * before what is wrong with the use of it. Works in slices.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason
+ * once the slice's signal is aborted, and what `onFile` threw where nothing of this applies.
  */
 async function readTar({ rules, slice, unpack }, onFile) {
     const listing = new ArchiveListing(rules);
-    const parts = read_tar_partsOf(new TarReader(rules), slice.pace(unpack()));
+    const tar = new TarReader(rules);
+    const parts = read_tar_partsOf(tar, slice.pace(unpack()));
+    let failure = null;
     for await (const part of parts) {
         if (slice.isOver())
             await slice.giveBack();
         if (!part.isFirst || isRoot(part.entry))
             continue;
         const path = listing.add(part.entry);
-        if (part.entry.type === 'file')
+        if (part.entry.type !== 'file' || failure !== null)
+            continue;
+        try {
             await onFile(passing(path, part, parts));
+        }
+        catch (error) {
+            failure = { error };
+        }
     }
-    return await slice.run(listing.plan());
+    // Where it was the file's own data that could not be read, the parts have ended early.
+    if (failure !== null && !tar.isComplete)
+        throw failure.error;
+    const plan = await slice.run(listing.plan());
+    if (failure !== null)
+        throw failure.error;
+    return plan;
 }
 async function* read_tar_partsOf(tar, pieces) {
     for await (const piece of pieces)
@@ -40679,7 +40698,6 @@ function toArchiveError(error) {
 
 
 
-
 /** Up to here a file is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
@@ -40699,15 +40717,7 @@ async function extractTar(opened, request) {
     const unpack = () => unpackZstd(opened, limits);
     const extraction = { ...request, opened, rules, unpack, slice: new TimeSlice(signal) };
     await requireRoom(extraction);
-    try {
-        return await writeTar(extraction);
-    }
-    catch (error) {
-        // What the archive is comes before what the host refuses of it.
-        if (error instanceof DeploymentError && signal?.aborted !== true)
-            await listTar(extraction);
-        throw error;
-    }
+    return await writeTar(extraction);
 }
 /**
  * Finds room for everything before the first byte is written: for whatever the limits allow, or else for what the

@@ -6,7 +6,7 @@ import { constants, zstdCompressSync } from 'node:zlib'
 import type { ActionResult } from '../../local/runner.ts'
 import type { ErrorCode } from '../../src/core/errors.ts'
 import { HOSTILE_TAR_LIMITS, HOSTILE_TARS } from '../archives/hostile-tars.ts'
-import { file, symlink, type TarItem } from '../archives/tar-builder.ts'
+import { file, pax, symlink, type TarItem } from '../archives/tar-builder.ts'
 import { sampled } from '../extent.ts'
 import { listHost, readLocalReport } from './harness/evidence.ts'
 import { assertNothingStrays } from './harness/invariants.ts'
@@ -19,6 +19,8 @@ import { answersOf, serveUntrustedProjectHub, type UntrustedProjectHub } from '.
 
 /** Of a frame that declares its size in four bytes. */
 const FRAME_HEADER_BYTES = 9
+/** Below any folder, though an archive may have it. */
+const TOO_LONG = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
 const PRELOADED = join(import.meta.dirname, 'harness/signal-at-file.mjs')
 
 let stage: ProjectStage
@@ -50,40 +52,49 @@ describe('an archive that is refused while its files are written', () => {
     })
   }
 
-  const late: Record<string, { code: ErrorCode; inputs?: Record<string, string>; zstd: () => Buffer }> = {
-    'whose member before the last has an unsafe path': {
-      code: 'unsafe_archive',
-      zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('../evil', 'evil'), file('last', 'x')] })),
-    },
-    'with a member below a symlink, at its end': {
-      code: 'unsafe_archive',
-      zstd: () => zstdCompressSync(projectTar({ more: [...FILES, symlink('l', 'plugins'), file('l/evil', 'x')] })),
-    },
-    'with a symlink that leads out, which only the whole listing shows': {
-      code: 'unsafe_archive',
-      zstd: () => zstdCompressSync(projectTar({ more: [symlink('l', 'plugins/../..'), ...FILES] })),
-    },
-    'with a file a second time, at its end': {
-      code: 'unsafe_archive',
-      zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('manifest.json', '{}')] })),
-    },
-    'with more members than allowed': {
-      code: 'archive_too_large',
-      inputs: { 'max-entries': '60' },
-      zstd: () => zstdCompressSync(projectTar({ more: FILES })),
-    },
-    'with more bytes than allowed': {
-      code: 'archive_too_large',
-      inputs: { 'max-extracted-bytes': '1100000' },
-      zstd: () => zstdCompressSync(projectTar({ more: FILES })),
-    },
-    'whose compressed bytes are damaged after 10 MB': { code: 'invalid_archive', zstd: damagedLate },
-    'that unpacks to something else than its checksum says': { code: 'invalid_archive', zstd: wrongChecksum },
-    'whose second frame contains no tar': {
-      code: 'invalid_archive',
-      zstd: () => Buffer.concat([zstdCompressSync(projectTar({ more: FILES })), zstdCompressSync(Buffer.from('x'))]),
-    },
-  }
+  const late: Record<string, { code: ErrorCode; inputs?: Record<string, string>; says?: RegExp; zstd: () => Buffer }> =
+    {
+      'whose member before the last has an unsafe path': {
+        code: 'unsafe_archive',
+        zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('../evil', 'evil'), file('last', 'x')] })),
+      },
+      'with an unsafe path behind one that is too long for the host': {
+        code: 'unsafe_archive',
+        says: /"\.\.\/evil"/,
+        zstd: () =>
+          zstdCompressSync(
+            projectTar({ more: [pax({ path: TOO_LONG }), file('cut', 'x'), ...FILES, file('../evil', 'x')] }),
+          ),
+      },
+      'with a member below a symlink, at its end': {
+        code: 'unsafe_archive',
+        zstd: () => zstdCompressSync(projectTar({ more: [...FILES, symlink('l', 'plugins'), file('l/evil', 'x')] })),
+      },
+      'with a symlink that leads out, which only the whole listing shows': {
+        code: 'unsafe_archive',
+        zstd: () => zstdCompressSync(projectTar({ more: [symlink('l', 'plugins/../..'), ...FILES] })),
+      },
+      'with a file a second time, at its end': {
+        code: 'unsafe_archive',
+        zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('manifest.json', '{}')] })),
+      },
+      'with more members than allowed': {
+        code: 'archive_too_large',
+        inputs: { 'max-entries': '60' },
+        zstd: () => zstdCompressSync(projectTar({ more: FILES })),
+      },
+      'with more bytes than allowed': {
+        code: 'archive_too_large',
+        inputs: { 'max-extracted-bytes': '1100000' },
+        zstd: () => zstdCompressSync(projectTar({ more: FILES })),
+      },
+      'whose compressed bytes are damaged after 10 MB': { code: 'invalid_archive', zstd: damagedLate },
+      'that unpacks to something else than its checksum says': { code: 'invalid_archive', zstd: wrongChecksum },
+      'whose second frame contains no tar': {
+        code: 'invalid_archive',
+        zstd: () => Buffer.concat([zstdCompressSync(projectTar({ more: FILES })), zstdCompressSync(Buffer.from('x'))]),
+      },
+    }
   for (const [name, { zstd, ...refused }] of sampled(Object.entries(late), 3)) {
     itRefuses(name, () => stage, {
       ...{ during: 'extracting', asked: TO_KEY, ...refused },

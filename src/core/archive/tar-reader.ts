@@ -87,7 +87,12 @@ export class TarReader {
 
   /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
   finish(): void {
-    if (this.#endBlocks < END_BLOCKS || this.#begunBytes > 0) throw invalidArchive('its tar ends in the middle')
+    if (!this.isComplete) throw invalidArchive('its tar ends in the middle')
+  }
+
+  /** Whether what was read is a whole tar. */
+  get isComplete(): boolean {
+    return this.#endBlocks >= END_BLOCKS && this.#begunBytes === 0
   }
 
   #partOf(member: OpenMember, piece: Buffer, at: number): TarPart {

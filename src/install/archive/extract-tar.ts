@@ -1,6 +1,5 @@
 import type { ExtractionPlan } from '../../core/archive/archive-policy.ts'
 import type { TarEntry } from '../../core/archive/tar-member.ts'
-import { DeploymentError } from '../../core/errors.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { hasSpaceForAny, requireSpace } from '../files/space.ts'
 import { TimeSlice } from '../files/time-slice.ts'
@@ -40,13 +39,7 @@ export async function extractTar(opened: OpenedArtifact, request: TarExtractionR
   const unpack = (): AsyncIterable<Buffer> => unpackZstd(opened, limits)
   const extraction: TarExtraction = { ...request, opened, rules, unpack, slice: new TimeSlice(signal) }
   await requireRoom(extraction)
-  try {
-    return await writeTar(extraction)
-  } catch (error) {
-    // What the archive is comes before what the host refuses of it.
-    if (error instanceof DeploymentError && signal?.aborted !== true) await listTar(extraction)
-    throw error
-  }
+  return await writeTar(extraction)
 }
 
 /**

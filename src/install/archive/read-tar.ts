@@ -31,23 +31,35 @@ export interface PassingFile {
 /**
  * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its data
  * as it wants: only the return vouches for the archive, and until then the next member may be the one that is refused.
- * Works in slices.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, what `onFile` throws,
- * and the signal's reason once the slice's signal is aborted.
+ * After a file for which it throws it gets no other, but the tar is read to its end: what is wrong with the archive comes
+ * before what is wrong with the use of it. Works in slices.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason
+ * once the slice's signal is aborted, and what `onFile` threw where nothing of this applies.
  */
 export async function readTar(
   { rules, slice, unpack }: TarSource,
   onFile: (file: PassingFile) => Promise<void>,
 ): Promise<ExtractionPlan<TarEntry>> {
   const listing = new ArchiveListing<TarEntry>(rules)
-  const parts = partsOf(new TarReader(rules), slice.pace(unpack()))
+  const tar = new TarReader(rules)
+  const parts = partsOf(tar, slice.pace(unpack()))
+  let failure: { readonly error: unknown } | null = null
   for await (const part of parts) {
     if (slice.isOver()) await slice.giveBack()
     if (!part.isFirst || isRoot(part.entry)) continue
     const path = listing.add(part.entry)
-    if (part.entry.type === 'file') await onFile(passing(path, part, parts))
+    if (part.entry.type !== 'file' || failure !== null) continue
+    try {
+      await onFile(passing(path, part, parts))
+    } catch (error) {
+      failure = { error }
+    }
   }
-  return await slice.run(listing.plan())
+  // Where it was the file's own data that could not be read, the parts have ended early.
+  if (failure !== null && !tar.isComplete) throw failure.error
+  const plan = await slice.run(listing.plan())
+  if (failure !== null) throw failure.error
+  return plan
 }
 
 async function* partsOf(tar: TarReader, pieces: AsyncIterable<Buffer>): AsyncGenerator<TarPart> {

@@ -87,6 +87,15 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
   },
 ]
 
+/** Within what an archive may have, and too long below any folder. */
+const LONGEST = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
+
+const REFUSED_BY_THE_HOST: { is: string; file: TarItem[] }[] = [
+  { is: 'a file that is there', file: [file('there', 'evil')] },
+  { is: 'a large file that is there', file: [file('there', Buffer.alloc(3_000_000))] },
+  { is: 'a path', file: [pax({ path: LONGEST }), file('cut', 'x')] },
+]
+
 function dirOf(path: string): string {
   return path.slice(0, path.lastIndexOf('/'))
 }
@@ -216,6 +225,35 @@ describe('extractTar', () => {
       const hostile = await openedTar(buildTar([...good, file('../evil', '')]))
       await assert.rejects(extractTar(hostile, { target, limits }), { code: 'unsafe_archive' })
     }
+  })
+
+  for (const { file: refused, is } of REFUSED_BY_THE_HOST) {
+    it(`says what is wrong with an archive rather than that this host refuses ${is}`, async t => {
+      const within = async (items: TarItem[]): Promise<ExtractedTree> => {
+        const target = makeTarget(t)
+        writeFileSync(join(target, 'there'), 'untouched')
+        return extract([...refused, file('between', 'x'), ...items], target)
+      }
+      await assert.rejects(within([]), { code: 'unsafe_archive', message: /this file system/ })
+      await assert.rejects(within([file('../evil')]), { code: 'unsafe_archive', message: /"\.\.\/evil"/ })
+      await assert.rejects(within([symlink('l', '../evil')]), { code: 'unsafe_archive', message: /"l"/ })
+      await assert.rejects(within([file('x', 'abc', { size: 4096 })]), { code: 'invalid_archive' })
+      const tooLarge = file('x', '', { size: LIMITS.maxExtractedBytes })
+      await assert.rejects(within([tooLarge]), { code: 'archive_too_large' })
+    })
+  }
+
+  it('says that a tar ends in a file rather than what its listing up to there lacks', async t => {
+    const tar = buildTar([symlink('l', '../evil'), file('large', Buffer.alloc(3_000_000))]).subarray(0, 2_000_000)
+    const target = makeTarget(t)
+    await assert.rejects(extractTar(await openedTar(tar), { target, limits: LIMITS }), { code: 'invalid_archive' })
+  })
+
+  it('writes no file after one that the host refuses', async t => {
+    const target = makeTarget(t)
+    writeFileSync(join(target, 'there'), 'untouched')
+    await assert.rejects(extract([file('first'), file('there', 'evil'), file('last')], target))
+    assert.deepEqual(listTree(target), { first: '644 ', there: '644 untouched' })
   })
 
   for (const there of ['a file', 'a symlink to a file outside']) {
