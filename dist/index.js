@@ -19889,8 +19889,7 @@ function isMove({ from, to }) {
         return IS_PLACE.test(to) || isPutInSnapshot({ from, to });
     if (isRestoring({ from, to }))
         return true;
-    const kept = KEPT_PATH.exec(from)?.[1];
-    return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept);
+    return isKeptMove({ from, to }) && to.endsWith(KEPT_PATH.exec(from)?.[1] ?? '');
 }
 /** Whether the move takes the settings of a plugin along to another directory of plugins. */
 function isSettingsMove({ from, to }) {
@@ -19903,6 +19902,10 @@ function isSettingsMove({ from, to }) {
 function isRestoring({ from, to }) {
     const [, place, inner] = OF_SNAPSHOT.exec(from) ?? [];
     return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place;
+}
+/** Whether the move takes a kept path out of an old tree, in the snapshots, into the new one, which is staged. */
+function isKeptMove({ from, to }) {
+    return KEPT_PATH.test(from) && IS_STAGED.test(to);
 }
 /** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */
 function isPutInSnapshot({ from, to }) {
@@ -20215,7 +20218,8 @@ async function makeMove(root, paths) {
 }
 /**
  * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
- * another process has made in the way. Throws when what was moved is at neither path.
+ * another process has made in the way. Throws when what was moved is at neither path; but a kept path that the old version
+ * itself has removed is lost, and no older move depends on it.
  */
 async function moveBack(root, move) {
     switch (withEnds(root, move, ends => whereIs(move, ends))) {
@@ -20226,7 +20230,7 @@ async function moveBack(root, move) {
         case 'both':
             return { wasMade: false, setAside: await putStrayAside(root, move.to) };
         case 'gone':
-            return withoutItsTree(move);
+            return withEnds(root, move, ends => withoutIt(move, ends));
     }
 }
 /**
@@ -20267,9 +20271,12 @@ async function moveDurably(root, paths) {
     }
 }
 /** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
-function withoutItsTree({ from, to }) {
+function withoutIt({ from, to }, ends) {
     if (stagedBy(from) !== undefined || isRestoring({ from, to }))
         return { wasMade: true, setAside: [] };
+    const areTreesThere = ends.from.folder !== '' && ends.to.folder !== '';
+    if (isKeptMove({ from, to }) && areTreesThere)
+        return { wasMade: true, setAside: [], lost: from };
     throw new Error(`what was moved from ${from} to ${to} is at neither path`);
 }
 async function putStrayAside(root, path) {
@@ -28170,31 +28177,45 @@ function beginTransaction(changeLog) {
  * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
  * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
  * each in the journal.
- * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains. Does not throw while the host is exactly what it was.
+ * After one that cannot be undone, undoes the others that were announced together with it, and stops before the older
+ * ones, because it builds on them: RollbackError `rollback_failed` names what remains. Does not throw while the host is
+ * exactly what it was.
  */
 async function undoChanges(changeLog, pending) {
-    const { root, journal, log } = changeLog;
+    const { root } = changeLog;
     const latest = pending.at(-1)?.seq ?? 0;
     let wasChanged = await dropUndone(changeLog, pending);
-    for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
+    let failure;
+    for (const newest of [...pending].reverse()) {
+        if (failure !== undefined && failure.seq !== newest.seq)
+            break;
         try {
-            const { wasMade, setAside } = await undoChange(root, newest.change);
-            for (const path of setAside)
-                log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-            await journal.append(undoneRecord(newest, wasMade || wasCertainlyMade(newest, latest)));
-            if (wasMade && newest.change.type !== 'make_directory')
-                log.info(describeUndo(newest.change));
-            wasChanged ||= wasMade;
+            if (await undoAnnounced(changeLog, newest, latest))
+                wasChanged = true;
+            pending.splice(pending.indexOf(newest), 1);
         }
         catch (error) {
-            if (!isAnyMade(root, pending))
-                return true;
-            throw rollbackFailed(pending, error);
+            failure ??= { seq: newest.seq, error };
         }
-        pending.pop();
     }
-    return wasChanged;
+    if (failure === undefined)
+        return wasChanged;
+    if (!isAnyMade(root, pending))
+        return true;
+    throw rollbackFailed(pending, failure.error);
+}
+/** Returns whether the change had been made. */
+async function undoAnnounced({ root, journal, log }, announced, latest) {
+    const { change } = announced;
+    const { wasMade, setAside, lost } = await undoChange(root, change);
+    for (const path of setAside)
+        log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+    if (lost !== undefined)
+        log.warning(`Another process removed ${lost} during the switch. It cannot be put back.`);
+    await journal.append(undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest)));
+    if (wasMade && lost === undefined && change.type !== 'make_directory')
+        log.info(describeUndo(change));
+    return wasMade;
 }
 /** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
 function isAnyMade(root, pending) {

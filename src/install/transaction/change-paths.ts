@@ -42,8 +42,7 @@ export function isMove({ from, to }: { readonly from: string; readonly to: strin
     return IS_SNAPSHOT.test(to) && to.startsWith(`.hub-deploy/snapshots/${placeName(placeAt(from))}/`)
   if (IS_STAGED.test(from)) return IS_PLACE.test(to) || isPutInSnapshot({ from, to })
   if (isRestoring({ from, to })) return true
-  const kept = KEPT_PATH.exec(from)?.[1]
-  return kept !== undefined && IS_STAGED.test(to) && to.endsWith(kept)
+  return isKeptMove({ from, to }) && to.endsWith(KEPT_PATH.exec(from)?.[1] ?? '')
 }
 
 /** Whether the move takes the settings of a plugin along to another directory of plugins. */
@@ -57,6 +56,11 @@ export function isSettingsMove({ from, to }: { readonly from: string; readonly t
 export function isRestoring({ from, to }: { readonly from: string; readonly to: string }): boolean {
   const [, place, inner] = OF_SNAPSHOT.exec(from) ?? []
   return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place
+}
+
+/** Whether the move takes a kept path out of an old tree, in the snapshots, into the new one, which is staged. */
+export function isKeptMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
+  return KEPT_PATH.test(from) && IS_STAGED.test(to)
 }
 
 /** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */

@@ -6,7 +6,7 @@ import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { makePrivateDirectories } from '../files/durable-files.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
-import { isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './change-paths.ts'
+import { isKeptMove, isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './change-paths.ts'
 import {
   type Ends,
   type HeldEnds,
@@ -44,6 +44,8 @@ export interface Undone {
   wasMade: boolean
   /** Where this undo put another process's files that were in the way. */
   setAside: readonly string[]
+  /** The kept path that is nowhere any more, while both trees are where they should be. */
+  lost?: string
 }
 
 /**
@@ -99,7 +101,8 @@ export async function makeMove(root: string, paths: Ends<string>): Promise<MadeM
 
 /**
  * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
- * another process has made in the way. Throws when what was moved is at neither path.
+ * another process has made in the way. Throws when what was moved is at neither path; but a kept path that the old version
+ * itself has removed is lost, and no older move depends on it.
  */
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (withEnds(root, move, ends => whereIs(move, ends))) {
@@ -110,7 +113,7 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
     case 'both':
       return { wasMade: false, setAside: await putStrayAside(root, move.to) }
     case 'gone':
-      return withoutItsTree(move)
+      return withEnds(root, move, ends => withoutIt(move, ends))
   }
 }
 
@@ -152,8 +155,10 @@ async function moveDurably(root: string, paths: Ends<string>): Promise<readonly 
 }
 
 /** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
-function withoutItsTree({ from, to }: Move): Undone {
+function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
+  const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
+  if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
   throw new Error(`what was moved from ${from} to ${to} is at neither path`)
 }
 

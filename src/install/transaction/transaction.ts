@@ -117,28 +117,43 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
  * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
  * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
  * each in the journal.
- * Stops at the first that cannot be undone, because the older ones build on it: RollbackError `rollback_failed` names
- * what remains. Does not throw while the host is exactly what it was.
+ * After one that cannot be undone, undoes the others that were announced together with it, and stops before the older
+ * ones, because it builds on them: RollbackError `rollback_failed` names what remains. Does not throw while the host is
+ * exactly what it was.
  */
 export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
-  const { root, journal, log } = changeLog
+  const { root } = changeLog
   const latest = pending.at(-1)?.seq ?? 0
   let wasChanged = await dropUndone(changeLog, pending)
-  for (let newest = pending.at(-1); newest !== undefined; newest = pending.at(-1)) {
+  let failure: { readonly seq: number; readonly error: unknown } | undefined
+  for (const newest of [...pending].reverse()) {
+    if (failure !== undefined && failure.seq !== newest.seq) break
     try {
-      const { wasMade, setAside } = await undoChange(root, newest.change)
-      for (const path of setAside)
-        log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
-      await journal.append(undoneRecord(newest, wasMade || wasCertainlyMade(newest, latest)))
-      if (wasMade && newest.change.type !== 'make_directory') log.info(describeUndo(newest.change))
-      wasChanged ||= wasMade
+      if (await undoAnnounced(changeLog, newest, latest)) wasChanged = true
+      pending.splice(pending.indexOf(newest), 1)
     } catch (error) {
-      if (!isAnyMade(root, pending)) return true
-      throw rollbackFailed(pending, error)
+      failure ??= { seq: newest.seq, error }
     }
-    pending.pop()
   }
-  return wasChanged
+  if (failure === undefined) return wasChanged
+  if (!isAnyMade(root, pending)) return true
+  throw rollbackFailed(pending, failure.error)
+}
+
+/** Returns whether the change had been made. */
+async function undoAnnounced(
+  { root, journal, log }: ChangeLog,
+  announced: AnnouncedChange,
+  latest: number,
+): Promise<boolean> {
+  const { change } = announced
+  const { wasMade, setAside, lost } = await undoChange(root, change)
+  for (const path of setAside)
+    log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
+  if (lost !== undefined) log.warning(`Another process removed ${lost} during the switch. It cannot be put back.`)
+  await journal.append(undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest)))
+  if (wasMade && lost === undefined && change.type !== 'make_directory') log.info(describeUndo(change))
+  return wasMade
 }
 
 /** Whether any of these changes is still made; if not, the host is exactly what it was before them. */

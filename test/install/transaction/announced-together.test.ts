@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import type { AnnouncedChange } from '../../../src/install/transaction/announcement.ts'
@@ -102,6 +102,62 @@ describe('changes that are announced together', () => {
     const now = scene.listing()
     assert.equal(await undoChanges(scene.changeLog, pending), true)
     assert.deepEqual(scene.listing(), now)
+  })
+
+  for (const removed of IDS) {
+    it(`are undone with all trees in their places when the old ${removed} removes its kept file meanwhile`, async t => {
+      const { root, transaction, changeLog, announced, listing } = await makeScene(t)
+      const lost = `${snapshotOf(removed)}/data`
+      const [trees = [], kept = []] = RECORDS
+      await transaction.apply(trees)
+      const [first] = kept
+      const unlink = (change: PlannedChange) => {
+        if (change === first && announced().length > trees.length) rmSync(join(root, lost), { recursive: true })
+      }
+      await assert.rejects(transaction.apply(kept, unlink), { code: 'step_failed' })
+      assert.equal(await transaction.rollback(), true)
+      const found = IDS.map(id => [
+        existsSync(join(root, `plugins/${id}/main`)),
+        existsSync(join(root, `plugins/${id}/data/db`)),
+      ])
+      assert.deepEqual(
+        found,
+        IDS.map(id => [true, id !== removed]),
+      )
+      assert.deepEqual(announced(), [])
+      assert.deepEqual(
+        changeLog.log.lines.filter(line => line.startsWith('warning')),
+        [`warning Another process removed ${lost} during the switch. It cannot be put back.`],
+      )
+      const now = listing()
+      assert.equal(await undoChanges(changeLog, announced()), false)
+      assert.deepEqual(listing(), now)
+    })
+  }
+
+  it('are undone but for the tree that is at neither path, which stays announced', async t => {
+    const { root, transaction, announced } = await makeScene(t)
+    await transaction.apply(RECORDS[0] ?? [])
+    rmSync(join(root, snapshotOf('b')), { recursive: true })
+    await assert.rejects(transaction.rollback(), {
+      code: 'rollback_failed',
+      message: /Not undone: plugins\/b was moved to [^;]*\. Remove/,
+    })
+    assert.deepEqual(
+      IDS.map(id => existsSync(join(root, `plugins/${id}/main`))),
+      [true, false, true],
+    )
+    assert.deepEqual(
+      announced().map(({ nth }) => nth),
+      [1],
+    )
+  })
+
+  it('are not undone with the kept paths when the new tree that contains them is lost', async t => {
+    const { root, transaction } = await makeScene(t)
+    for (const changes of RECORDS.slice(0, 2)) await transaction.apply(changes)
+    rmSync(join(root, STAGING, 'b'), { recursive: true })
+    await assert.rejects(transaction.rollback(), { code: 'rollback_failed', message: /at neither path/ })
   })
 
   it('none is announced where one is impossible', async t => {
