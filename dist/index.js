@@ -28131,8 +28131,10 @@ function beginTransaction(changeLog) {
         },
         async apply(planned, reach = () => undefined) {
             const announced = [];
-            for (const change of planned)
+            for (const change of planned) {
+                reach(change);
                 announced.push(await announceable(root, change));
+            }
             const [first, ...others] = announced;
             if (first === undefined)
                 return;
@@ -31531,20 +31533,24 @@ const GROUPS = [
 async function switchParts(context, parts, reach = () => undefined) {
     const planned = await planSwitches(context, parts, reach);
     for (const movesOf of GROUPS) {
-        const owners = await ownersOf(planned, movesOf);
+        const owners = await ownersOf(planned, movesOf, reach);
         await context.transaction.apply([...owners.keys()], move => reach(owners.get(move)));
     }
     const results = new Map();
-    for (const { part, finish } of planned)
+    for (const { part, finish } of planned) {
+        reach(part);
         results.set(part, await finish());
+    }
     return results;
 }
 /** The moves of a group, each with the part whose tree it moves. */
-async function ownersOf(planned, movesOf) {
+async function ownersOf(planned, movesOf, reach) {
     const owners = new Map();
-    for (const one of planned)
+    for (const one of planned) {
+        reach(one.part);
         for (const move of await movesOf(one))
             owners.set(move, one.part);
+    }
     return owners;
 }
 async function planSwitches(context, { removed, prepared }, reach) {

@@ -41,11 +41,14 @@ export async function switchParts(
 ): Promise<ReadonlyMap<SwitchedPart, StepResult>> {
   const planned = await planSwitches(context, parts, reach)
   for (const movesOf of GROUPS) {
-    const owners = await ownersOf(planned, movesOf)
+    const owners = await ownersOf(planned, movesOf, reach)
     await context.transaction.apply([...owners.keys()], move => reach(owners.get(move) as SwitchedPart))
   }
   const results = new Map<SwitchedPart, StepResult>()
-  for (const { part, finish } of planned) results.set(part, await finish())
+  for (const { part, finish } of planned) {
+    reach(part)
+    results.set(part, await finish())
+  }
   return results
 }
 
@@ -53,9 +56,13 @@ export async function switchParts(
 async function ownersOf(
   planned: readonly PlannedSwitch[],
   movesOf: MovesOf,
+  reach: Reach,
 ): Promise<ReadonlyMap<PlannedChange, SwitchedPart>> {
   const owners = new Map<PlannedChange, SwitchedPart>()
-  for (const one of planned) for (const move of await movesOf(one)) owners.set(move, one.part)
+  for (const one of planned) {
+    reach(one.part)
+    for (const move of await movesOf(one)) owners.set(move, one.part)
+  }
   return owners
 }
 

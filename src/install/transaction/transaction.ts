@@ -37,7 +37,7 @@ export interface Transaction {
   readonly changed: boolean
   /**
    * Announces changes, of which none depends on another, in one record of the journal, durably, then makes them, one
-   * right after the other; calls `reach` with each before it is made. Refuses one that cannot be made, and then announces
+   * right after the other; calls `reach` with each before it is examined and before it is made. Refuses one that cannot be made, and then announces
    * none.
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
@@ -73,7 +73,10 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
     },
     async apply(planned, reach = () => undefined) {
       const announced: Change[] = []
-      for (const change of planned) announced.push(await announceable(root, change))
+      for (const change of planned) {
+        reach(change)
+        announced.push(await announceable(root, change))
+      }
       const [first, ...others] = announced
       if (first === undefined) return
       const record = announcementOf([first, ...others])

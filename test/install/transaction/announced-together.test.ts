@@ -164,7 +164,14 @@ describe('changes that are announced together', () => {
     const { transaction, announced, listing } = await makeScene(t)
     const before = listing()
     const gone: PlannedChange = { type: 'move', from: 'plugins/gone', to: snapshotOf('gone') }
-    await assert.rejects(transaction.apply([...(RECORDS[0] ?? []), gone]), { code: 'step_failed' })
+    let reached: PlannedChange | undefined
+    const reach = (change: PlannedChange) => {
+      reached = change
+    }
+    const [first, ...others] = RECORDS[0] ?? []
+    const planned = [first, gone, ...others].filter(change => change !== undefined)
+    await assert.rejects(transaction.apply(planned, reach), { code: 'step_failed' })
+    assert.equal(reached, gone)
     assert.deepEqual([announced(), listing()], [[], before])
     assert.equal(transaction.changed, false)
   })
