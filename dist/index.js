@@ -36686,7 +36686,7 @@ function artifact(report) {
     return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`;
 }
 /** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
-function signatureOf({ states, error }) {
+function signatureOf({ states, error, signer_public_key: signer }) {
     const at = states.findIndex(({ state }) => state === 'verifying_signature');
     const next = at === -1 ? undefined : states[at + 1];
     if (next !== undefined && next.state !== 'failed')
@@ -36695,11 +36695,15 @@ function signatureOf({ states, error }) {
         return 'not checked';
     if (INVALID.has(error.code))
         return 'not valid';
+    // A project records its signer once the signature is found valid.
+    if (signer !== undefined)
+        return 'valid';
     return deploy_summary_SIGNED.has(error.code) ? 'valid' : 'not checked';
 }
 const INVALID = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch']);
-/** What is refused right after the signature was found valid. */
+/** What is refused right after the signature was found valid, the wait for the host included. */
 const deploy_summary_SIGNED = new Set([
+    'locked',
     'digest_mismatch',
     'version_reused',
     'version_mismatch',

@@ -108,19 +108,22 @@ function artifact(report: LocalReport): string {
 }
 
 /** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
-function signatureOf({ states, error }: LocalReport): string {
+function signatureOf({ states, error, signer_public_key: signer }: LocalReport): string {
   const at = states.findIndex(({ state }) => state === 'verifying_signature')
   const next = at === -1 ? undefined : states[at + 1]
   if (next !== undefined && next.state !== 'failed') return 'valid'
   if (at === -1 || error === null) return 'not checked'
   if (INVALID.has(error.code)) return 'not valid'
+  // A project records its signer once the signature is found valid.
+  if (signer !== undefined) return 'valid'
   return SIGNED.has(error.code) ? 'valid' : 'not checked'
 }
 
 const INVALID: ReadonlySet<ErrorCode> = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch'])
 
-/** What is refused right after the signature was found valid. */
+/** What is refused right after the signature was found valid, the wait for the host included. */
 const SIGNED: ReadonlySet<ErrorCode> = new Set([
+  'locked',
   'digest_mismatch',
   'version_reused',
   'version_mismatch',

@@ -384,18 +384,23 @@ describe('buildDeploySummary', () => {
 
   it('says whether a signature is valid only where that is known', () => {
     const at = reportOf().started_at
-    const signatureOf = (code: ErrorCode, ...entered: string[]): string | undefined => {
+    const signatureIn = (known: Partial<LocalReport>, code: ErrorCode, ...entered: string[]): string | undefined => {
       const states = entered.map(state => ({ state, at }))
       const error = { code, message: 'it ended', step: null }
-      const report = reportOf({ outcome: 'failed', changed: false, states, error })
+      const report = reportOf({ ...known, outcome: 'failed', changed: false, states, error })
       return /signature ([a-z ]+)\)/.exec(buildDeploySummary({ report, plannedSteps: [] }))?.[1]
     }
+    const signatureOf = (code: ErrorCode, ...entered: string[]) => signatureIn({}, code, ...entered)
     const checked = ['verifying_signature', 'failed']
     for (const code of ['signature_mismatch', 'missing_signature', 'invalid_signature_format'] as const)
       assert.equal(signatureOf(code, ...checked), 'not valid', code)
     for (const code of ['digest_mismatch', 'version_reused', 'version_mismatch', 'downgrade_refused'] as const)
       assert.equal(signatureOf(code, ...checked), 'valid', code)
+    assert.equal(signatureOf('locked', ...checked), 'valid')
+    assert.equal(signatureOf('locked', 'fetching', 'failed'), 'not checked')
     assert.equal(signatureOf('cancelled', ...checked), 'not checked')
+    assert.equal(signatureIn({ signer_public_key: 'key' }, 'cancelled', ...checked), 'valid')
+    assert.equal(signatureIn({ signer_public_key: 'key' }, 'signature_mismatch', ...checked), 'not valid')
     assert.equal(signatureOf('digest_mismatch', 'fetching', 'failed'), 'not checked')
     assert.equal(signatureOf('invalid_archive', 'verifying_signature', 'extracting', 'failed'), 'valid')
   })
