@@ -30012,10 +30012,11 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 
 
+
 /**
  * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
  * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
- * Returns how the one ended that had the host, or else this run's own main step; undefined when neither left anything.
+ * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
  * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
  * UntouchableHostError when another user could write a directory in which it has worked.
  */
@@ -30023,9 +30024,16 @@ async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
     await retryDiscarded(layout, log);
-    const recovered = await recoverJournal(host);
-    const own = await endBegunRuns(host);
-    return recovered ?? own;
+    let recovered;
+    try {
+        recovered = await recoverJournal(host);
+    }
+    catch (error) {
+        if (!(error instanceof UntouchableHostError))
+            await recovery_orWarn(log, async () => void (await endBegunRuns(host)));
+        throw error;
+    }
+    return (await endBegunRuns(host)) ?? recovered;
 }
 /** Ends a run that had the host. */
 async function recoverJournal(host) {

@@ -4,6 +4,7 @@ import { reportStatusOf } from '../../core/outcome.ts'
 import { statesBetween } from '../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../host/cleanup.ts'
 import { requireSafeDirectory } from '../host/ownership/ownership.ts'
+import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
 import { type ClosedDeployment, closeDeployment } from '../reports/close.ts'
 import type { Host } from '../reports/host.ts'
 import type { LocalReport } from '../reports/local-report.ts'
@@ -31,7 +32,7 @@ import { endRun } from './recovered-end.ts'
 /**
  * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
  * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
- * Returns how the one ended that had the host, or else this run's own main step; undefined when neither left anything.
+ * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
  * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
  * UntouchableHostError when another user could write a directory in which it has worked.
  */
@@ -39,9 +40,14 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
   await retryDiscarded(layout, log)
-  const recovered = await recoverJournal(host)
-  const own = await endBegunRuns(host)
-  return recovered ?? own
+  let recovered: ClosedDeployment | undefined
+  try {
+    recovered = await recoverJournal(host)
+  } catch (error) {
+    if (!(error instanceof UntouchableHostError)) await orWarn(log, async () => void (await endBegunRuns(host)))
+    throw error
+  }
+  return (await endBegunRuns(host)) ?? recovered
 }
 
 /** Ends a run that had the host. */

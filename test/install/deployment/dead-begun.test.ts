@@ -80,6 +80,34 @@ describe('a run that died before it had the host', () => {
   })
 })
 
+describe('a run that died before it had the host, beside another that had it', () => {
+  const otherRun = (scene: Scene) =>
+    begun(scene.sender, undefined, { ...factsOf(), deployment_id: OTHER_RUN, slug: 'other' })
+
+  it('is what its own post step shows', async t => {
+    const scene = await makeBegunScene(t, DEPLOYMENT_ID)
+    scene.write(elsewhere)
+    scene.writeJournal(otherRun(scene))
+    assert.equal((await recoverMainStep(scene.host))?.report.deployment_id, DEPLOYMENT_ID)
+    assert.deepEqual(
+      scene
+        .reports()
+        .map(({ slug }) => slug)
+        .sort(),
+      ['greeter', 'other'],
+    )
+  })
+
+  it('is reported also where the other cannot be recovered', async t => {
+    const scene = await makeBegunScene(t, DEPLOYMENT_ID)
+    scene.write(elsewhere)
+    writeFileSync(scene.layout.journal, '{\n')
+    await assert.rejects(recoverMainStep(scene.host), { code: 'inconsistent' })
+    assertReported(scene, { outcome: 'failed' })
+    assert.ok(!existsSync(scene.path))
+  })
+})
+
 describe('a run that may be alive', () => {
   const long = new Date(Date.now() - 20 * 86_400_000).toISOString()
   const alive: Record<string, { process: ProcessIdentity; startedAt?: string }> = {
