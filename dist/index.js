@@ -20849,6 +20849,16 @@ function readJournal(path) {
     verifyBehind(text);
     return parsed.data;
 }
+/** How the journal begins, whatever follows; undefined when that is not known. Never throws. */
+function readBegin(path) {
+    try {
+        const begin = recordSchema.safeParse(readText(path)?.records[0]).data;
+        return begin?.record === 'begin' ? begin : undefined;
+    }
+    catch {
+        return undefined;
+    }
+}
 /**
  * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
  * later.
@@ -29875,19 +29885,20 @@ function findDeadBegun(host) {
     });
 }
 function dead_begun_judge({ runId }, path, id) {
-    const records = tryToRead(path);
-    const [begin] = records;
-    const isOwn = begin?.record === 'begin' && begin.facts.deployment_id === id;
-    if (!isOwn || !records.every(({ record }) => HARMLESS.has(record)))
+    const begin = readBegin(path);
+    if (begin?.process === undefined)
         return [{ path, isDamaged: true }];
     const { process, facts } = begin;
-    if (process === undefined)
-        return [{ path, isDamaged: true }];
     const own = readOwnIdentity();
+    // It may be alive, also where another version of this action has written what this one does not know.
     if (isSeenRunning(process, own))
         return [];
     const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
-    return id === runId || isOld || isProvablyDead(process, own) ? [{ path, isDamaged: false }] : [];
+    if (id !== runId && !isOld && !isProvablyDead(process, own))
+        return [];
+    const records = tryToRead(path);
+    const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
+    return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
 }
 function tryToRead(path) {
     try {
@@ -30065,7 +30076,7 @@ async function endBegunRuns(host) {
     let own;
     for (const { path, isDamaged } of findDeadBegun(host)) {
         if (isDamaged)
-            await recovery_orWarn(host.log, () => removeJournal(path));
+            await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
         // Its changes are none, so its journal is recovered as any other.
         else
             await recovery_orWarn(host.log, async () => {
@@ -30075,6 +30086,10 @@ async function endBegunRuns(host) {
             });
     }
     return own;
+}
+async function removeDamaged(log, path) {
+    await removeJournal(path);
+    log.warning(`Removed ${path}: it is not what a run writes before it has the host. That run is not reported.`);
 }
 async function recovery_orWarn(log, act) {
     try {

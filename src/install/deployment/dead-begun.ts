@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { begunDeployment } from '../host/layout.ts'
 import { isProvablyDead, isSeenRunning, readOwnIdentity } from '../host/locks/process-identity.ts'
 import type { Host } from '../reports/host.ts'
-import { type JournalRecord, readJournal } from '../transaction/journal.ts'
+import { type JournalRecord, readBegin, readJournal } from '../transaction/journal.ts'
 
 /** Longer than any job may run, download and wait for the host included. */
 const LONGEST_RUN_MS = 10 * 86_400_000
@@ -37,16 +37,17 @@ export function findDeadBegun(host: Pick<Host, 'layout' | 'runId'>): BegunJourna
 }
 
 function judge({ runId }: Pick<Host, 'runId'>, path: string, id: string): BegunJournal[] {
-  const records = tryToRead(path)
-  const [begin] = records
-  const isOwn = begin?.record === 'begin' && begin.facts.deployment_id === id
-  if (!isOwn || !records.every(({ record }) => HARMLESS.has(record))) return [{ path, isDamaged: true }]
+  const begin = readBegin(path)
+  if (begin?.process === undefined) return [{ path, isDamaged: true }]
   const { process, facts } = begin
-  if (process === undefined) return [{ path, isDamaged: true }]
   const own = readOwnIdentity()
+  // It may be alive, also where another version of this action has written what this one does not know.
   if (isSeenRunning(process, own)) return []
   const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS
-  return id === runId || isOld || isProvablyDead(process, own) ? [{ path, isDamaged: false }] : []
+  if (id !== runId && !isOld && !isProvablyDead(process, own)) return []
+  const records = tryToRead(path)
+  const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record))
+  return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }]
 }
 
 function tryToRead(path: string): readonly JournalRecord[] {

@@ -78,7 +78,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
   for (const { path, isDamaged } of findDeadBegun(host)) {
-    if (isDamaged) await orWarn(host.log, () => removeJournal(path))
+    if (isDamaged) await orWarn(host.log, () => removeDamaged(host.log, path))
     // Its changes are none, so its journal is recovered as any other.
     else
       await orWarn(host.log, async () => {
@@ -87,6 +87,11 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
       })
   }
   return own
+}
+
+async function removeDamaged(log: Log, path: string): Promise<void> {
+  await removeJournal(path)
+  log.warning(`Removed ${path}: it is not what a run writes before it has the host. That run is not reported.`)
 }
 
 async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {

@@ -132,6 +132,16 @@ export function readJournal(path: string): JournalRecord[] | undefined {
   return parsed.data
 }
 
+/** How the journal begins, whatever follows; undefined when that is not known. Never throws. */
+export function readBegin(path: string): BeginRecord | undefined {
+  try {
+    const begin = recordSchema.safeParse(readText(path)?.records[0]).data
+    return begin?.record === 'begin' ? begin : undefined
+  } catch {
+    return undefined
+  }
+}
+
 /**
  * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
  * later.

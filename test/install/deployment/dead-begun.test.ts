@@ -126,6 +126,15 @@ describe('a run that may be alive', () => {
     })
   }
 
+  for (const [what, process] of Object.entries({ 'that runs': own, 'on another host': elsewhere })) {
+    it(`keeps its journal with a record that this version does not know: a process ${what}`, async t => {
+      const scene = await makeBegunScene(t)
+      scene.write(process, { records: [{ record: 'of a later version' } as unknown as JournalRecord] })
+      await recover(scene.host)
+      assert.ok(existsSync(scene.path))
+    })
+  }
+
   it('counts as dead when no job can run for so long', async t => {
     const scene = await makeBegunScene(t)
     scene.write(elsewhere, { startedAt: long })
@@ -141,6 +150,7 @@ describe('the journal of a run that has only begun', () => {
     await recover(scene.host)
     assert.ok(!existsSync(scene.path))
     assert.deepEqual(scene.reports(), [])
+    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}: `)))
   })
 
   it('is never obeyed: a change that it announces is not undone', async t => {
