@@ -30352,10 +30352,11 @@ function handover_digestOf({ installed }) {
 
 
 
+
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
- * has the lock that is not about to recover the main step: then that has never had the host, and a later run reports it.
+ * has the lock: the main step has never had the host, and a later run reports it, or another run has ended it.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
@@ -30365,7 +30366,11 @@ async function recoverMainStep(host, lockTimeoutMs) {
         const { code, message } = toDeployError(error);
         if (code !== 'locked' || isOwnJournal(host))
             throw error;
-        host.log.info(`This run has changed nothing; a later one reports it. ${message}`);
+        const isWaiting = pathExistsSync(begunPath(host.layout, host.runId));
+        const fate = isWaiting
+            ? 'has changed nothing; a later run reports it'
+            : `was ended by another run, which reports it`;
+        host.log.info(`The deployment ${host.runId} ${fate}. ${message}`);
         return undefined;
     }
 }

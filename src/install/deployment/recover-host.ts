@@ -1,5 +1,6 @@
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { begunPath } from '../host/layout.ts'
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
@@ -16,7 +17,7 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
- * has the lock that is not about to recover the main step: then that has never had the host, and a later run reports it.
+ * has the lock: the main step has never had the host, and a later run reports it, or another run has ended it.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
@@ -24,7 +25,11 @@ export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promi
   } catch (error) {
     const { code, message } = toDeployError(error)
     if (code !== 'locked' || isOwnJournal(host)) throw error
-    host.log.info(`This run has changed nothing; a later one reports it. ${message}`)
+    const isWaiting = pathExistsSync(begunPath(host.layout, host.runId))
+    const fate = isWaiting
+      ? 'has changed nothing; a later run reports it'
+      : `was ended by another run, which reports it`
+    host.log.info(`The deployment ${host.runId} ${fate}. ${message}`)
     return undefined
   }
 }

@@ -68,6 +68,16 @@ describe('a run that died before it had the host', () => {
     assert.equal(await recoverMainStep(scene.host, 0), undefined)
     await assert.rejects(recoverHost(scene.host, 0), { code: 'locked' })
     assert.ok(existsSync(scene.path))
+    assert.match(scene.log.lines.join('\n'), /has changed nothing; a later run reports it/)
+  })
+
+  it('is not said to have changed nothing by a post step that finds only the journal of another run', async t => {
+    const scene = await makeBegunScene(t)
+    scene.writeJournal(begun(scene.sender))
+    const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
+    t.after(() => lock.release())
+    assert.equal(await recoverMainStep(scene.host, 0), undefined)
+    assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} was ended by another run`))
   })
 
   it('is reported as it ended, if it had noted that', async t => {
