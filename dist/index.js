@@ -32041,10 +32041,15 @@ class StepLedger {
     #record;
     #left;
     #reached;
-    /** Since then, in milliseconds of `monotonicMs`, the time is that of the next step. */
-    #since = monotonicMs();
-    constructor(record, steps) {
+    /** The milliseconds that work for several steps at once has taken of each. */
+    #shares = new Map();
+    #now;
+    /** Since then, in milliseconds, the time is that of the next step. */
+    #since;
+    constructor(record, steps, now = monotonicMs) {
         this.#record = record;
+        this.#now = now;
+        this.#since = now();
         this.#left = [...steps];
         this.#reached = steps[0];
     }
@@ -32052,15 +32057,18 @@ class StepLedger {
     reach(step) {
         this.#reached = step ?? this.#reached;
     }
-    /** What was done so far does not count as time of a step. */
-    restartClock() {
-        this.#since = monotonicMs();
+    /** What was done since the last step was for all of these; for none, it does not count as time of a step. */
+    share(steps) {
+        const each = (this.#now() - this.#since) / steps.length;
+        for (const step of steps)
+            this.#shares.set(step, (this.#shares.get(step) ?? 0) + each);
+        this.#since = this.#now();
     }
     /** Records how the next step has ended. */
     async end(step, end) {
         this.#left.shift();
-        const entry = entryOf(step, end, monotonicMs() - this.#since);
-        this.restartClock();
+        const entry = entryOf(step, end, this.#timeOf(step));
+        this.#since = this.#now();
         await this.#record.addStep(entry);
     }
     /** Records that the step which was reached has failed, and that all others that are left were not run. */
@@ -32068,8 +32076,11 @@ class StepLedger {
         const failed = error instanceof Error ? error.message : String(error);
         for (const step of this.#left) {
             const isFailed = step === this.#reached;
-            await this.#record.addStep(isFailed ? entryOf(step, { failed }, monotonicMs() - this.#since) : notRun(step));
+            await this.#record.addStep(isFailed ? entryOf(step, { failed }, this.#timeOf(step)) : notRun(step));
         }
+    }
+    #timeOf(step) {
+        return (this.#shares.get(step) ?? 0) + this.#now() - this.#since;
     }
 }
 
@@ -32168,11 +32179,12 @@ async function runSteps(context, beforeStep) {
     try {
         tools.signal.throwIfAborted();
         const prepared = await prepareRuns(context, runs, ledger);
-        ledger.restartClock();
+        ledger.share(runs.flatMap(({ staged }) => [...staged.values()]));
         for (const run of runs) {
             ledger.reach(run.steps[0]);
             tools.signal.throwIfAborted();
             const switched = await switchRun(context, run, { prepared, ledger });
+            ledger.share(run.steps.filter(step => isDone(switched.get(step))));
             for (const step of run.steps) {
                 ledger.reach(step);
                 tools.signal.throwIfAborted();
@@ -32211,6 +32223,9 @@ async function switchRun(context, { removed, staged }, { prepared, ledger }) {
         return step === undefined ? [] : [[step, result]];
     });
     return new Map([...ends, ...gone.map(([part, step]) => [step, goneAlready(part)])]);
+}
+function isDone(end) {
+    return typeof end === 'object' && 'did' in end && end.status === 'done';
 }
 /** What concerns several steps, in one line each. */
 function announce({ deployment, idle }) {
@@ -41427,7 +41442,7 @@ async function fetchCommit(fetch, { ref }) {
     const { git } = fetch;
     const format = ref.length === 64 && isCommitId(ref) ? 'sha256' : 'sha1';
     const made = await git.run({ args: ['init', '--quiet', '--bare', '--template=', `--object-format=${format}`] });
-    if (!isDone(made))
+    if (!fetch_commit_isDone(made))
         throw new ArtifactError('bad_response', 'git cannot make a repository on this host: try it by hand.');
     const options = [
         '--quiet',
@@ -41442,7 +41457,7 @@ async function fetchCommit(fetch, { ref }) {
         args: ['fetch', ...options, '--', boundedUrl(fetch.server.url), refspec],
         settings: await connectionSettings(fetch),
     });
-    if (!isDone(fetched))
+    if (!fetch_commit_isDone(fetched))
         throw explainRefusal(fetch, fetched);
     const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] });
     if (commit === undefined)
@@ -41468,7 +41483,7 @@ function writeAuthorities(folder, ca) {
     (0,external_node_fs_namespaceObject.writeFileSync)(path, [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 });
     return path;
 }
-function isDone(end) {
+function fetch_commit_isDone(end) {
     return end.kind === 'exited' && end.code === 0;
 }
 /** Git and curl ran out of what they may use. Only git can say so: the server is not to decide that (see `ownLines`). */

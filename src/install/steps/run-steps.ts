@@ -32,11 +32,12 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
   try {
     tools.signal.throwIfAborted()
     const prepared = await prepareRuns(context, runs, ledger)
-    ledger.restartClock()
+    ledger.share(runs.flatMap(({ staged }) => [...staged.values()]))
     for (const run of runs) {
       ledger.reach(run.steps[0])
       tools.signal.throwIfAborted()
       const switched = await switchRun(context, run, { prepared, ledger })
+      ledger.share(run.steps.filter(step => isDone(switched.get(step))))
       for (const step of run.steps) {
         ledger.reach(step)
         tools.signal.throwIfAborted()
@@ -82,6 +83,10 @@ async function switchRun(
     return step === undefined ? [] : [[step, result]]
   })
   return new Map([...ends, ...gone.map(([part, step]): [Step, StepEnd] => [step, goneAlready(part)])])
+}
+
+function isDone(end: StepEnd | undefined): boolean {
+  return typeof end === 'object' && 'did' in end && end.status === 'done'
 }
 
 /** What concerns several steps, in one line each. */

@@ -8,11 +8,16 @@ export class StepLedger {
   readonly #record: DeploymentRecord
   readonly #left: Step[]
   #reached: Step | undefined
-  /** Since then, in milliseconds of `monotonicMs`, the time is that of the next step. */
-  #since = monotonicMs()
+  /** The milliseconds that work for several steps at once has taken of each. */
+  readonly #shares = new Map<Step, number>()
+  readonly #now: () => number
+  /** Since then, in milliseconds, the time is that of the next step. */
+  #since: number
 
-  constructor(record: DeploymentRecord, steps: readonly Step[]) {
+  constructor(record: DeploymentRecord, steps: readonly Step[], now = monotonicMs) {
     this.#record = record
+    this.#now = now
+    this.#since = now()
     this.#left = [...steps]
     this.#reached = steps[0]
   }
@@ -22,16 +27,18 @@ export class StepLedger {
     this.#reached = step ?? this.#reached
   }
 
-  /** What was done so far does not count as time of a step. */
-  restartClock(): void {
-    this.#since = monotonicMs()
+  /** What was done since the last step was for all of these; for none, it does not count as time of a step. */
+  share(steps: readonly Step[]): void {
+    const each = (this.#now() - this.#since) / steps.length
+    for (const step of steps) this.#shares.set(step, (this.#shares.get(step) ?? 0) + each)
+    this.#since = this.#now()
   }
 
   /** Records how the next step has ended. */
   async end(step: Step, end: StepEnd): Promise<void> {
     this.#left.shift()
-    const entry = entryOf(step, end, monotonicMs() - this.#since)
-    this.restartClock()
+    const entry = entryOf(step, end, this.#timeOf(step))
+    this.#since = this.#now()
     await this.#record.addStep(entry)
   }
 
@@ -40,7 +47,11 @@ export class StepLedger {
     const failed = error instanceof Error ? error.message : String(error)
     for (const step of this.#left) {
       const isFailed = step === this.#reached
-      await this.#record.addStep(isFailed ? entryOf(step, { failed }, monotonicMs() - this.#since) : notRun(step))
+      await this.#record.addStep(isFailed ? entryOf(step, { failed }, this.#timeOf(step)) : notRun(step))
     }
+  }
+
+  #timeOf(step: Step): number {
+    return (this.#shares.get(step) ?? 0) + this.#now() - this.#since
   }
 }
