@@ -28220,6 +28220,8 @@ async function undoChanges(changeLog, pending) {
 async function undoAnnounced({ root, journal, log }, announced, latest) {
     const { change } = announced;
     const { wasMade, setAside, lost } = await undoChange(root, change);
+    if (lost !== undefined && wasCertainlyMade(announced, latest))
+        throw new Error(`what was moved from ${lost} is neither there nor where it was moved to`);
     for (const path of setAside)
         log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
     if (lost !== undefined)
