@@ -20116,19 +20116,27 @@ function hold(root, path, open) {
 function holdInside(base, inside, open) {
     const [tree = '', ...deeper] = inside;
     const name = deeper.pop() ?? '';
-    let folder = tryOpen((0,external_node_path_namespaceObject.join)(base, tree), open);
+    let folder = tryOpen((0,external_node_path_namespaceObject.join)(base, tree));
     for (const part of deeper)
-        folder = folder && tryOpen(folder.entry(part), open);
+        folder = folder && openInside(folder, part);
     if (folder === undefined)
         return LOST;
+    open.push(folder);
     return { at: folder.entry(name), folder: String(folder.entry()) };
 }
-/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
-function tryOpen(path, open) {
+/** Closes the folder that it comes from: only the last one is needed. */
+function openInside(folder, name) {
     try {
-        const directory = openDirectorySync(path);
-        open.push(directory);
-        return directory;
+        return tryOpen(folder.entry(name));
+    }
+    finally {
+        folder.close();
+    }
+}
+/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+function tryOpen(path) {
+    try {
+        return openDirectorySync(path);
     }
     catch (error) {
         if (isAbsent(error) || (error instanceof Error && 'code' in error && error.code === 'ELOOP'))
@@ -20365,30 +20373,43 @@ async function announceable(root, change) {
         throw justAppeared(change.path);
     return change.type === 'create_file' ? identifyFileSync(root, change) : change;
 }
+/** Each keeps the folders of its ends open, two at most; a process may have no more than 1,024 descriptors. */
+const MAX_OPEN_MOVES = 100;
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable; calls
- * `reach` with the index of each before it is made. Never replaces anything that is there; what another process has made
- * in the place of a new version is set aside. Returns where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100 moves
+ * at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is made. Never
+ * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns where to.
  */
 async function applyChanges(root, changes, reach = () => undefined) {
-    const moves = [];
+    const open = [];
+    const setAside = [];
     try {
         for (const [index, change] of changes.entries()) {
             reach(index);
+            if (open.length === MAX_OPEN_MOVES)
+                await syncAndClose(open);
             if (change.type === 'move') {
                 requireFree(root, change);
-                moves.push(await makeMove(root, change));
+                const { ends, setAside: found } = await makeMove(root, change);
+                open.push(ends);
+                setAside.push(...found);
             }
             else
                 await make(root, change);
         }
-        await syncFolders(moves.map(({ ends }) => ends));
-        return moves.flatMap(({ setAside }) => setAside);
+        await syncAndClose(open);
+        return setAside;
     }
     finally {
-        for (const { ends } of moves)
+        for (const ends of open)
             ends.close();
     }
+}
+/** Makes moves durable, and leaves none of them open. */
+async function syncAndClose(open) {
+    await syncFolders(open);
+    for (const ends of open.splice(0))
+        ends.close();
 }
 /** Durable when it returns. */
 async function make(root, change) {

@@ -6,12 +6,11 @@ import { pathExistsSync } from '../files/tree-walk.ts'
 import { type Place, placeAt } from '../host/layout.ts'
 import { isPlacePath, isSettingsMove, partsDirectorySchema, stagedBy } from './change-paths.ts'
 import { createdFileSchema, createFromStaged, identifyFileSync, isCreated, removeCreated } from './created-file.ts'
-import { syncFolders } from './held-path.ts'
+import { type HeldEnds, syncFolders } from './held-path.ts'
 import {
   identify,
   isMovedBack,
   justAppeared,
-  type MadeMove,
   type Move,
   makeMove,
   moveBack,
@@ -61,30 +60,43 @@ export async function announceable(root: string, change: PlannedChange): Promise
   return change.type === 'create_file' ? identifyFileSync(root, change) : change
 }
 
+/** Each keeps the folders of its ends open, two at most; a process may have no more than 1,024 descriptors. */
+const MAX_OPEN_MOVES = 100
+
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable; calls
- * `reach` with the index of each before it is made. Never replaces anything that is there; what another process has made
- * in the place of a new version is set aside. Returns where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100 moves
+ * at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is made. Never
+ * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns where to.
  */
 export async function applyChanges(
   root: string,
   changes: readonly PlannedChange[],
   reach: (index: number) => void = () => undefined,
 ): Promise<readonly string[]> {
-  const moves: MadeMove[] = []
+  const open: HeldEnds[] = []
+  const setAside: string[] = []
   try {
     for (const [index, change] of changes.entries()) {
       reach(index)
+      if (open.length === MAX_OPEN_MOVES) await syncAndClose(open)
       if (change.type === 'move') {
         requireFree(root, change)
-        moves.push(await makeMove(root, change))
+        const { ends, setAside: found } = await makeMove(root, change)
+        open.push(ends)
+        setAside.push(...found)
       } else await make(root, change)
     }
-    await syncFolders(moves.map(({ ends }) => ends))
-    return moves.flatMap(({ setAside }) => setAside)
+    await syncAndClose(open)
+    return setAside
   } finally {
-    for (const { ends } of moves) ends.close()
+    for (const ends of open) ends.close()
   }
+}
+
+/** Makes moves durable, and leaves none of them open. */
+async function syncAndClose(open: HeldEnds[]): Promise<void> {
+  await syncFolders(open)
+  for (const ends of open.splice(0)) ends.close()
 }
 
 /** Durable when it returns. */

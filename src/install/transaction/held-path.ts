@@ -108,18 +108,26 @@ function hold(root: string, path: string, open: OpenDirectory[]): HeldPath {
 function holdInside(base: string, inside: readonly string[], open: OpenDirectory[]): Pick<HeldPath, 'at' | 'folder'> {
   const [tree = '', ...deeper] = inside
   const name = deeper.pop() ?? ''
-  let folder = tryOpen(join(base, tree), open)
-  for (const part of deeper) folder = folder && tryOpen(folder.entry(part), open)
+  let folder = tryOpen(join(base, tree))
+  for (const part of deeper) folder = folder && openInside(folder, part)
   if (folder === undefined) return LOST
+  open.push(folder)
   return { at: folder.entry(name), folder: String(folder.entry()) }
 }
 
-/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
-function tryOpen(path: string | Buffer, open: OpenDirectory[]): OpenDirectory | undefined {
+/** Closes the folder that it comes from: only the last one is needed. */
+function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefined {
   try {
-    const directory = openDirectorySync(path)
-    open.push(directory)
-    return directory
+    return tryOpen(folder.entry(name))
+  } finally {
+    folder.close()
+  }
+}
+
+/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+function tryOpen(path: string | Buffer): OpenDirectory | undefined {
+  try {
+    return openDirectorySync(path)
   } catch (error) {
     if (isAbsent(error) || (error instanceof Error && 'code' in error && error.code === 'ELOOP')) return undefined
     throw error

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import type { AnnouncedChange } from '../../../src/install/transaction/announcement.ts'
@@ -158,6 +158,25 @@ describe('changes that are announced together', () => {
     for (const changes of RECORDS.slice(0, 2)) await transaction.apply(changes)
     rmSync(join(root, STAGING, 'b'), { recursive: true })
     await assert.rejects(transaction.rollback(), { code: 'rollback_failed', message: /at neither path/ })
+  })
+
+  it('keep few directories open, however many kept paths move and however deep they are', async t => {
+    const { root, transaction, listing } = await makeScene(t)
+    const old = `${snapshotOf('a')}/var/lib/x`
+    const paths = Array.from({ length: 120 }, (_, nth) => `${nth}/db`)
+    writeTree(root, Object.fromEntries(paths.map(path => [`${old}/${path}`, 'rows'])))
+    const staged = `${STAGING}/a/var/lib/x`
+    for (const path of paths) mkdirSync(join(root, staged, path, '..'), { recursive: true })
+    const before = listing()
+    const open = (): number => readdirSync('/proc/self/fd').length
+    const [first, counts] = [open(), [] as number[]]
+    const moves = paths.map(path => ({ type: 'move', from: `${old}/${path}`, to: `${staged}/${path}` }) as const)
+    await transaction.apply(moves, () => counts.push(open()))
+    assert.ok(Math.max(...counts) - first <= 210, `${Math.max(...counts) - first} descriptors`)
+    assert.ok(paths.every(path => existsSync(join(root, staged, path))))
+    assert.equal(open(), first)
+    await transaction.rollback()
+    assert.deepEqual(listing(), before)
   })
 
   it('none is announced where one is impossible', async t => {
