@@ -30571,9 +30571,7 @@ async function runDeployment(deployment, flow) {
         await surveyHost(deployment, lock, () => flow.survey(checked));
         begun = await beginDeployment(deployment);
         fetched = await flow.fetch(checked);
-        const hasWaited = await lock.take(deployment.request.lockTimeoutMs);
-        if (hasWaited)
-            await flow.renew?.();
+        await lock.take(deployment.request.lockTimeoutMs);
         const session = await openSession(deployment, begun);
         return noteLeft(deployment, lock, await runLocked(session, fetched, { deployment, flow }));
     }
@@ -38728,9 +38726,6 @@ class HubSession {
     over(wire) {
         return new HubSession(this.#access, wire, this.#token);
     }
-    get hasToken() {
-        return this.#token.text !== undefined;
-    }
     /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
     async authenticate(limits) {
         const { devkey, hide } = this.#access;
@@ -38743,18 +38738,44 @@ class HubSession {
         this.#token.text = token;
         return token;
     }
-    /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
+    /** Sends a request with the token (contract 5.2, rule 2), as `withToken` does. */
     async request(route, request) {
-        const endsAt = monotonicMs() + request.timeoutMs;
-        const credentials = await this.credentialsFor(this.hub, request);
-        const timeoutMs = Math.max(1, endsAt - monotonicMs());
-        return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs });
+        const url = this.#routeOf(route);
+        return await this.withToken(this.hub, request, async (more) => await this.wire.requestJson({ ...request, ...more, url }));
     }
-    /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
-    async credentialsFor(url, { timeoutMs, signal }) {
+    /**
+     * Sends with the token as a header to a URL of the hub's own origin, without it to any other (contract 2.2,
+     * `download_url`). Authenticates first where there is no token yet. A token of an earlier call that the hub refuses
+     * with 401 may have expired during a download or a wait: gets another one, and sends once more.
+     */
+    async withToken(url, { timeoutMs, signal }, send) {
+        const endsAt = monotonicMs() + timeoutMs;
+        const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
         if (url.origin !== this.hub.origin)
-            return {};
-        return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate({ timeoutMs, signal }))}` };
+            return await send({ credentials: {}, ...remaining() });
+        const sendOnce = async () => {
+            const token = this.#token.text ?? (await this.authenticate(remaining()));
+            return await send({ credentials: { Authorization: `Bearer ${token}` }, ...remaining() });
+        };
+        const isFromEarlier = this.#token.text !== undefined;
+        const first = await sendOnce();
+        const mayHaveExpired = isFromEarlier && first.status === 401 && first.foreign !== true;
+        if (!mayHaveExpired || !(await this.#renew(remaining())))
+            return first;
+        const second = await sendOnce();
+        return { ...second, attempts: first.attempts + second.attempts };
+    }
+    /** Whether the hub still accepts the devkey. */
+    async #renew(limits) {
+        try {
+            await this.authenticate(limits);
+            return true;
+        }
+        catch (error) {
+            if (error instanceof AuthenticationError)
+                return false;
+            throw error;
+        }
     }
     #routeOf(parts) {
         return [this.#access.hubUrl.replace(/\/+$/, ''), 'v1', ...parts.map(encodeURIComponent)].join('/');
@@ -38782,13 +38803,12 @@ function verifyProjectId(projectId) {
 
 
 
-
 const CALL_TIMEOUT_MS = 60_000;
 const DEK_BYTES = 32;
 /**
  * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
  * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
- * token authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not become part
+ * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part
  * of a path.
  */
 function createProjectClient({ wire, reportWire }, access) {
@@ -38832,17 +38852,8 @@ async function readDescriptor(session, version) {
     return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
 }
 async function downloadArtifact(session, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
-    const credentials = await session.credentialsFor(downloadUrl, { timeoutMs: CALL_TIMEOUT_MS });
-    const url = downloadUrl.href;
-    const answer = await session.wire.download({
-        url,
-        hub: session.hub.href,
-        credentials,
-        fd,
-        maxBytes,
-        timeoutMs,
-        onProgress,
-    });
+    const file = { url: downloadUrl.href, hub: session.hub.href, fd, maxBytes, onProgress };
+    const answer = await session.withToken(downloadUrl, { timeoutMs }, async (more) => await session.wire.download({ ...file, ...more }));
     if (!answer.ok)
         throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer);
     return { fd, size: answer.size, sha256: answer.sha256 };
@@ -38864,33 +38875,13 @@ function decodeDek(dek, projectId) {
     throw new ArtifactError('decryption_failed', `The hub released a key for project ${projectId} that is not base64 of ${DEK_BYTES} bytes: nothing was installed. Report this to the hub's operator.`);
 }
 async function sendReport(session, { body, retry, timeoutMs, signal }) {
-    const endsAt = monotonicMs() + timeoutMs;
-    const remainingMs = () => Math.max(1, endsAt - monotonicMs());
-    const isFromEarlier = session.hasToken;
-    const send = async () => await session.request(['deployments', 'report'], {
+    return await session.request(['deployments', 'report'], {
         method: 'POST',
         body,
         retry: retry ? 'transient' : 'never',
-        timeoutMs: remainingMs(),
+        timeoutMs,
         signal,
     });
-    const first = await send();
-    if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, { timeoutMs: remainingMs(), signal })))
-        return first;
-    const second = await send();
-    return { ...second, attempts: first.attempts + second.attempts };
-}
-/** Whether the hub still accepts the devkey. */
-async function renewToken(session, limits) {
-    try {
-        await session.authenticate(limits);
-        return true;
-    }
-    catch (error) {
-        if (error instanceof AuthenticationError)
-            return false;
-        throw error;
-    }
 }
 async function read(session, route) {
     const request = { method: 'GET', retry: 'transient', timeoutMs: CALL_TIMEOUT_MS };
@@ -41136,9 +41127,6 @@ class ProjectFlow {
         await deployment.enter('verifying_signature');
         const verified = await verifySealed(deployment, offer, sealed);
         return { hostConfig, offer, verified, close: () => { } };
-    }
-    async renew() {
-        await this.#deployment.client.authenticate();
     }
     async prepare({ hostConfig, offer, verified }, folder) {
         const deployment = this.#deployment;

@@ -1,7 +1,6 @@
-import { ArtifactError, AuthenticationError, ConfigError } from '../core/errors.ts'
+import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { versionSchema } from '../core/identifiers.ts'
-import { monotonicMs } from '../core/monotonic.ts'
 import { parseSealedSignature } from '../core/trust/sealed-signature.ts'
 import type { FetchedArtifact } from '../core/trust/signature.ts'
 import { decodeBase64 } from '../core/trust/strict-base64.ts'
@@ -11,7 +10,7 @@ import type { JsonAnswer } from '../net/wire.ts'
 import { parseAnswer, refusalOf } from './answers.ts'
 import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './bodies.ts'
 import { resolveDownloadUrl } from './download-url.ts'
-import { type CallLimits, HubSession, type ProjectAccess } from './session.ts'
+import { HubSession, type ProjectAccess } from './session.ts'
 
 const CALL_TIMEOUT_MS = 60_000
 const DEK_BYTES = 32
@@ -49,7 +48,7 @@ export interface ProjectClient {
    * `decryption_failed` as well, when the hub released something else.
    */
   authorize(deploymentCredential: string, signature: string): Promise<Buffer>
-  /** Sends one report and resolves with the answer, also with a refusal; renews a token that was refused, once. */
+  /** Sends one report and resolves with the answer, also with a refusal. */
   sendReport(report: OutgoingReport): Promise<JsonAnswer>
 }
 
@@ -61,7 +60,7 @@ export interface OutgoingReport extends ReportLimits {
 /**
  * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
  * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
- * token authenticates first. Throws ConfigError `invalid_input` for a project id or version that must not become part
+ * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part
  * of a path.
  */
 export function createProjectClient({ wire, reportWire }: HubWires, access: ProjectAccess): ProjectClient {
@@ -114,17 +113,12 @@ async function downloadArtifact(
   { version, downloadUrl }: ArtifactDescriptor,
   { fd, maxBytes, timeoutMs, onProgress }: ArtifactDownload,
 ): Promise<FetchedArtifact> {
-  const credentials = await session.credentialsFor(downloadUrl, { timeoutMs: CALL_TIMEOUT_MS })
-  const url = downloadUrl.href
-  const answer = await session.wire.download({
-    url,
-    hub: session.hub.href,
-    credentials,
-    fd,
-    maxBytes,
-    timeoutMs,
-    onProgress,
-  })
+  const file = { url: downloadUrl.href, hub: session.hub.href, fd, maxBytes, onProgress }
+  const answer = await session.withToken(
+    downloadUrl,
+    { timeoutMs },
+    async more => await session.wire.download({ ...file, ...more }),
+  )
   if (!answer.ok) throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer)
   return { fd, size: answer.size, sha256: answer.sha256 }
 }
@@ -153,33 +147,13 @@ async function sendReport(
   session: HubSession,
   { body, retry, timeoutMs, signal }: OutgoingReport,
 ): Promise<JsonAnswer> {
-  const endsAt = monotonicMs() + timeoutMs
-  const remainingMs = () => Math.max(1, endsAt - monotonicMs())
-  const isFromEarlier = session.hasToken
-  const send = async () =>
-    await session.request(['deployments', 'report'], {
-      method: 'POST',
-      body,
-      retry: retry ? 'transient' : 'never',
-      timeoutMs: remainingMs(),
-      signal,
-    })
-  const first = await send()
-  if (first.status !== 401 || !isFromEarlier || !(await renewToken(session, { timeoutMs: remainingMs(), signal })))
-    return first
-  const second = await send()
-  return { ...second, attempts: first.attempts + second.attempts }
-}
-
-/** Whether the hub still accepts the devkey. */
-async function renewToken(session: HubSession, limits: CallLimits): Promise<boolean> {
-  try {
-    await session.authenticate(limits)
-    return true
-  } catch (error) {
-    if (error instanceof AuthenticationError) return false
-    throw error
-  }
+  return await session.request(['deployments', 'report'], {
+    method: 'POST',
+    body,
+    retry: retry ? 'transient' : 'never',
+    timeoutMs,
+    signal,
+  })
 }
 
 async function read(session: HubSession, route: readonly string[]): Promise<JsonAnswer> {

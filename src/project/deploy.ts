@@ -75,10 +75,6 @@ class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
     return { hostConfig, offer, verified, close: () => {} }
   }
 
-  async renew(): Promise<void> {
-    await this.#deployment.client.authenticate()
-  }
-
   async prepare({ hostConfig, offer, verified }: FetchedProject, folder: string): Promise<InstallOrder> {
     const deployment = this.#deployment
     const { request, client, tools, record } = deployment

@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors.ts'
+import { AuthenticationError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { projectIdSchema } from '../core/identifiers.ts'
 import { monotonicMs } from '../core/monotonic.ts'
@@ -19,6 +19,9 @@ type Request = Omit<JsonRequest, 'url' | 'credentials'>
 
 /** What ends a call before it has an answer. */
 export type CallLimits = Pick<JsonRequest, 'timeoutMs' | 'signal'>
+
+type CountedAnswer = Pick<JsonAnswer, 'status' | 'foreign' | 'attempts'>
+type Send<Answer> = (more: CallLimits & { readonly credentials: Record<string, string> }) => Promise<Answer>
 
 /** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
 export class HubSession {
@@ -42,10 +45,6 @@ export class HubSession {
     return new HubSession(this.#access, wire, this.#token)
   }
 
-  get hasToken(): boolean {
-    return this.#token.text !== undefined
-  }
-
   /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
   async authenticate(limits: CallLimits): Promise<string> {
     const { devkey, hide } = this.#access
@@ -59,18 +58,50 @@ export class HubSession {
     return token
   }
 
-  /** Sends a request with the token (contract 5.2, rule 2); authenticates first where there is none yet. */
+  /** Sends a request with the token (contract 5.2, rule 2), as `withToken` does. */
   async request(route: readonly string[], request: Request): Promise<JsonAnswer> {
-    const endsAt = monotonicMs() + request.timeoutMs
-    const credentials = await this.credentialsFor(this.hub, request)
-    const timeoutMs = Math.max(1, endsAt - monotonicMs())
-    return await this.wire.requestJson({ ...request, url: this.#routeOf(route), credentials, timeoutMs })
+    const url = this.#routeOf(route)
+    return await this.withToken(
+      this.hub,
+      request,
+      async more => await this.wire.requestJson({ ...request, ...more, url }),
+    )
   }
 
-  /** The token as a header, for a URL of the hub's own origin; nothing for any other (contract 2.2, `download_url`). */
-  async credentialsFor(url: URL, { timeoutMs, signal }: CallLimits): Promise<Record<string, string>> {
-    if (url.origin !== this.hub.origin) return {}
-    return { Authorization: `Bearer ${this.#token.text ?? (await this.authenticate({ timeoutMs, signal }))}` }
+  /**
+   * Sends with the token as a header to a URL of the hub's own origin, without it to any other (contract 2.2,
+   * `download_url`). Authenticates first where there is no token yet. A token of an earlier call that the hub refuses
+   * with 401 may have expired during a download or a wait: gets another one, and sends once more.
+   */
+  async withToken<Answer extends CountedAnswer>(
+    url: URL,
+    { timeoutMs, signal }: CallLimits,
+    send: Send<Answer>,
+  ): Promise<Answer> {
+    const endsAt = monotonicMs() + timeoutMs
+    const remaining = (): CallLimits => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) })
+    if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
+    const sendOnce = async (): Promise<Answer> => {
+      const token = this.#token.text ?? (await this.authenticate(remaining()))
+      return await send({ credentials: { Authorization: `Bearer ${token}` }, ...remaining() })
+    }
+    const isFromEarlier = this.#token.text !== undefined
+    const first = await sendOnce()
+    const mayHaveExpired = isFromEarlier && first.status === 401 && first.foreign !== true
+    if (!mayHaveExpired || !(await this.#renew(remaining()))) return first
+    const second = await sendOnce()
+    return { ...second, attempts: first.attempts + second.attempts }
+  }
+
+  /** Whether the hub still accepts the devkey. */
+  async #renew(limits: CallLimits): Promise<boolean> {
+    try {
+      await this.authenticate(limits)
+      return true
+    } catch (error) {
+      if (error instanceof AuthenticationError) return false
+      throw error
+    }
   }
 
   #routeOf(parts: readonly string[]): string {

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict'
-import { describe, it } from 'node:test'
+import { closeSync, openSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
 import { createProjectClient, type ProjectClient } from '../../src/project/client.ts'
-import { closedPort, serveSocket } from '../net/loopback-server.ts'
+import { temporaryDirectory } from '../install/temporary-directory.ts'
+import { closedPort, serve, serveSocket } from '../net/loopback-server.ts'
 import { createTestedWire } from '../net/tested-wire.ts'
 import {
   type Answer,
   clientOf,
+  DEK,
   descriptorWith,
   REPORT,
   type Routes,
@@ -64,6 +68,65 @@ describe('retries', () => {
     assert.equal(wire.waits.length, 3)
   })
 })
+
+describe('a token that the hub accepted before and does not accept any more', () => {
+  const AUTH = 'POST /v1/auth'
+  const DOWNLOAD = 'GET /download'
+  const tokens: Answer[] = [
+    [200, { access_token: 'the-old-access-token' }],
+    [200, { access_token: 'the-new-access-token' }],
+  ]
+  const expired: Answer = [401, { error: 'expired' }]
+  const calls = [
+    [LATEST, [200, { version: '1.0.0' }], client => client.readLatestVersion()],
+    [ARTIFACT, [200, descriptorWith({})], client => client.readDescriptor('1.0.0')],
+    [DOWNLOAD, [200, 'sealed'], downloadFrom],
+    [AUTHORIZE, [200, { dek: DEK.toString('base64') }], client => client.authorize('c', SIGNATURE)],
+  ] satisfies [string, Answer, (client: ProjectClient, hub: string, t: TestContext) => Promise<unknown>][]
+  for (const [route, good, act] of calls) {
+    it(`is replaced once, and ${route} is sent again`, async t => {
+      const { client, calls, server } = await withHub(t, { [AUTH]: tokens, [route]: [expired, good] })
+      await client.authenticate()
+      await act(client, server.url, t)
+      assert.deepEqual(
+        calls.map(call => [call.route, call.authorization]),
+        [
+          [AUTH, undefined],
+          [route, 'Bearer the-old-access-token'],
+          [AUTH, undefined],
+          [route, 'Bearer the-new-access-token'],
+        ],
+      )
+    })
+
+    it(`is replaced only once for ${route}, whose refusal is the answer`, async t => {
+      const { client, calls, server } = await withHub(t, { [route]: expired })
+      await client.authenticate()
+      await refusalOf(() => act(client, server.url, t))
+      assert.deepEqual(
+        calls.map(call => call.route),
+        [AUTH, route, AUTH, route],
+      )
+    })
+  }
+
+  it('is not replaced because another origin refuses a download', async t => {
+    const storage = await serve(t, (_, response) => response.writeHead(401).end())
+    const { client, calls, server } = await withHub(t)
+    await client.authenticate()
+    await refusalOf(() => downloadFrom(client, server.url, t, `${storage.url}/blob`))
+    assert.deepEqual([calls.map(({ route }) => route), storage.requests.length], [[AUTH], 1])
+  })
+})
+
+async function downloadFrom(client: ProjectClient, hub: string, t: TestContext, url = `${hub}/download`) {
+  const path = join(temporaryDirectory(t), 'sealed')
+  const fd = openSync(path, 'w+')
+  t.after(() => closeSync(fd))
+  const descriptor = { version: '1.0.0', downloadUrl: new URL(url), signature: SIGNATURE, signerPublicKey: '' }
+  const limits = { fd, maxBytes: 100, timeoutMs: 10_000, onProgress: () => {} }
+  await client.downloadArtifact(descriptor, limits)
+}
 
 describe('sendReport', () => {
   const routesOf = (calls: { route: string }[]) => calls.map(({ route }) => route)

@@ -31,8 +31,6 @@ export interface Flow<Checked, Fetched extends FetchedFiles> {
   survey(checked: Checked): Promise<void>
   /** Fetches and verifies the artifact. Another run may have the host meanwhile: changes nothing of it. */
   fetch(checked: Checked): Promise<Fetched>
-  /** The run had to wait for the host: renews what a hub may have let expire meanwhile. */
-  renew?(): Promise<void>
   /** From the verified artifact to staged parts. Changes nothing but `folder`, which exists and is private. */
   prepare(fetched: Fetched, folder: string): Promise<InstallOrder>
   /** Runs the plan; makes every change through the session's transaction. Returns what to commit. */
@@ -65,8 +63,7 @@ export async function runDeployment<Checked, Fetched extends FetchedFiles>(
     await surveyHost(deployment, lock, () => flow.survey(checked))
     begun = await beginDeployment(deployment)
     fetched = await flow.fetch(checked)
-    const hasWaited = await lock.take(deployment.request.lockTimeoutMs)
-    if (hasWaited) await flow.renew?.()
+    await lock.take(deployment.request.lockTimeoutMs)
     const session = await openSession(deployment, begun)
     return noteLeft(deployment, lock, await runLocked(session, fetched, { deployment, flow }))
   } catch (error) {
