@@ -24547,6 +24547,40 @@ function pausing_work_runToEnd(work) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/core/plan/action.js
+/** Everything that a plan can ask for. No action runs a command of the plan's. */
+const ACTIONS = [
+    'prepare',
+    'download',
+    'extract',
+    'rollback',
+    'provision',
+    'install_plugin',
+    'install_extension',
+    'configure_plugin',
+    'write_env',
+    'start',
+    'stop',
+    'restart',
+    'healthcheck',
+    'notify',
+];
+const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure_plugin'];
+/** Whether the deployment does this anyway, before or after the plan: a step with this action has nothing left to do. */
+function isMarkerAction(action) {
+    return MARKER_ACTIONS.some(marker => marker === action);
+}
+const INSTALL_ACTIONS = ['install_plugin', 'install_extension'];
+/** Whether steps with this action, of a plan or of a report, install a part. */
+function isInstallAction(action) {
+    return INSTALL_ACTIONS.some(install => install === action);
+}
+const HOST_ACTIONS = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+/** Whether steps with this action change more of a host than files: they act on a service, or run an operator's command. */
+function isHostAction(action) {
+    return HOST_ACTIONS.has(action);
+}
+
 ;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
 /** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20;
@@ -24716,27 +24750,6 @@ const MAX_HEALTHCHECK_SECONDS = 600;
 const DEFAULT_HEALTHCHECK_SECONDS = 30;
 const MAX_HEALTHCHECK_RETRIES = 20;
 const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-const ACTIONS = [
-    'prepare',
-    'download',
-    'extract',
-    'rollback',
-    'provision',
-    'install_plugin',
-    'install_extension',
-    'configure_plugin',
-    'write_env',
-    'start',
-    'stop',
-    'restart',
-    'healthcheck',
-    'notify',
-];
-/** Whether steps with this action, of a plan or of a report, install a part. */
-function isInstallAction(action) {
-    return action === 'install_plugin' || action === 'install_extension';
-}
 /** Its first component may also be a project archive's own name for its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
 const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
@@ -24796,6 +24809,7 @@ function buildStep(written, position) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan.js
+
 
 
 
@@ -26307,6 +26321,7 @@ function buildCommands(written) {
 
 
 
+
 /** A plan that was not refused. */
 function wholePlan(plan) {
     return { ...plan, hidesInstall: false, isWhole: true };
@@ -26375,6 +26390,10 @@ const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
 function isInstallStep(step) {
     return isInstallAction(step.action);
 }
+/** Whether the step has nothing left to do, because the deployment does it anyway. */
+function isMarkerStep(step) {
+    return isMarkerAction(step.action);
+}
 /** Whether the step works on files that must be installed before it runs. */
 function needsFiles(step) {
     return NEEDS_FILES.has(step.action);
@@ -26385,6 +26404,10 @@ function installedId(step) {
 /** Where an installing step installs its part, `<shelf>/<id>`. */
 function placeOfInstall(step) {
     return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
+}
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+function placeOfSettings({ from, plugin }) {
+    return `${from.split('/')[0]}/${plugin}`;
 }
 /** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
 function subjectIdOf(step) {
@@ -26445,6 +26468,8 @@ class NeedsCheck {
         this.#installedIds = steps.filter(isInstallStep).map(installedId);
     }
     answerTo(step) {
+        if (isMarkerStep(step) || isInstallStep(step))
+            return READY;
         switch (step.action) {
             case 'start':
             case 'stop':
@@ -26456,13 +26481,6 @@ class NeedsCheck {
                 return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`);
             case 'notify':
                 return this.#hostConfig?.notify.has(step.event) ? READY : { type: 'skip' };
-            case 'prepare':
-            case 'download':
-            case 'extract':
-            case 'rollback':
-            case 'install_plugin':
-            case 'install_extension':
-            case 'configure_plugin':
             case 'write_env':
                 return READY;
         }
@@ -26576,9 +26594,9 @@ function bindingProblems(plan, { kind, slug }) {
         return problems;
     return [...problems, ...prematureProblems(orderSteps(plan), (_, install) => install === installStep)];
 }
-const INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
+const single_artifact_plan_INSTALL_ACTIONS = { plugin: 'install_plugin', service: 'install_extension' };
 function installProblems(plan, kind) {
-    const action = INSTALL_ACTIONS[kind];
+    const action = single_artifact_plan_INSTALL_ACTIONS[kind];
     const installSteps = plan.steps.filter(isInstallStep);
     const [first] = installSteps;
     if (first === undefined) {
@@ -27428,10 +27446,7 @@ function injected_env_isSigned(path) {
 
 
 
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
-function placeOfSettings({ from, plugin }) {
-    return `${from.split('/')[0]}/${plugin}`;
-}
+
 /** Whether a plan has a `write_env` step for a part. */
 function writesSettings(steps, part) {
     return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
@@ -27458,11 +27473,11 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 
 
-/** What a plan does with a service or a host, which needs none of it where nothing changes. */
-const FOLLOWS_CHANGES = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
+
 /**
- * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
- * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ * The ids of the steps that act on services or run commands for parts which this deployment leaves as they are, except
+ * those that depend on a step which installs a part that changes. A step without `plugin` is about all parts. Known
+ * before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
     const { layout, request } = deployment;
@@ -27473,8 +27488,8 @@ function findIdleSteps(deployment, order) {
     const isAnyChanging = changed.length > 0 || order.removals.length > 0;
     const known = new Set(order.parts.map(({ id }) => id));
     const isIdle = (step) => {
-        const id = 'plugin' in step ? step.plugin : undefined;
-        return (FOLLOWS_CHANGES.has(step.action) &&
+        const id = subjectIdOf(step);
+        return (isHostAction(step.action) &&
             !order.skipped.has(step.id) &&
             !isOverdue(layout, order, step) &&
             !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging));
@@ -27494,7 +27509,7 @@ function findDependent({ steps }, changed) {
     for (const step of steps)
         if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id)))
             reached.add(step.id);
-    return steps.flatMap(step => FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
+    return steps.flatMap(step => isHostAction(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
 }
 /** The part that a step installs, or whose settings it creates. */
 function placeOfChange(step) {
@@ -31021,6 +31036,19 @@ function isSameList(recorded, asked) {
     return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
+;// CONCATENATED MODULE: ./build/install/steps/part.js
+
+/** What a plugin reads by its own description; nothing for a part without one. */
+function environmentOf(pluginYaml) {
+    if (pluginYaml === undefined)
+        return { required: [], optional: [] };
+    return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment;
+}
+/** The part with this name, `<shelf>/<id>`. */
+function findPart(parts, name) {
+    return parts.find(part => placeName(part) === name);
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/await-all.js
 /**
  * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
@@ -31875,7 +31903,6 @@ function unusableTemplate(from, found) {
 
 
 
-
 /** A project may have many services. */
 const perform_step_MAX_LISTED = 5;
 /**
@@ -31889,16 +31916,12 @@ async function performStep(context, step) {
     }
     if (context.idle.has(step.id))
         return await performIdle(context, step);
+    if (isMarkerStep(step))
+        return 'done';
     switch (step.action) {
-        case 'prepare':
-        case 'download':
-        case 'extract':
-        case 'rollback':
-        case 'configure_plugin':
-            return 'done';
         case 'install_plugin':
         case 'install_extension': {
-            const part = findPart(context, placeOfInstall(step));
+            const part = requirePart(context, placeOfInstall(step));
             if (part.intact !== undefined)
                 return await keepPart(context, part);
             const staged = part.retained === undefined ? part : await takeSnapshot(context, part);
@@ -31909,7 +31932,7 @@ async function performStep(context, step) {
             return results.get(staged) ?? 'done';
         }
         case 'write_env':
-            return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from);
+            return await writeEnv(context, requirePart(context, placeOfSettings(step)), step.from);
         case 'provision':
             return await provision(context, step);
         case 'start':
@@ -31991,8 +32014,8 @@ async function notify(context, step) {
         return { warning };
     }
 }
-function findPart(context, name) {
-    return requireEntry(context.order.parts.find(part => placeName(part) === name), name);
+function requirePart({ order }, name) {
+    return requireEntry(findPart(order.parts, name), name);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
@@ -32108,6 +32131,7 @@ class StepLedger {
 ;// CONCATENATED MODULE: ./build/install/steps/step-runs.js
 
 
+
 /**
  * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a part,
  * installs one that is staged or in its place already, or does nothing: so nothing slow is between their switches.
@@ -32142,22 +32166,16 @@ function runOf(context, steps) {
 function stagedPart({ order }, step) {
     if (step.action === 'remove' || !isInstallStep(step))
         return undefined;
-    const part = order.parts.find(one => placeName(one) === placeOfInstall(step));
+    const part = findPart(order.parts, placeOfInstall(step));
     return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part;
 }
 function isInstant({ order, idle }, step) {
-    if (step.action === 'remove' || order.skipped.has(step.id))
+    if (step.action === 'remove' || order.skipped.has(step.id) || isMarkerStep(step))
         return true;
     switch (step.action) {
-        case 'prepare':
-        case 'download':
-        case 'extract':
-        case 'rollback':
-        case 'configure_plugin':
-            return true;
         case 'install_plugin':
         case 'install_extension':
-            return order.parts.some(part => placeName(part) === placeOfInstall(step) && part.intact !== undefined);
+            return findPart(order.parts, placeOfInstall(step))?.intact !== undefined;
         case 'provision':
         case 'stop':
         case 'notify':
@@ -32670,14 +32688,6 @@ function isSuccess(line, isWanted) {
     catch {
         return false;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/part.js
-/** What a plugin reads by its own description; nothing for a part without one. */
-function environmentOf(pluginYaml) {
-    if (pluginYaml === undefined)
-        return { required: [], optional: [] };
-    return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment;
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/signature.js
@@ -36050,13 +36060,11 @@ function textsIn(value) {
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/acting-steps.js
 
-/** What may change more of a host than files. */
-const ACTING = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
 /** A step that failed may have done its work, or a part of it. */
 const RAN = new Set(['done', 'warned', 'failed']);
 /** The ids of the steps that have run and may have changed more than files. */
 function actingSteps({ steps }) {
-    return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []));
+    return steps.flatMap(({ id, action, status }) => (isHostAction(action) && RAN.has(status) ? [id] : []));
 }
 /** Whether a step has put a part into its place, or taken one away. */
 function hasMovedParts({ steps }) {
@@ -36520,6 +36528,7 @@ function wanted(report) {
 
 
 
+
 const steps_table_MAX_ROWS = 100;
 const steps_table_MAX_CELL_CHARS = 200;
 const steps_table_MAX_ID_CHARS = 130;
@@ -36540,8 +36549,6 @@ function stepsTable({ steps, error, outcome }) {
     const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did';
     return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])];
 }
-/** What every deployment does anyway, before and after the steps of its plan. */
-const MARKERS = new Set(['prepare', 'download', 'extract', 'rollback', 'configure_plugin']);
 const MARKS = {
     done: '✓',
     unchanged: '✓',
@@ -36554,7 +36561,7 @@ const MARKS = {
 function steps_table_resultOf(step, error) {
     switch (step.status) {
         case 'done':
-            return step.did ?? (MARKERS.has(step.action) ? 'nothing to do' : 'done');
+            return step.did ?? (isMarkerAction(step.action) ? 'nothing to do' : 'done');
         case 'unchanged':
             return step.did ?? 'as it was';
         case 'skipped':
@@ -39497,8 +39504,7 @@ function project_plan_templateProblems(steps) {
         if (step.action !== 'write_env')
             return [];
         const place = templatePlaceOf(step);
-        const [shelf] = place.split('/');
-        if (places.has(place) && places.has(`${shelf}/${step.plugin}`))
+        if (places.has(place) && places.has(placeOfSettings(step)))
             return [];
         const rule = places.has(place)
             ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
@@ -42791,7 +42797,7 @@ function readEnvironment({ layout }, part) {
 }
 function hasTemplate({ layout }, parts, from) {
     const [shelf, id, ...path] = from.split('/');
-    const part = parts.find(other => placeName(other) === `${shelf}/${id}`);
+    const part = findPart(parts, `${shelf}/${id}`);
     const identity = part?.retained ?? part?.intact;
     const find = identity && openTreeRecord(layout, identity);
     return (find?.(path.join('/'))?.kind ?? 'link') !== 'link';

@@ -1,7 +1,7 @@
 import { type JSONSchema, toJSONSchema } from 'zod/v4/core'
+import { ACTIONS } from '../../src/core/plan/action.ts'
 import { hostConfigSchema } from '../../src/core/plan/host-config-schema.ts'
 import { planSchema } from '../../src/core/plan/plan.ts'
-import { ACTIONS } from '../../src/core/plan/plan-step.ts'
 import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
 
 type JsonSchema = JSONSchema.JSONSchema

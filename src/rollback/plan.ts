@@ -12,7 +12,7 @@ import { TimeSlice } from '../install/files/time-slice.ts'
 import { installPath, placeName, snapshotsPath } from '../install/host/layout.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { openTreeRecord } from '../install/host/trees/record/read-tree-record.ts'
-import { environmentOf, type Part, type PartEnvironment } from '../install/steps/part.ts'
+import { environmentOf, findPart, type Part, type PartEnvironment } from '../install/steps/part.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { buildDefaultSteps } from './default-steps.ts'
 import type { RunningRollback } from './deployment.ts'
@@ -130,7 +130,7 @@ function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnv
 
 function hasTemplate({ layout }: RunningRollback, parts: readonly Part[], from: string): boolean {
   const [shelf, id, ...path] = from.split('/')
-  const part = parts.find(other => placeName(other) === `${shelf}/${id}`)
+  const part = findPart(parts, `${shelf}/${id}`)
   const identity = part?.retained ?? part?.intact
   const find = identity && openTreeRecord(layout, identity)
   return (find?.(path.join('/'))?.kind ?? 'link') !== 'link'

@@ -1,13 +1,21 @@
 import { problemAt } from '../document/source-problem.ts'
+import { type InstallAction, isInstallAction, isMarkerAction, type MarkerAction } from './action.ts'
 import type { Plan, PlanProblem } from './plan.ts'
-import { isInstallAction, type PlanStep } from './plan-step.ts'
+import type { PlanStep } from './plan-step.ts'
 
-export type InstallStep = Extract<PlanStep, { action: 'install_plugin' | 'install_extension' }>
+export type InstallStep = Extract<PlanStep, { action: InstallAction }>
+
+type MarkerStep = Extract<PlanStep, { action: MarkerAction }>
 
 const NEEDS_FILES: ReadonlySet<string> = new Set(['write_env', 'start', 'restart', 'healthcheck'])
 
 export function isInstallStep(step: PlanStep): step is InstallStep {
   return isInstallAction(step.action)
+}
+
+/** Whether the step has nothing left to do, because the deployment does it anyway. */
+export function isMarkerStep(step: PlanStep): step is MarkerStep {
+  return isMarkerAction(step.action)
 }
 
 /** Whether the step works on files that must be installed before it runs. */
@@ -22,6 +30,11 @@ export function installedId(step: InstallStep): string {
 /** Where an installing step installs its part, `<shelf>/<id>`. */
 export function placeOfInstall(step: InstallStep): string {
   return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`
+}
+
+/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'write_env' }>): string {
+  return `${from.split('/')[0]}/${plugin}`
 }
 
 /** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */

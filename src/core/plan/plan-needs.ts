@@ -1,7 +1,7 @@
 import type { SourceProblem } from '../document/source-problem.ts'
 import type { HostConfig, HostHealthcheck } from './host-config.ts'
 import type { Plan } from './plan.ts'
-import { installedId, isInstallStep, stepProblem } from './plan-binding.ts'
+import { installedId, isInstallStep, isMarkerStep, stepProblem } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
 
 /** How the host config answers a plan. */
@@ -40,6 +40,7 @@ class NeedsCheck {
   }
 
   answerTo(step: PlanStep): Answer {
+    if (isMarkerStep(step) || isInstallStep(step)) return READY
     switch (step.action) {
       case 'start':
       case 'stop':
@@ -51,13 +52,6 @@ class NeedsCheck {
         return this.#hostConfig?.provision.has(step.plugin) ? READY : this.#lack(`an entry provision.${step.plugin}`)
       case 'notify':
         return this.#hostConfig?.notify.has(step.event) ? READY : { type: 'skip' }
-      case 'prepare':
-      case 'download':
-      case 'extract':
-      case 'rollback':
-      case 'install_plugin':
-      case 'install_extension':
-      case 'configure_plugin':
       case 'write_env':
         return READY
     }

@@ -2,39 +2,13 @@ import { z } from 'zod/mini'
 import type { SourcePosition } from '../document/source-problem.ts'
 import { idSchema, stepIdSchema } from '../identifiers.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
+import type { MarkerAction } from './action.ts'
 import { durationSchema } from './duration.ts'
 
 export const MAX_HEALTHCHECK_SECONDS = 600
 export const DEFAULT_HEALTHCHECK_SECONDS = 30
 export const MAX_HEALTHCHECK_RETRIES = 20
 export const MAX_NOTIFY_MESSAGE_CHARS = 500
-
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
-export const ACTIONS = [
-  'prepare',
-  'download',
-  'extract',
-  'rollback',
-  'provision',
-  'install_plugin',
-  'install_extension',
-  'configure_plugin',
-  'write_env',
-  'start',
-  'stop',
-  'restart',
-  'healthcheck',
-  'notify',
-] as const
-
-export type Action = (typeof ACTIONS)[number]
-
-type InstallAction = Extract<Action, 'install_plugin' | 'install_extension'>
-
-/** Whether steps with this action, of a plan or of a report, install a part. */
-export function isInstallAction(action: string): action is InstallAction {
-  return action === 'install_plugin' || action === 'install_extension'
-}
 
 interface StepBase extends SourcePosition {
   readonly id: string
@@ -49,9 +23,10 @@ interface StepBase extends SourcePosition {
  */
 export type PlanStep = StepBase &
   (
-    | { readonly action: 'prepare' | 'download' | 'extract' | 'rollback' }
+    | { readonly action: Exclude<MarkerAction, 'configure_plugin'> }
+    | { readonly action: 'configure_plugin'; readonly plugin: string }
     | { readonly action: 'install_plugin'; readonly plugin: string; readonly source?: object }
-    | { readonly action: 'provision' | 'configure_plugin'; readonly plugin: string }
+    | { readonly action: 'provision'; readonly plugin: string }
     | { readonly action: 'install_extension'; readonly extension: string; readonly source?: object }
     | { readonly action: 'write_env'; readonly plugin: string; readonly from: string }
     | { readonly action: 'start' | 'stop' | 'restart'; readonly plugin?: string }

@@ -7,9 +7,10 @@ import { cleanForeignText } from '../foreign-text.ts'
 import { projectIdSchema, versionSchema } from '../identifiers.ts'
 import { OPERATOR_YAML_LIMITS } from '../limits.ts'
 import { runToEnd } from '../pausing-work.ts'
+import { ACTIONS } from './action.ts'
 import { planGraphProblems } from './plan-graph.ts'
 import { type PlanPositions, positionsIn } from './plan-positions.ts'
-import { ACTIONS, anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
+import { anyStepSchema, buildStep, keysOfStep, type PlanStep, stepSchema } from './plan-step.ts'
 
 export type PlanProblem = SourceProblem
 

@@ -9,6 +9,7 @@ import {
   isInstallStep,
   needsFiles,
   placeOfInstall,
+  placeOfSettings,
   prematureProblems,
   settingsNameProblems,
   stepProblem,
@@ -138,8 +139,7 @@ function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
   return steps.flatMap(step => {
     if (step.action !== 'write_env') return []
     const place = templatePlaceOf(step)
-    const [shelf] = place.split('/')
-    if (places.has(place) && places.has(`${shelf}/${step.plugin}`)) return []
+    if (places.has(place) && places.has(placeOfSettings(step))) return []
     const rule = places.has(place)
       ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
       : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs'

@@ -2,9 +2,10 @@ import { valueAt } from '../document/schema-problems.ts'
 import type { SourcePosition } from '../document/source-problem.ts'
 import type { YamlSource } from '../document/yaml-source.ts'
 import { projectIdSchema } from '../identifiers.ts'
+import { ACTIONS, isInstallAction } from './action.ts'
 import type { Plan } from './plan.ts'
 import { type PlanPositions, positionsIn } from './plan-positions.ts'
-import { ACTIONS, buildStep, isInstallAction, MAX_HEALTHCHECK_SECONDS, type PlanStep, stepSchema } from './plan-step.ts'
+import { buildStep, MAX_HEALTHCHECK_SECONDS, type PlanStep, stepSchema } from './plan-step.ts'
 
 /** What can be read of a plan, so that one run reports what is wrong with the rest of it too. */
 export interface ReadablePlan {

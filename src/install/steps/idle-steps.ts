@@ -1,4 +1,5 @@
-import { isInstallStep, placeOfInstall } from '../../core/plan/plan-binding.ts'
+import { isHostAction } from '../../core/plan/action.ts'
+import { isInstallStep, placeOfInstall, placeOfSettings, subjectIdOf } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { type Layout, placeName } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
@@ -7,14 +8,12 @@ import { findUnrestored } from '../transaction/unrestored.ts'
 import type { Part } from './part.ts'
 import { servicesOf } from './services-of.ts'
 import type { InstallOrder } from './step-context.ts'
-import { missingSettings, placeOfSettings } from './written-settings.ts'
-
-/** What a plan does with a service or a host, which needs none of it where nothing changes. */
-const FOLLOWS_CHANGES: ReadonlySet<PlanStep['action']> = new Set(['provision', 'stop', 'start', 'restart', 'notify'])
+import { missingSettings } from './written-settings.ts'
 
 /**
- * The ids of the steps that are about parts which this deployment leaves as they are, and of which no step
- * depends on one that installs a part that changes; a step without `plugin` is about all of them. Known before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ * The ids of the steps that act on services or run commands for parts which this deployment leaves as they are, except
+ * those that depend on a step which installs a part that changes. A step without `plugin` is about all parts. Known
+ * before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
  */
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
   const { layout, request } = deployment
@@ -24,9 +23,9 @@ export function findIdleSteps(deployment: Deployment, order: InstallOrder): Read
   const isAnyChanging = changed.length > 0 || order.removals.length > 0
   const known = new Set(order.parts.map(({ id }) => id))
   const isIdle = (step: PlanStep): boolean => {
-    const id = 'plugin' in step ? step.plugin : undefined
+    const id = subjectIdOf(step)
     return (
-      FOLLOWS_CHANGES.has(step.action) &&
+      isHostAction(step.action) &&
       !order.skipped.has(step.id) &&
       !isOverdue(layout, order, step) &&
       !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
@@ -48,7 +47,7 @@ function findDependent({ steps }: InstallOrder, changed: readonly Part[]): strin
   for (const step of steps)
     if (places.has(placeOfChange(step) ?? '') || step.dependsOn.some(id => reached.has(id))) reached.add(step.id)
   return steps.flatMap(step =>
-    FOLLOWS_CHANGES.has(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : [],
+    isHostAction(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : [],
   )
 }
 

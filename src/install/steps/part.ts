@@ -1,7 +1,7 @@
 import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import type { ExtractedTree } from '../files/extracted-tree.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/installed/rows.ts'
-import type { Place } from '../host/layout.ts'
+import { type Place, placeName } from '../host/layout.ts'
 import type { PreviousInstall } from '../host/previous-install.ts'
 import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
 
@@ -76,6 +76,11 @@ export interface IntactPart extends AnyPart {
 
 /** One plugin or extension that a deployment installs. */
 export type Part = NewPart | RetainedPart | IntactPart
+
+/** The part with this name, `<shelf>/<id>`. */
+export function findPart(parts: readonly Part[], name: string): Part | undefined {
+  return parts.find(part => placeName(part) === name)
+}
 
 /** One plugin or extension that this host has. */
 export interface InstalledPart extends Place {

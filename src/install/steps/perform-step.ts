@@ -1,15 +1,14 @@
 import { basename } from 'node:path'
-import { placeOfInstall } from '../../core/plan/plan-binding.ts'
+import { isMarkerStep, placeOfInstall, placeOfSettings } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { listFirst } from '../../core/quantities.ts'
-import { placeName } from '../host/layout.ts'
 import { inPast, type ServiceAction } from '../services/commands.ts'
 import { describeService, shortName } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
 import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
 import { runHostCommand } from './host-command.ts'
 import { keepPart } from './intact-part.ts'
-import type { Part } from './part.ts'
+import { findPart, type Part } from './part.ts'
 import { prepareParts } from './prepare-parts.ts'
 import { requireEntry, servicesOf } from './services-of.ts'
 import type { StepContext } from './step-context.ts'
@@ -18,7 +17,6 @@ import { switchParts } from './switch-parts.ts'
 import { keepReplaced, takeSnapshot } from './take-snapshot.ts'
 import { verifyHealth } from './verify-health.ts'
 import { writeEnv } from './write-env.ts'
-import { placeOfSettings } from './written-settings.ts'
 
 /** A project may have many services. */
 const MAX_LISTED = 5
@@ -33,16 +31,11 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
     return 'skipped'
   }
   if (context.idle.has(step.id)) return await performIdle(context, step)
+  if (isMarkerStep(step)) return 'done'
   switch (step.action) {
-    case 'prepare':
-    case 'download':
-    case 'extract':
-    case 'rollback':
-    case 'configure_plugin':
-      return 'done'
     case 'install_plugin':
     case 'install_extension': {
-      const part = findPart(context, placeOfInstall(step))
+      const part = requirePart(context, placeOfInstall(step))
       if (part.intact !== undefined) return await keepPart(context, part)
       const staged = part.retained === undefined ? part : await takeSnapshot(context, part)
       const prepared = await prepareParts(context, { parts: [staged], next: new Set([staged]) })
@@ -51,7 +44,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
       return results.get(staged) ?? 'done'
     }
     case 'write_env':
-      return await writeEnv(context, findPart(context, placeOfSettings(step)), step.from)
+      return await writeEnv(context, requirePart(context, placeOfSettings(step)), step.from)
     case 'provision':
       return await provision(context, step)
     case 'start':
@@ -134,9 +127,6 @@ async function notify(context: StepContext, step: Extract<PlanStep, { action: 'n
   }
 }
 
-function findPart(context: StepContext, name: string): Part {
-  return requireEntry(
-    context.order.parts.find(part => placeName(part) === name),
-    name,
-  )
+function requirePart({ order }: StepContext, name: string): Part {
+  return requireEntry(findPart(order.parts, name), name)
 }

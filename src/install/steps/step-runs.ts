@@ -1,7 +1,7 @@
-import { isInstallStep, placeOfInstall } from '../../core/plan/plan-binding.ts'
+import { isInstallStep, isMarkerStep, placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
-import type { InstalledPart, NewPart } from './part.ts'
+import { findPart, type InstalledPart, type NewPart } from './part.ts'
 import type { StepContext } from './step-context.ts'
 
 /** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
@@ -51,22 +51,16 @@ function runOf(context: StepContext, steps: readonly Step[]): StepRun {
 /** The staged part that a step installs, if it does. */
 function stagedPart({ order }: StepContext, step: Step): NewPart | undefined {
   if (step.action === 'remove' || !isInstallStep(step)) return undefined
-  const part = order.parts.find(one => placeName(one) === placeOfInstall(step))
+  const part = findPart(order.parts, placeOfInstall(step))
   return part === undefined || part.intact !== undefined || part.retained !== undefined ? undefined : part
 }
 
 function isInstant({ order, idle }: StepContext, step: Step): boolean {
-  if (step.action === 'remove' || order.skipped.has(step.id)) return true
+  if (step.action === 'remove' || order.skipped.has(step.id) || isMarkerStep(step)) return true
   switch (step.action) {
-    case 'prepare':
-    case 'download':
-    case 'extract':
-    case 'rollback':
-    case 'configure_plugin':
-      return true
     case 'install_plugin':
     case 'install_extension':
-      return order.parts.some(part => placeName(part) === placeOfInstall(step) && part.intact !== undefined)
+      return findPart(order.parts, placeOfInstall(step))?.intact !== undefined
     case 'provision':
     case 'stop':
     case 'notify':

@@ -1,3 +1,4 @@
+import { placeOfSettings } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
 import { type PartName, placeName, settingsPath } from '../host/layout.ts'
@@ -6,11 +7,6 @@ import type { Deployment } from '../transaction/context.ts'
 import { injectedEnvPath, willLackInjectedEnv } from './injected-env.ts'
 import type { Part } from './part.ts'
 import type { InstallOrder } from './step-context.ts'
-
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
-export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'write_env' }>): string {
-  return `${from.split('/')[0]}/${plugin}`
-}
 
 /** Whether a plan has a `write_env` step for a part. */
 export function writesSettings(steps: readonly PlanStep[], part: PartName): boolean {

@@ -1,15 +1,12 @@
-import { isInstallAction } from '../../core/plan/plan-step.ts'
+import { isHostAction, isInstallAction } from '../../core/plan/action.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
-
-/** What may change more of a host than files. */
-const ACTING: ReadonlySet<string> = new Set(['provision', 'stop', 'start', 'restart', 'notify'])
 
 /** A step that failed may have done its work, or a part of it. */
 const RAN: ReadonlySet<string> = new Set(['done', 'warned', 'failed'])
 
 /** The ids of the steps that have run and may have changed more than files. */
 export function actingSteps({ steps }: LocalReport): string[] {
-  return steps.flatMap(({ id, action, status }) => (ACTING.has(action) && RAN.has(status) ? [id] : []))
+  return steps.flatMap(({ id, action, status }) => (isHostAction(action) && RAN.has(status) ? [id] : []))
 }
 
 /** Whether a step has put a part into its place, or taken one away. */

@@ -1,5 +1,5 @@
 import { listNames } from '../../core/foreign-text.ts'
-import { isInstallAction } from '../../core/plan/plan-step.ts'
+import { isInstallAction } from '../../core/plan/action.ts'
 import { countInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 

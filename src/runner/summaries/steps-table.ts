@@ -1,4 +1,5 @@
 import { cellOf, code, table } from '../../core/markdown.ts'
+import { isMarkerAction } from '../../core/plan/action.ts'
 import { durationInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { withoutStep } from '../../install/reports/rollback-problems.ts'
@@ -26,9 +27,6 @@ export function stepsTable({ steps, error, outcome }: LocalReport): string[] {
   return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])]
 }
 
-/** What every deployment does anyway, before and after the steps of its plan. */
-const MARKERS: ReadonlySet<string> = new Set(['prepare', 'download', 'extract', 'rollback', 'configure_plugin'])
-
 const MARKS: Record<Step['status'], string> = {
   done: '✓',
   unchanged: '✓',
@@ -42,7 +40,7 @@ const MARKS: Record<Step['status'], string> = {
 function resultOf(step: Step, error: LocalReport['error']): string {
   switch (step.status) {
     case 'done':
-      return step.did ?? (MARKERS.has(step.action) ? 'nothing to do' : 'done')
+      return step.did ?? (isMarkerAction(step.action) ? 'nothing to do' : 'done')
     case 'unchanged':
       return step.did ?? 'as it was'
     case 'skipped':

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { ACTIONS } from '../../../src/core/plan/action.ts'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
 import { parsePlan } from '../../../src/core/plan/plan.ts'
 import { checkPlanNeeds } from '../../../src/core/plan/plan-needs.ts'
-import { ACTIONS } from '../../../src/core/plan/plan-step.ts'
 
 const EVERY_ACTION = [
   '{id: prepare, action: prepare}',
