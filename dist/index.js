@@ -27332,7 +27332,7 @@ function read_plugin_yaml_notAPlugin(found) {
     return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/settings-file.js
+;// CONCATENATED MODULE: ./build/install/steps/settings/settings-file.js
 
 
 
@@ -27357,7 +27357,7 @@ function unusableSettings(path, found) {
     return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/injected-env.js
+;// CONCATENATED MODULE: ./build/install/steps/settings/injected-env.js
 
 
 
@@ -27441,7 +27441,7 @@ function injected_env_isSigned(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/written-settings.js
+;// CONCATENATED MODULE: ./build/install/steps/settings/written-settings.js
 
 
 
@@ -27572,7 +27572,7 @@ function listDrift(entries) {
     return { names, more: all.length - names.length + omitted };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/report-drift.js
+;// CONCATENATED MODULE: ./build/install/steps/parts/report-drift.js
 
 
 
@@ -29275,7 +29275,7 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/next-snapshot.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/next-snapshot.js
 
 
 
@@ -29308,7 +29308,7 @@ async function announceModified(deployment, place, { path }) {
         deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/remove-part.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/remove-part.js
 
 
 
@@ -30894,7 +30894,7 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/intact-part.js
+;// CONCATENATED MODULE: ./build/install/steps/parts/intact-part.js
 
 
 
@@ -31036,7 +31036,7 @@ function isSameList(recorded, asked) {
     return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/part.js
+;// CONCATENATED MODULE: ./build/install/steps/parts/part.js
 
 /** What a plugin reads by its own description; nothing for a part without one. */
 function environmentOf(pluginYaml) {
@@ -31047,6 +31047,102 @@ function environmentOf(pluginYaml) {
 /** The part with this name, `<shelf>/<id>`. */
 function findPart(parts, name) {
     return parts.find(part => placeName(part) === name);
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/settings/write-env.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
+ * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
+ * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
+ * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
+ * that were recorded, or a required key is or ends up empty.
+ */
+async function writeEnv(context, part, from) {
+    const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
+    const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from);
+    const isInjected = await seedInjectedEnv(context, part, text);
+    return write_env_resultOf(part, { isThere, isInjected });
+}
+function write_env_resultOf(part, { isThere, isInjected }) {
+    const own = `${part.id}.env`;
+    const injected = `${placePath(part)}/${INJECTED}`;
+    if (isThere && !isInjected)
+        return { status: 'unchanged', did: `${own} exists and stays` };
+    if (isThere)
+        return { status: 'done', did: `${own} stays; ${injected} written` };
+    return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` };
+}
+function readExisting({ layout, tools, request }, part) {
+    const path = settingsPath(layout, part);
+    const text = settings_file_readSettings(path);
+    verifySettings({ path, text }, part.environment.required);
+    const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
+    tools.log.info(`${path} exists and stays unchanged${unused}.`);
+    return text;
+}
+/** Creates the settings from their template; returns their text. */
+async function seed({ deployment, transaction, stagingFolder, results }, part, from) {
+    const { layout, tools, request } = deployment;
+    const path = templatePath(part, from);
+    const template = readTemplate(layout.root, path);
+    const tree = results.get(placeName(part))?.tree;
+    if (tree !== undefined)
+        verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template });
+    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
+    const target = settingsPath(layout, part);
+    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
+    await writeNewFile(staged, settings.text);
+    const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
+    await transaction.apply([{ type: 'create_file', ...paths }]);
+    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
+    return settings.text;
+}
+/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
+function templatePath({ directory }, from) {
+    return [directory, ...from.split('/').slice(1)].join('/');
+}
+/** A service can write into its directory at any time. */
+function verifyTemplate({ layout }, tree, { from, inner, template }) {
+    const recorded = openTreeRecord(layout, tree)?.(inner);
+    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
+        return;
+    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
+}
+/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+function describeUse(used, settings) {
+    const unused = [...settings.keys()].filter(name => !used.includes(name));
+    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
+    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
+}
+function readTemplate(root, from) {
+    try {
+        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (bytes !== undefined)
+            return bytes;
+    }
+    catch (error) {
+        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
+        throw unusableTemplate(from, found);
+    }
+    throw unusableTemplate(from, NOT_A_SMALL_FILE);
+}
+function unusableTemplate(from, found) {
+    const remedy = 'correct "from" in the plan, or the artifact';
+    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/await-all.js
@@ -31234,7 +31330,7 @@ function orUndefined(read) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/prepare-parts.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/prepare-parts.js
 
 
 
@@ -31321,7 +31417,35 @@ async function compareEach({ deployment }, parts) {
         await deployment.drift.again(previous.place);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/kept-paths.js
+;// CONCATENATED MODULE: ./build/install/steps/settings/moved-settings.js
+
+
+
+
+/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+function planSettingsMove({ deployment, order }, { previous, ...part }) {
+    const { layout, tools } = deployment;
+    const former = formerPlace(previous, order.origin);
+    if (isSamePlace(former, part))
+        return { moves: [], announce: () => undefined };
+    const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)];
+    const { place, installed } = previous;
+    const [isThere, isTaken] = [pathExistsSync(from), pathExistsSync(to)];
+    const move = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) };
+    return {
+        moves: isThere && !isTaken ? [move] : [],
+        announce() {
+            if (installed !== undefined)
+                tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
+            if (isThere && isTaken)
+                tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
+            else if (isThere)
+                tools.log.notice(`Its settings, ${from}, are ${to} now.`);
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/switch/kept-paths.js
 
 
 
@@ -31378,35 +31502,7 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
     }));
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/moved-settings.js
-
-
-
-
-/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
-function planSettingsMove({ deployment, order }, { previous, ...part }) {
-    const { layout, tools } = deployment;
-    const former = formerPlace(previous, order.origin);
-    if (isSamePlace(former, part))
-        return { moves: [], announce: () => undefined };
-    const [from, to] = [settingsPath(layout, former), settingsPath(layout, part)];
-    const { place, installed } = previous;
-    const [isThere, isTaken] = [pathExistsSync(from), pathExistsSync(to)];
-    const move = { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) };
-    return {
-        moves: isThere && !isTaken ? [move] : [],
-        announce() {
-            if (installed !== undefined)
-                tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
-            if (isThere && isTaken)
-                tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
-            else if (isThere)
-                tools.log.notice(`Its settings, ${from}, are ${to} now.`);
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/replace-part.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/replace-part.js
 
 
 
@@ -31541,7 +31637,7 @@ function digestBehind(link, byPath) {
     return item?.sha256;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/replaced-tree.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/replaced-tree.js
 
 
 
@@ -31589,7 +31685,7 @@ async function noteReplaced({ deployment, stagingFolder }, place) {
     return { tree_digest: null };
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/switch-parts.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/switch-parts.js
 
 
 
@@ -31689,7 +31785,7 @@ function cacheOf(path) {
     return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/take-snapshot.js
+;// CONCATENATED MODULE: ./build/install/steps/switch/take-snapshot.js
 
 
 
@@ -31788,102 +31884,6 @@ async function makeFolders(stagingFolder, path) {
 }
 function justModified(snapshot) {
     return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/write-env.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-/**
- * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
- * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
- * that were recorded, or a required key is or ends up empty.
- */
-async function writeEnv(context, part, from) {
-    const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
-    const text = isThere ? readExisting(context.deployment, part) : await seed(context, part, from);
-    const isInjected = await seedInjectedEnv(context, part, text);
-    return write_env_resultOf(part, { isThere, isInjected });
-}
-function write_env_resultOf(part, { isThere, isInjected }) {
-    const own = `${part.id}.env`;
-    const injected = `${placePath(part)}/${INJECTED}`;
-    if (isThere && !isInjected)
-        return { status: 'unchanged', did: `${own} exists and stays` };
-    if (isThere)
-        return { status: 'done', did: `${own} stays; ${injected} written` };
-    return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` };
-}
-function readExisting({ layout, tools, request }, part) {
-    const path = settingsPath(layout, part);
-    const text = settings_file_readSettings(path);
-    verifySettings({ path, text }, part.environment.required);
-    const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
-    tools.log.info(`${path} exists and stays unchanged${unused}.`);
-    return text;
-}
-/** Creates the settings from their template; returns their text. */
-async function seed({ deployment, transaction, stagingFolder, results }, part, from) {
-    const { layout, tools, request } = deployment;
-    const path = templatePath(part, from);
-    const template = readTemplate(layout.root, path);
-    const tree = results.get(placeName(part))?.tree;
-    if (tree !== undefined)
-        verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template });
-    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
-    const target = settingsPath(layout, part);
-    const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
-    await writeNewFile(staged, settings.text);
-    const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
-    await transaction.apply([{ type: 'create_file', ...paths }]);
-    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
-    return settings.text;
-}
-/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
-function templatePath({ directory }, from) {
-    return [directory, ...from.split('/').slice(1)].join('/');
-}
-/** A service can write into its directory at any time. */
-function verifyTemplate({ layout }, tree, { from, inner, template }) {
-    const recorded = openTreeRecord(layout, tree)?.(inner);
-    if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
-        return;
-    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
-}
-/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
-function describeUse(used, settings) {
-    const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
-    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
-}
-function readTemplate(root, from) {
-    try {
-        const bytes = readSmallBytesSync((0,external_node_path_namespaceObject.join)(root, from), MAX_SMALL_FILE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (bytes !== undefined)
-            return bytes;
-    }
-    catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
-        throw unusableTemplate(from, found);
-    }
-    throw unusableTemplate(from, NOT_A_SMALL_FILE);
-}
-function unusableTemplate(from, found) {
-    const remedy = 'correct "from" in the plan, or the artifact';
-    return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
@@ -32018,7 +32018,7 @@ function requirePart({ order }, name) {
     return requireEntry(findPart(order.parts, name), name);
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/settings-notices.js
+;// CONCATENATED MODULE: ./build/install/steps/settings/settings-notices.js
 
 
 

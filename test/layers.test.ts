@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -27,8 +27,9 @@ const LAYERS = {
     ['archive'],
     ['files'],
   ],
+  'src/install/steps': [['switch'], ['settings'], ['parts']],
   'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],
-} as const
+} as const satisfies Record<string, readonly (readonly string[])[]>
 
 const MACHINE = ['node:fs', 'node:fs/promises', 'node:http', 'node:https', 'node:net', 'node:os', 'node:child_process']
 const RUNNER = '@actions/core'
@@ -61,7 +62,7 @@ interface Row {
 
 /** One file for each row: what it imports, and the rule that must refuse it. */
 const imports: readonly Row[] = [
-  ...Object.entries(LAYERS).flatMap(([parent, layers]) => rowsOf(parent, layers)),
+  ...Object.entries(LAYERS).flatMap(([parent, layers]) => [...rowsOf(parent, layers), ...outwardRows(parent, layers)]),
   ...Object.entries(MAY_IMPORT).flatMap(([folder, allowed]) =>
     [...MACHINE, RUNNER, HTTP].map((from, index) => ({
       file: `src/${folder}/package-${index}.ts`,
@@ -77,9 +78,7 @@ const imports: readonly Row[] = [
     })),
   ),
   ...LAYERS.src.flat().map(folder => ({ file: `src/${folder}/hub.ts`, from: '../../hub/x.ts', rule: RESTRICTED })),
-  { file: 'src/install/files/above.ts', from: '../../marketplace/x.ts', rule: RESTRICTED },
   { file: 'src/install/files/core-archive.ts', from: '../../core/archive/x.ts', rule: undefined },
-  { file: 'src/core/plan/above.ts', from: '../../install/x.ts', rule: RESTRICTED },
   { file: 'src/main.ts', from: '../hub/x.ts', rule: RESTRICTED },
   { file: 'hub/core.ts', from: '../src/core/x.ts', rule: RESTRICTED },
   { file: 'hub/marketplace/core.ts', from: '../../src/core/x.ts', rule: RESTRICTED },
@@ -88,20 +87,39 @@ const imports: readonly Row[] = [
   { file: 'src/core/ring-b.ts', from: './ring-a.ts', rule: CYCLE },
 ]
 
+type Layers = readonly (readonly string[])[]
+
 /** Each pair of folders, and the folders in them: imports run downwards only, and not sideways. */
-function rowsOf(parent: string, layers: readonly (readonly string[])[]): Row[] {
-  const folders = layers.flatMap((layer, depth) => layer.map(name => ({ name, depth })))
-  return folders.flatMap(({ name, depth }) =>
-    folders
-      .filter(other => other.name !== name)
-      .flatMap(other =>
-        ['', 'deeper/'].map(deeper => ({
-          file: `${parent}/${name}/${deeper}to-${other.name}.ts`,
-          from: `${deeper && '../'}../${other.name}/x.ts`,
-          rule: other.depth > depth || SIDEWAYS.has(`${name} to ${other.name}`) ? undefined : RESTRICTED,
-        })),
-      ),
+function rowsOf(parent: string, layers: Layers): Row[] {
+  return layers.flat().flatMap(name =>
+    rulesFor(name, layers).flatMap(([other, rule]) =>
+      ['', 'deeper/'].map(deeper => ({
+        file: `${parent}/${name}/${deeper}to-${other}.ts`,
+        from: `${deeper && '../'}../${other}/x.ts`,
+        rule,
+      })),
+    ),
   )
+}
+
+/** The folders in a layered folder, each with the folders next to that one, which may have rules of its own. */
+function outwardRows(parent: string, layers: Layers): Row[] {
+  const outer: Layers = new Map<string, Layers>(Object.entries(LAYERS)).get(dirname(parent)) ?? []
+  return layers.flat().flatMap(name =>
+    rulesFor(basename(parent), outer).map(([other, rule]) => ({
+      file: `${parent}/${name}/out-to-${other}.ts`,
+      from: `../../${other}/x.ts`,
+      rule,
+    })),
+  )
+}
+
+/** What must refuse an import of each other folder. */
+function rulesFor(name: string, layers: Layers): (readonly [string, Row['rule']])[] {
+  const depthOf = (folder: string): number => layers.findIndex(layer => layer.includes(folder))
+  const isAllowed = (other: string): boolean => depthOf(other) > depthOf(name) || SIDEWAYS.has(`${name} to ${other}`)
+  const others = layers.flat().filter(other => other !== name)
+  return others.map(other => [other, isAllowed(other) ? undefined : RESTRICTED])
 }
 
 const TARGETS = Object.entries(LAYERS).flatMap(([parent, layers]) =>

@@ -6,8 +6,14 @@ import { installPath, placeName } from '../install/host/layout.ts'
 import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../install/host/previous-install.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../install/host/sign-for-host.ts'
-import { keepIfIntact } from '../install/steps/intact-part.ts'
-import { environmentOf, type NewPart, type Part, type PartEnvironment, type PartTree } from '../install/steps/part.ts'
+import { keepIfIntact } from '../install/steps/parts/intact-part.ts'
+import {
+  environmentOf,
+  type NewPart,
+  type Part,
+  type PartEnvironment,
+  type PartTree,
+} from '../install/steps/parts/part.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { findUnchanged, type SuppliedPart } from './fetch-parts.ts'
 import type { VerifiedProject } from './verify.ts'

@@ -11,7 +11,7 @@ import { type Layout, type Place, stagingPath } from '../../src/install/host/lay
 import type { PreviousInstall } from '../../src/install/host/previous-install.ts'
 import { DriftCheck } from '../../src/install/host/trees/drift-check.ts'
 import type { Host } from '../../src/install/reports/host.ts'
-import type { NewPart } from '../../src/install/steps/part.ts'
+import type { NewPart } from '../../src/install/steps/parts/part.ts'
 import type { InstallOrder, StepContext } from '../../src/install/steps/step-context.ts'
 import type { Deployment, HostRequest } from '../../src/install/transaction/context.ts'
 import { startJournal } from '../../src/install/transaction/journal.ts'

@@ -25,8 +25,8 @@ import {
   withKeptPaths,
 } from '../host/snapshots.ts'
 import { identityOf } from '../host/trees/record/tree-identity.ts'
-import type { InstalledPart, Part } from '../steps/part.ts'
-import { noteModifiedSnapshots } from '../steps/report-drift.ts'
+import type { InstalledPart, Part } from '../steps/parts/part.ts'
+import { noteModifiedSnapshots } from '../steps/parts/report-drift.ts'
 import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
 

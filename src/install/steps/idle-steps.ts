@@ -5,10 +5,10 @@ import { type Layout, placeName } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { PlannedStep } from '../transaction/record.ts'
 import { findUnrestored } from '../transaction/unrestored.ts'
-import type { Part } from './part.ts'
+import type { Part } from './parts/part.ts'
 import { servicesOf } from './services-of.ts'
+import { missingSettings } from './settings/written-settings.ts'
 import type { InstallOrder } from './step-context.ts'
-import { missingSettings } from './written-settings.ts'
 
 /**
  * The ids of the steps that act on services or run commands for parts which this deployment leaves as they are, except

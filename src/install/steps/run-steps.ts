@@ -1,17 +1,17 @@
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { healthchecksOf, type RestoredCheck } from '../services/healthchecks.ts'
 import { announceSkipped } from './idle-steps.ts'
+import { warnOfDrift } from './parts/report-drift.ts'
 import { performStep } from './perform-step.ts'
-import type { SwitchedPart } from './planned-switch.ts'
-import { type PreparedPart, prepareParts } from './prepare-parts.ts'
-import { goneAlready } from './remove-part.ts'
-import { warnOfDrift } from './report-drift.ts'
-import { warnOfMissingEnv } from './settings-notices.ts'
+import { warnOfMissingEnv } from './settings/settings-notices.ts'
 import type { InstallOrder, StepContext } from './step-context.ts'
 import type { StepEnd } from './step-entry.ts'
 import { StepLedger } from './step-ledger.ts'
 import { divideIntoRuns, type Step, type StepRun } from './step-runs.ts'
-import { switchParts } from './switch-parts.ts'
+import type { SwitchedPart } from './switch/planned-switch.ts'
+import { type PreparedPart, prepareParts } from './switch/prepare-parts.ts'
+import { goneAlready } from './switch/remove-part.ts'
+import { switchParts } from './switch/switch-parts.ts'
 
 /**
  * Prepares all staged parts, removes what the new version does not contain, then runs the plan's steps in their order, and

@@ -4,7 +4,7 @@ import type { InstalledRow } from '../host/installed/rows.ts'
 import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
 import type { Deployment } from '../transaction/context.ts'
 import type { Transaction } from '../transaction/transaction.ts'
-import type { InstalledPart, Part } from './part.ts'
+import type { InstalledPart, Part } from './parts/part.ts'
 
 /** A plan that fits this host, and everything that it installs. */
 export interface InstallOrder {

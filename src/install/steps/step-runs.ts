@@ -1,7 +1,7 @@
 import { isInstallStep, isMarkerStep, placeOfInstall } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
-import { findPart, type InstalledPart, type NewPart } from './part.ts'
+import { findPart, type InstalledPart, type NewPart } from './parts/part.ts'
 import type { StepContext } from './step-context.ts'
 
 /** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */

@@ -5,7 +5,7 @@ import { type Place, snapshotsPath } from '../../install/host/layout.ts'
 import { findLeftBehind, readPreviousInstall } from '../../install/host/previous-install.ts'
 import { isOnlyAdded } from '../../install/host/trees/drift-check.ts'
 import { identityOf } from '../../install/host/trees/record/tree-identity.ts'
-import type { IntactPart, RetainedPart, ReturningVersion } from '../../install/steps/part.ts'
+import type { IntactPart, RetainedPart, ReturningVersion } from '../../install/steps/parts/part.ts'
 import type { RunningRollback } from '../deployment.ts'
 
 /** A part before it is known which settings it reads. */

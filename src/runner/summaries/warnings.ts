@@ -1,7 +1,7 @@
 import { alert, cellOf, code } from '../../core/markdown.ts'
 import { listFirst } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
-import { describeDrift } from '../../install/steps/report-drift.ts'
+import { describeDrift } from '../../install/steps/parts/report-drift.ts'
 import { listDrift, pathOfEntry } from '../../install/transaction/drift-names.ts'
 import type { DriftEntry } from '../../install/transaction/facts.ts'
 import type { Note } from '../runner-log.ts'

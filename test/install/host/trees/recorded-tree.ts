@@ -6,7 +6,7 @@ import { installPath, type Layout, type Place } from '../../../../src/install/ho
 import { stagedItems } from '../../../../src/install/host/trees/record/extracted-items.ts'
 import type { RecordedTree } from '../../../../src/install/host/trees/record/tree-identity.ts'
 import { writeTreeRecord } from '../../../../src/install/host/trees/record/write-tree-record.ts'
-import type { PartTree } from '../../../../src/install/steps/part.ts'
+import type { PartTree } from '../../../../src/install/steps/parts/part.ts'
 import { plannedSymlinks } from '../../../core/archive/plan-listing.ts'
 import { rowOf } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'

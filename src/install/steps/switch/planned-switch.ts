@@ -1,7 +1,7 @@
-import type { PlannedMove } from '../transaction/move.ts'
+import type { PlannedMove } from '../../transaction/move.ts'
+import type { InstalledPart, NewPart, ReturningPart } from '../parts/part.ts'
+import type { StepResult } from '../step-entry.ts'
 import type { NextSnapshot } from './next-snapshot.ts'
-import type { InstalledPart, NewPart, ReturningPart } from './part.ts'
-import type { StepResult } from './step-entry.ts'
 
 /** What is removed, or takes its place. */
 export type SwitchedPart = InstalledPart | NewPart | ReturningPart

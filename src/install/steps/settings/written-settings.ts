@@ -1,12 +1,12 @@
-import { placeOfSettings } from '../../core/plan/plan-binding.ts'
-import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { type PartName, placeName, settingsPath } from '../host/layout.ts'
-import { formerPlace } from '../host/previous-install.ts'
-import type { Deployment } from '../transaction/context.ts'
+import { placeOfSettings } from '../../../core/plan/plan-binding.ts'
+import type { PlanStep } from '../../../core/plan/plan-step.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import { type PartName, placeName, settingsPath } from '../../host/layout.ts'
+import { formerPlace } from '../../host/previous-install.ts'
+import type { Deployment } from '../../transaction/context.ts'
+import type { Part } from '../parts/part.ts'
+import type { InstallOrder } from '../step-context.ts'
 import { injectedEnvPath, willLackInjectedEnv } from './injected-env.ts'
-import type { Part } from './part.ts'
-import type { InstallOrder } from './step-context.ts'
 
 /** Whether a plan has a `write_env` step for a part. */
 export function writesSettings(steps: readonly PlanStep[], part: PartName): boolean {

@@ -1,13 +1,13 @@
 import { dirname, join, relative } from 'node:path'
-import { makeOpenDirectorySync, syncDirectory } from '../files/durable-files.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { dropShipped, findKeptPaths } from '../host/keep-paths.ts'
-import { placePath } from '../host/layout.ts'
-import { requireMovableTree } from '../host/switchable.ts'
-import type { Deployment } from '../transaction/context.ts'
-import { justAppeared, type PlannedMove } from '../transaction/move.ts'
-import type { NewPart, ReturningPart } from './part.ts'
-import type { StepContext } from './step-context.ts'
+import { makeOpenDirectorySync, syncDirectory } from '../../files/durable-files.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import { dropShipped, findKeptPaths } from '../../host/keep-paths.ts'
+import { placePath } from '../../host/layout.ts'
+import { requireMovableTree } from '../../host/switchable.ts'
+import type { Deployment } from '../../transaction/context.ts'
+import { justAppeared, type PlannedMove } from '../../transaction/move.ts'
+import type { NewPart, ReturningPart } from '../parts/part.ts'
+import type { StepContext } from '../step-context.ts'
 
 /**
  * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is

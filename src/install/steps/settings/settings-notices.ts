@@ -1,11 +1,11 @@
-import { listNames } from '../../core/foreign-text.ts'
-import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
-import { unsetSettings } from '../../core/plan/env-template.ts'
-import { readSmallFileSync } from '../files/read-small-file.ts'
-import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
-import { placePath, settingsPath } from '../host/layout.ts'
+import { listNames } from '../../../core/foreign-text.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../../core/limits.ts'
+import { unsetSettings } from '../../../core/plan/env-template.ts'
+import { readSmallFileSync } from '../../files/read-small-file.ts'
+import { isAbsent, pathExistsSync } from '../../files/tree-walk.ts'
+import { placePath, settingsPath } from '../../host/layout.ts'
+import type { StepContext } from '../step-context.ts'
 import { injectedEnvPath } from './injected-env.ts'
-import type { StepContext } from './step-context.ts'
 import { writesSettings } from './written-settings.ts'
 
 type Context = Pick<StepContext, 'deployment' | 'order'>

@@ -1,15 +1,15 @@
-import { placeName } from '../host/layout.ts'
-import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
-import type { PlannedChange } from '../transaction/change.ts'
-import type { PlannedMove } from '../transaction/move.ts'
-import type { InstalledPart } from './part.ts'
+import { placeName } from '../../host/layout.ts'
+import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
+import type { PlannedChange } from '../../transaction/change.ts'
+import type { PlannedMove } from '../../transaction/move.ts'
+import type { InstalledPart } from '../parts/part.ts'
+import type { StepContext } from '../step-context.ts'
+import type { StepResult } from '../step-entry.ts'
 import type { PlannedSwitch, SwitchedPart } from './planned-switch.ts'
 import type { PreparedPart } from './prepare-parts.ts'
 import { planRemoval, stopRemoved } from './remove-part.ts'
 import { planReplacement } from './replace-part.ts'
 import { noteReplaced } from './replaced-tree.ts'
-import type { StepContext } from './step-context.ts'
-import type { StepResult } from './step-entry.ts'
 
 /** What is removed and what is installed at once. */
 export interface Switched {

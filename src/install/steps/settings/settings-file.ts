@@ -1,6 +1,6 @@
-import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { MAX_SMALL_FILE_BYTES } from '../../core/limits.ts'
-import { readSmallFileSync } from '../files/read-small-file.ts'
+import { DeploymentError, errnoOf } from '../../../core/errors.ts'
+import { MAX_SMALL_FILE_BYTES } from '../../../core/limits.ts'
+import { readSmallFileSync } from '../../files/read-small-file.ts'
 
 export const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
 

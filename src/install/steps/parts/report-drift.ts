@@ -1,13 +1,13 @@
-import { cleanForeignText } from '../../core/foreign-text.ts'
-import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
-import { type PartName, placeName } from '../host/layout.ts'
-import { isModified } from '../host/trees/drift-check.ts'
-import type { TreeDifference } from '../host/trees/tree-comparison.ts'
-import type { Deployment } from '../transaction/context.ts'
-import { listDrift } from '../transaction/drift-names.ts'
-import type { DriftEntry } from '../transaction/facts.ts'
+import { cleanForeignText } from '../../../core/foreign-text.ts'
+import { findInstalled, readInstalled } from '../../host/installed/host-record.ts'
+import { type PartName, placeName } from '../../host/layout.ts'
+import { isModified } from '../../host/trees/drift-check.ts'
+import type { TreeDifference } from '../../host/trees/tree-comparison.ts'
+import type { Deployment } from '../../transaction/context.ts'
+import { listDrift } from '../../transaction/drift-names.ts'
+import type { DriftEntry } from '../../transaction/facts.ts'
+import type { StepContext } from '../step-context.ts'
 import type { Part } from './part.ts'
-import type { StepContext } from './step-context.ts'
 
 const MAX_NAME_CHARS = 150
 /** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */

@@ -1,9 +1,9 @@
-import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
-import type { ExtractedTree } from '../files/extracted-tree.ts'
-import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../host/installed/rows.ts'
-import { type Place, placeName } from '../host/layout.ts'
-import type { PreviousInstall } from '../host/previous-install.ts'
-import type { TreeIdentity } from '../host/trees/record/tree-identity.ts'
+import type { PluginYaml } from '../../../core/content/plugin-yaml.ts'
+import type { ExtractedTree } from '../../files/extracted-tree.ts'
+import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../../host/installed/rows.ts'
+import { type Place, placeName } from '../../host/layout.ts'
+import type { PreviousInstall } from '../../host/previous-install.ts'
+import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 
 /** What a tree contains. */
 export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>

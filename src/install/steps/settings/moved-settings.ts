@@ -1,10 +1,10 @@
 import { relative } from 'node:path'
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { installPath, isSamePlace, settingsPath } from '../host/layout.ts'
-import { formerPlace } from '../host/previous-install.ts'
-import type { PlannedMove } from '../transaction/move.ts'
-import type { NewPart, ReturningPart } from './part.ts'
-import type { StepContext } from './step-context.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import { installPath, isSamePlace, settingsPath } from '../../host/layout.ts'
+import { formerPlace } from '../../host/previous-install.ts'
+import type { PlannedMove } from '../../transaction/move.ts'
+import type { NewPart, ReturningPart } from '../parts/part.ts'
+import type { StepContext } from '../step-context.ts'
 
 /** What happens to the host's own settings of a part; `announce` says so once it has happened. */
 export interface SettingsMove {
