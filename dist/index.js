@@ -17085,6 +17085,7 @@ function layoutOf(projectRoot) {
         journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
         installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
         staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
+        renameProbe: (0,external_node_path_namespaceObject.join)(own, 'rename-probe'),
         snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
         trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
         reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
@@ -25196,6 +25197,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
         layout: host.layout,
         record,
         host,
+        isLocked: false,
         drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
         get keepPaths() {
             return keepPaths;
@@ -25954,8 +25956,6 @@ function readMountPoints() {
 
 
 const OVERLAY_MAGIC = 0x794c7630;
-/** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
-const PROBE = 'probe';
 /**
  * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
  * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
@@ -25969,14 +25969,9 @@ function requireMovableTree(layout, { root, keepPaths }) {
         return;
     requireNoMountPoint(root);
     const paths = ['', ...presentPaths(root, keepPaths)];
-    const blocker = makeBlocker(layout);
-    try {
-        for (const path of paths)
-            requireMovable({ root, path }, blocker.path);
-    }
-    finally {
-        blocker.remove();
-    }
+    const target = irreplaceable(layout);
+    for (const path of paths)
+        requireMovable({ root, path }, target);
 }
 /**
  * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
@@ -26001,10 +25996,10 @@ function requireNoMountPoint(root) {
  * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
  * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
  */
-function requireMovable(moved, blocker) {
+function requireMovable(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
     try {
-        (0,external_node_fs_namespaceObject.renameSync)(path, blocker);
+        (0,external_node_fs_namespaceObject.renameSync)(path, target);
     }
     catch (error) {
         const reason = whyUnmovable(moved, errnoOf(error));
@@ -26013,7 +26008,7 @@ function requireMovable(moved, blocker) {
         return;
     }
     // No file system that keeps to POSIX comes here.
-    (0,external_node_fs_namespaceObject.renameSync)(blocker, path);
+    (0,external_node_fs_namespaceObject.renameSync)(target, path);
 }
 function whyUnmovable({ root, path }, errno) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
@@ -26053,20 +26048,11 @@ function isWritable(path) {
         return false;
     }
 }
-/** A directory that nothing can replace, because it is not empty. A killed run may have left it behind. */
-function makeBlocker({ staging }) {
-    const folder = (0,external_node_path_namespaceObject.join)(staging, PROBE);
-    const path = (0,external_node_path_namespaceObject.join)(folder, 'full');
-    (0,external_node_fs_namespaceObject.mkdirSync)(path, { recursive: true, mode: 0o700 });
-    (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(path, 'file'), '');
-    return {
-        path,
-        remove() {
-            (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(path, 'file'));
-            (0,external_node_fs_namespaceObject.rmdirSync)(path);
-            (0,external_node_fs_namespaceObject.rmdirSync)(folder);
-        },
-    };
+/** A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. */
+function irreplaceable({ renameProbe }) {
+    (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
+    (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(renameProbe, 'file'), '', { flag: 'a', mode: 0o600 });
+    return renameProbe;
 }
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
@@ -28861,8 +28847,8 @@ function outOfInodes(path, free, needed) {
  * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
  */
 function requireOwnKinds(layout) {
-    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, snapshots, trees, reports, outbox])
+    const { staging, renameProbe, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, renameProbe, snapshots, trees, reports, outbox])
         requireOwnDirectory(path);
     for (const shelf of ['plugins', 'extensions', 'set-aside'])
         requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
@@ -29746,7 +29732,6 @@ function pruneTreeRecords({ trees }, used) {
 
 
 
-
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-';
 /**
@@ -29805,7 +29790,7 @@ function discardStaging(layout, deploymentId) {
 async function cleanStaging(layout, log) {
     for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
         const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-        await orWarn(log, () => (isDisposable(name) ? removeTree(path) : setStagingAside(layout, log, name)));
+        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
     }
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
@@ -29824,9 +29809,6 @@ async function removeStrayTemporaries(layout, log) {
                 await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
-}
-function isDisposable(name) {
-    return name === PROBE || name.startsWith(DISCARDED);
 }
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function cleanup_putAside(layout, path) {
@@ -30216,16 +30198,13 @@ function stillInconsistent(begin, rollback) {
 
 
 
-/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, and to install. */
+/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
 class HostLock {
     #deployment;
     #held;
     #hasSent = false;
     constructor(deployment) {
         this.#deployment = deployment;
-    }
-    get isHeld() {
-        return this.#held !== undefined;
     }
     /**
      * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
@@ -30235,6 +30214,7 @@ class HostLock {
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
         this.#held = await this.#acquire(timeoutMs);
+        this.#deployment.isLocked = true;
         const { hasWaited } = this.#held;
         // It may have taken long to get the lock.
         requireSafeHost(host);
@@ -30248,6 +30228,7 @@ class HostLock {
         return hasWaited;
     }
     release() {
+        this.#deployment.isLocked = false;
         this.#held?.release();
         this.#held = undefined;
     }
@@ -30521,27 +30502,52 @@ async function session_orWarn(log, act) {
 
 
 
+
+
 /**
- * A look at the host before anything is fetched, with its lock, for which it does not wait: a dead run is recovered, the
- * outbox is sent, and what can be refused is refused now. Where another run has the host, all of that comes after the
- * download. It only ever refuses: whatever passes is judged again once the host is locked for the installation. Throws
- * what `check` throws, and what `HostLock.take` throws except `locked`; then the lock is still held.
+ * A look at the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
+ * its lock. Otherwise this takes the lock, for which it does not wait: a dead run is recovered, and the outbox is sent;
+ * where another run has the host, all of that comes after the download. It only ever refuses: whatever passes is judged
+ * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws except
+ * `locked`; then the lock is still held.
  */
 async function surveyHost(deployment, lock, check) {
-    // Even a look needs the lock: another run may be moving what is looked at, and some checks ask by a rename.
+    if (await passesUnlocked(deployment, check))
+        return;
     if (!(await isFree(deployment, lock)))
         return;
     await check();
     lock.release();
 }
+/** Refuses nothing: without the lock, another run may be moving what is looked at. */
+async function passesUnlocked(deployment, check) {
+    if (!isQuiet(deployment.host.layout))
+        return false;
+    deployment.noteRunning();
+    try {
+        await check();
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+/** Whether no run is at work, and none has left anything to recover or to send. */
+function isQuiet({ own, lock, journal, outbox }) {
+    if (pathExistsSync(lock) || pathExistsSync(journal))
+        return false;
+    const isWaiting = (0,external_node_fs_namespaceObject.readdirSync)(own).some(name => begunDeployment(name) !== undefined);
+    return !isWaiting && (0,external_node_fs_namespaceObject.readdirSync)(outbox).length === 0;
+}
 /** Takes the lock, if no other run has it. */
-async function isFree({ host, tools }, lock) {
+async function isFree(deployment, lock) {
+    const { host, tools } = deployment;
     try {
         await lock.take(0);
         return true;
     }
     catch (error) {
-        if (lock.isHeld || toDeployError(error).code !== 'locked')
+        if (deployment.isLocked || toDeployError(error).code !== 'locked')
             throw error;
         // It may have released it just now.
         if (pathExistsSync(host.layout.lock))
@@ -30588,10 +30594,10 @@ async function runDeployment(deployment, flow) {
         fetched = await flow.fetch(checked);
         await lock.take(deployment.request.lockTimeoutMs);
         const session = await openSession(deployment, begun);
-        return noteLeft(deployment, lock, await runLocked(session, fetched, { deployment, flow }));
+        return noteLeft(deployment, await runLocked(session, fetched, { deployment, flow }));
     }
     catch (error) {
-        return noteLeft(deployment, lock, await refuse(error, { deployment, flow, lock, begun }));
+        return noteLeft(deployment, await refuse(error, { deployment, flow, begun }));
     }
     finally {
         fetched?.close();
@@ -30599,8 +30605,8 @@ async function runDeployment(deployment, flow) {
     }
 }
 /** Whether a cancelled run that has the lock leaves a journal to its post step. */
-function noteLeft({ tools, layout }, lock, ended) {
-    const mayLeave = lock.isHeld && tools.signal.aborted && ended.report.outcome !== 'inconsistent';
+function noteLeft({ tools, layout, isLocked }, ended) {
+    const mayLeave = isLocked && tools.signal.aborted && ended.report.outcome !== 'inconsistent';
     return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
 /** A run that is refused creates no project root. */
@@ -30617,12 +30623,12 @@ async function prepareAndCheck(deployment, flow) {
 }
 /** Ends a run that has changed nothing. */
 async function refuse(thrown, refused) {
-    const { deployment, flow, lock, begun } = refused;
+    const { deployment, flow, begun } = refused;
     const error = run_causeOf(deployment, thrown);
     if (deployment.state !== 'pending')
         deployment.tools.log.did('failed');
     const failed = failedEnd(deployment, error);
-    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock);
+    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed);
     if (deployment.state !== 'pending')
         await flow.end('failed');
     const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root);
@@ -30716,8 +30722,8 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /** One recovery in each run: with the lock, this one has had its own. */
-async function recovered(deployment, failed, lock) {
-    return lock.isHeld ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
+async function recovered(deployment, failed) {
+    return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
 }
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
 function judged({ layout }, end) {

@@ -65,6 +65,8 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   readonly tools: DeploymentTools
   readonly host: Host
   readonly state: string
+  /** Set by its `HostLock`. */
+  isLocked: boolean
   /** Moves to the next state: table, journal, log and outputs. Hears the signals that have arrived by now. */
   enter(state: State): Promise<void>
   /** Reads anew what this host runs, and what it keeps. Returns what a run has reported that is killed from now on. */
@@ -108,6 +110,7 @@ export function startDeployment<State extends string>(
     layout: host.layout,
     record,
     host,
+    isLocked: false,
     drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
     get keepPaths() {
       return keepPaths

@@ -8,7 +8,7 @@ import { sendOutbox } from '../reports/outbox.ts'
 import type { RunningDeployment } from './deployment.ts'
 import { recover } from './recovery.ts'
 
-/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, and to install. */
+/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
 export class HostLock {
   readonly #deployment: RunningDeployment
   #held: HeldLock | undefined
@@ -16,10 +16,6 @@ export class HostLock {
 
   constructor(deployment: RunningDeployment) {
     this.#deployment = deployment
-  }
-
-  get isHeld(): boolean {
-    return this.#held !== undefined
   }
 
   /**
@@ -30,6 +26,7 @@ export class HostLock {
   async take(timeoutMs: number): Promise<boolean> {
     const { host, tools } = this.#deployment
     this.#held = await this.#acquire(timeoutMs)
+    this.#deployment.isLocked = true
     const { hasWaited } = this.#held
     // It may have taken long to get the lock.
     requireSafeHost(host)
@@ -43,6 +40,7 @@ export class HostLock {
   }
 
   release(): void {
+    this.#deployment.isLocked = false
     this.#held?.release()
     this.#held = undefined
   }

@@ -27,7 +27,7 @@ import { surveyHost } from './survey.ts'
 export interface Flow<Checked, Fetched extends FetchedFiles> {
   /** Refuses what the operator's own files show. */
   check(): Promise<Checked>
-  /** Refuses what the host shows, which is locked meanwhile, or in a dry run: whatever passes is judged again in `prepare`. */
+  /** Refuses what the host shows. It may be locked meanwhile or not: whatever passes is judged again in `prepare`. */
   survey(checked: Checked): Promise<void>
   /** Fetches and verifies the artifact. Another run may have the host meanwhile: changes nothing of it. */
   fetch(checked: Checked): Promise<Fetched>
@@ -65,9 +65,9 @@ export async function runDeployment<Checked, Fetched extends FetchedFiles>(
     fetched = await flow.fetch(checked)
     await lock.take(deployment.request.lockTimeoutMs)
     const session = await openSession(deployment, begun)
-    return noteLeft(deployment, lock, await runLocked(session, fetched, { deployment, flow }))
+    return noteLeft(deployment, await runLocked(session, fetched, { deployment, flow }))
   } catch (error) {
-    return noteLeft(deployment, lock, await refuse(error, { deployment, flow, lock, begun }))
+    return noteLeft(deployment, await refuse(error, { deployment, flow, begun }))
   } finally {
     fetched?.close()
     lock.release()
@@ -75,8 +75,8 @@ export async function runDeployment<Checked, Fetched extends FetchedFiles>(
 }
 
 /** Whether a cancelled run that has the lock leaves a journal to its post step. */
-function noteLeft({ tools, layout }: RunningDeployment, lock: HostLock, ended: EndedDeployment): EndedDeployment {
-  const mayLeave = lock.isHeld && tools.signal.aborted && ended.report.outcome !== 'inconsistent'
+function noteLeft({ tools, layout, isLocked }: RunningDeployment, ended: EndedDeployment): EndedDeployment {
+  const mayLeave = isLocked && tools.signal.aborted && ended.report.outcome !== 'inconsistent'
   return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) }
 }
 
@@ -98,18 +98,17 @@ async function prepareAndCheck<Checked>(
 
 /** A run that could not open the host for its changes. */
 interface Refused extends Running {
-  readonly lock: HostLock
   /** Undefined when it had not begun. */
   readonly begun: BegunDeployment | undefined
 }
 
 /** Ends a run that has changed nothing. */
 async function refuse(thrown: unknown, refused: Refused): Promise<EndedDeployment> {
-  const { deployment, flow, lock, begun } = refused
+  const { deployment, flow, begun } = refused
   const error = causeOf(deployment, thrown)
   if (deployment.state !== 'pending') deployment.tools.log.did('failed')
   const failed = failedEnd(deployment, error)
-  const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed, lock)
+  const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed)
   if (deployment.state !== 'pending') await flow.end('failed')
   const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root)
   const end = known instanceof UntouchableHostError ? failed : known
@@ -229,8 +228,8 @@ async function undo(
 }
 
 /** One recovery in each run: with the lock, this one has had its own. */
-async function recovered(deployment: RunningDeployment, failed: DeploymentEnd, lock: HostLock) {
-  return lock.isHeld ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed)
+async function recovered(deployment: RunningDeployment, failed: DeploymentEnd) {
+  return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed)
 }
 
 /** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */

@@ -1,33 +1,56 @@
+import { readdirSync } from 'node:fs'
 import { toDeployError } from '../../core/errors.ts'
 import { pathExistsSync } from '../files/tree-walk.ts'
+import { begunDeployment, type Layout } from '../host/layout.ts'
 import { describeOther } from '../host/locks/lock.ts'
 import type { RunningDeployment } from './deployment.ts'
 import type { HostLock } from './host-lock.ts'
 
 /**
- * A look at the host before anything is fetched, with its lock, for which it does not wait: a dead run is recovered, the
- * outbox is sent, and what can be refused is refused now. Where another run has the host, all of that comes after the
- * download. It only ever refuses: whatever passes is judged again once the host is locked for the installation. Throws
- * what `check` throws, and what `HostLock.take` throws except `locked`; then the lock is still held.
+ * A look at the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
+ * its lock. Otherwise this takes the lock, for which it does not wait: a dead run is recovered, and the outbox is sent;
+ * where another run has the host, all of that comes after the download. It only ever refuses: whatever passes is judged
+ * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws except
+ * `locked`; then the lock is still held.
  */
 export async function surveyHost(
   deployment: RunningDeployment,
   lock: HostLock,
   check: () => Promise<void>,
 ): Promise<void> {
-  // Even a look needs the lock: another run may be moving what is looked at, and some checks ask by a rename.
+  if (await passesUnlocked(deployment, check)) return
   if (!(await isFree(deployment, lock))) return
   await check()
   lock.release()
 }
 
+/** Refuses nothing: without the lock, another run may be moving what is looked at. */
+async function passesUnlocked(deployment: RunningDeployment, check: () => Promise<void>): Promise<boolean> {
+  if (!isQuiet(deployment.host.layout)) return false
+  deployment.noteRunning()
+  try {
+    await check()
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Whether no run is at work, and none has left anything to recover or to send. */
+function isQuiet({ own, lock, journal, outbox }: Layout): boolean {
+  if (pathExistsSync(lock) || pathExistsSync(journal)) return false
+  const isWaiting = readdirSync(own).some(name => begunDeployment(name) !== undefined)
+  return !isWaiting && readdirSync(outbox).length === 0
+}
+
 /** Takes the lock, if no other run has it. */
-async function isFree({ host, tools }: RunningDeployment, lock: HostLock): Promise<boolean> {
+async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<boolean> {
+  const { host, tools } = deployment
   try {
     await lock.take(0)
     return true
   } catch (error) {
-    if (lock.isHeld || toDeployError(error).code !== 'locked') throw error
+    if (deployment.isLocked || toDeployError(error).code !== 'locked') throw error
     // It may have released it just now.
     if (pathExistsSync(host.layout.lock))
       tools.log.info(

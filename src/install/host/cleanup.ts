@@ -11,7 +11,6 @@ import { isAbsent, lstatIfPresentSync } from '../files/tree-walk.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed/host-record.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './locks/process-identity.ts'
-import { PROBE } from './switchable.ts'
 import { pruneTreeRecords } from './trees/record/prune-tree-records.ts'
 import type { TreeIdentity } from './trees/record/tree-identity.ts'
 
@@ -74,7 +73,7 @@ export function discardStaging(layout: Layout, deploymentId: string): void {
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   for (const name of readdirSync(layout.staging)) {
     const path = join(layout.staging, name)
-    await orWarn(log, () => (isDisposable(name) ? removeTree(path) : setStagingAside(layout, log, name)))
+    await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)))
   }
   await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)))
 }
@@ -92,10 +91,6 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
       if (lstatIfPresentSync(join(folder, name))?.isFile()) await orWarn(log, () => unlinkSync(join(folder, name)))
     }
   }
-}
-
-function isDisposable(name: string): boolean {
-  return name === PROBE || name.startsWith(DISCARDED)
 }
 
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */

@@ -24,6 +24,8 @@ export interface Layout {
   readonly journal: string
   readonly installed: string
   readonly staging: string
+  /** A directory that is never empty: the target of renames that must fail. */
+  readonly renameProbe: string
   readonly snapshots: string
   readonly trees: string
   readonly reports: string
@@ -39,6 +41,7 @@ export function layoutOf(projectRoot: string): Layout {
     journal: join(own, 'journal.jsonl'),
     installed: join(own, 'installed.json'),
     staging: join(own, 'staging'),
+    renameProbe: join(own, 'rename-probe'),
     snapshots: join(own, 'snapshots'),
     trees: join(own, 'trees'),
     reports: join(own, 'reports'),

@@ -1,14 +1,4 @@
-import {
-  accessSync,
-  constants,
-  mkdirSync,
-  realpathSync,
-  renameSync,
-  rmdirSync,
-  statfsSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { accessSync, constants, mkdirSync, realpathSync, renameSync, statfsSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { mountPointsIn } from '../files/mounts.ts'
@@ -18,8 +8,6 @@ import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 
 const OVERLAY_MAGIC = 0x794c7630
-/** In the staging folder: the target of renames that must fail. It never contains anything of the host's. */
-export const PROBE = 'probe'
 
 /** A host, and what a deployment is asked to keep there. */
 export interface SwitchingHost {
@@ -40,12 +28,8 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
   if (!pathExistsSync(root)) return
   requireNoMountPoint(root)
   const paths = ['', ...presentPaths(root, keepPaths)]
-  const blocker = makeBlocker(layout)
-  try {
-    for (const path of paths) requireMovable({ root, path }, blocker.path)
-  } finally {
-    blocker.remove()
-  }
+  const target = irreplaceable(layout)
+  for (const path of paths) requireMovable({ root, path }, target)
 }
 
 /**
@@ -83,17 +67,17 @@ interface MovedPath {
  * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
  * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
  */
-function requireMovable(moved: MovedPath, blocker: string): void {
+function requireMovable(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
   try {
-    renameSync(path, blocker)
+    renameSync(path, target)
   } catch (error) {
     const reason = whyUnmovable(moved, errnoOf(error))
     if (reason !== undefined) throw new DeploymentError('unsafe_host', reason, { cause: error })
     return
   }
   // No file system that keeps to POSIX comes here.
-  renameSync(blocker, path)
+  renameSync(target, path)
 }
 
 function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): string | undefined {
@@ -136,20 +120,11 @@ function isWritable(path: string): boolean {
   }
 }
 
-/** A directory that nothing can replace, because it is not empty. A killed run may have left it behind. */
-function makeBlocker({ staging }: Layout): { path: string; remove(): void } {
-  const folder = join(staging, PROBE)
-  const path = join(folder, 'full')
-  mkdirSync(path, { recursive: true, mode: 0o700 })
-  writeFileSync(join(path, 'file'), '')
-  return {
-    path,
-    remove() {
-      unlinkSync(join(path, 'file'))
-      rmdirSync(path)
-      rmdirSync(folder)
-    },
-  }
+/** A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. */
+function irreplaceable({ renameProbe }: Layout): string {
+  mkdirSync(renameProbe, { recursive: true, mode: 0o700 })
+  writeFileSync(join(renameProbe, 'file'), '', { flag: 'a', mode: 0o600 })
+  return renameProbe
 }
 
 function mountOf(path: string): string {

@@ -32,7 +32,7 @@ export function readLocalReport(result: ActionResult): LocalReport {
 /** What a run that changes nothing must not touch: all but the action's own empty folders and its reports. */
 export function listHost(root: string): Record<string, string> {
   const own =
-    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve|kernel-lock)(\/|$))/
+    /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve|kernel-lock|rename-probe)(\/|$))/
   return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => !own.test(path)))
 }
 

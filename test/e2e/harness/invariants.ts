@@ -55,6 +55,7 @@ export function assertNothingStrays(root: string): void {
     'installed.json',
     'kernel-lock',
     'outbox',
+    'rename-probe',
     'reports',
     'reserve',
     'snapshots',

@@ -1,15 +1,25 @@
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
 import { startDeployment } from '../../../src/install/deployment/deployment.ts'
 import { HostLock } from '../../../src/install/deployment/host-lock.ts'
 import { surveyHost } from '../../../src/install/deployment/survey.ts'
+import { begunPath, type Layout } from '../../../src/install/host/layout.ts'
 import { acquireLock } from '../../../src/install/host/locks/lock.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/states.ts'
 import { collectLog } from '../collected-log.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost } from '../prepared-host.ts'
+
+/** What a quiet host does not have. */
+const LEFT: Record<string, (layout: Layout) => void> = {
+  'the lock of a run that has ended': ({ lock }) => writeFileSync(lock, ''),
+  'the journal of a run that had not': layout => writeFileSync(begunPath(layout, randomUUID()), ''),
+  'a report to send': ({ outbox }) => writeFileSync(join(outbox, 'report.json'), ''),
+}
 
 async function makeScene(t: TestContext) {
   const layout = await prepareTemporaryHost(t)
@@ -20,13 +30,40 @@ async function makeScene(t: TestContext) {
 }
 
 describe('surveyHost', () => {
-  it('checks with the lock, which it then releases', async t => {
+  it('checks a quiet host without its lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
-    let wasLocked: boolean | undefined
+    const locked: boolean[] = []
+    await surveyHost(deployment, lock, async () => void locked.push(deployment.isLocked, existsSync(layout.lock)))
+    assert.deepEqual(locked, [false, false])
+  })
+
+  it('refuses nothing without the lock, which it takes to check again, and then releases', async t => {
+    const { layout, deployment, lock } = await makeScene(t)
+    const locked: boolean[] = []
     await surveyHost(deployment, lock, async () => {
-      wasLocked = existsSync(layout.lock)
+      locked.push(existsSync(layout.lock))
+      if (!deployment.isLocked) throw new DeploymentError('place_taken', 'It was being moved.')
     })
-    assert.deepEqual([wasLocked, lock.isHeld, existsSync(layout.lock)], [true, false, false])
+    assert.deepEqual([locked, deployment.isLocked, existsSync(layout.lock)], [[false, true], false, false])
+  })
+
+  for (const [what, leave] of Object.entries(LEFT)) {
+    it(`checks with the lock only where there is ${what}`, async t => {
+      const { layout, deployment, lock } = await makeScene(t)
+      leave(layout)
+      const locked: boolean[] = []
+      await surveyHost(deployment, lock, async () => void locked.push(deployment.isLocked))
+      assert.deepEqual([locked, existsSync(layout.lock)], [[true], false])
+    })
+  }
+
+  it('recovers first what a dead run left, or refuses with the lock', async t => {
+    const { layout, deployment, lock } = await makeScene(t)
+    writeFileSync(layout.journal, '')
+    const look = surveyHost(deployment, lock, () => assert.fail('looked'))
+    await assert.rejects(look, error => error instanceof DeploymentError && error.code === 'inconsistent')
+    assert.ok(deployment.isLocked)
+    lock.release()
   })
 
   it('keeps the lock when the check refuses, so that a recovery that failed is not repeated', async t => {
@@ -36,7 +73,7 @@ describe('surveyHost', () => {
       surveyHost(deployment, lock, () => Promise.reject(refused)),
       refused,
     )
-    assert.ok(lock.isHeld)
+    assert.ok(deployment.isLocked)
     lock.release()
   })
 
@@ -45,7 +82,7 @@ describe('surveyHost', () => {
     const holder = await acquireLock({ path: layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
     t.after(() => holder.release())
     await surveyHost(deployment, lock, () => assert.fail('looked'))
-    assert.ok(!lock.isHeld)
+    assert.ok(!deployment.isLocked)
     assert.match(log.lines.join(), new RegExp(`at work here: process ${process.pid} `))
   })
 })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
@@ -84,6 +84,17 @@ describe('checkHost', () => {
     checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
   })
 
+  it('moves nothing, also where the target of its renames has been emptied', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { 'plugins/greeter/main': '', 'plugins/greeter/data/rows': '' })
+    for (const time of ['first', 'second']) {
+      checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
+      assert.ok(existsSync(join(layout.root, 'plugins/greeter/data/rows')), time)
+      assert.deepEqual(readdirSync(layout.renameProbe), ['file'], time)
+      rmSync(join(layout.renameProbe, 'file'))
+    }
+  })
+
   it('refuses a shelf that is a file', async t => {
     const layout = await prepareTemporaryHost(t)
     writeFileSync(join(layout.root, 'plugins'), '')
@@ -110,6 +121,7 @@ describe('checkHost', () => {
 describe('something else in the place of a file or directory of this action', () => {
   const kinds: Record<string, 'a directory' | 'a file'> = {
     staging: 'a directory',
+    'rename-probe': 'a directory',
     snapshots: 'a directory',
     trees: 'a directory',
     reports: 'a directory',

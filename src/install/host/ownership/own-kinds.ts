@@ -8,8 +8,8 @@ import { auditPath, type Layout, reservePath } from '../layout.ts'
  * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
-  const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
-  for (const path of [staging, snapshots, trees, reports, outbox]) requireOwnDirectory(path)
+  const { staging, renameProbe, snapshots, trees, reports, outbox, lock, journal, installed } = layout
+  for (const path of [staging, renameProbe, snapshots, trees, reports, outbox]) requireOwnDirectory(path)
   for (const shelf of ['plugins', 'extensions', 'set-aside']) requireOwnDirectory(join(snapshots, shelf))
   for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
     if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')
