@@ -21078,7 +21078,7 @@ function failedEnd({ record, tools }, { code, message }) {
     return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/unreported.js
+;// CONCATENATED MODULE: ./build/install/deployment/dry-run/unreported.js
 
 
 
@@ -27648,7 +27648,7 @@ function describeDrift(entries) {
     return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/dry-run-result.js
+;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run-result.js
 
 /** Of a tree that a tool has rewritten, every file may differ. */
 const dry_run_result_MAX_LISTED = 200;
@@ -28301,7 +28301,7 @@ function rollbackFailed(pending, error) {
         'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/dead-run.js
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-run.js
 
 
 
@@ -28383,7 +28383,7 @@ function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/pending-recovery.js
+;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
 
 
 
@@ -28411,7 +28411,7 @@ async function whatComesFirst({ host, layout, tools }) {
     return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.';
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/dry-run.js
+;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run.js
 
 
 
@@ -29695,6 +29695,115 @@ function restoredUnhealthy(report) {
     return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
+
+
+
+
+/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
+async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
+    const say = (line) => log.info(line);
+    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
+    try {
+        return await acquire();
+    }
+    catch (error) {
+        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
+        if (!isWorthIt || !spendReserve(layout))
+            throw error;
+        return await acquire();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/handover.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** A variable of a process has at most 128 KiB. */
+const MAX_HANDOVER_CHARS = 60_000;
+const LOCK_TIMEOUT_MS = 5000;
+/** What the main step asks of its post step: the health of the version that it has restored. */
+const handoverSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    slug: nullable(schemas_string()),
+    started_at: timeSchema,
+    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
+    installed: nullable(schemas_string()),
+    checks: array(restoredCheckSchema),
+    /** How many more there were than a state can contain. */
+    left_out: schemas_int(),
+}));
+/**
+ * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
+ * commands that another process may have changed.
+ */
+function writeHandover(layout, facts, checks) {
+    const { deployment_id, slug, started_at } = facts;
+    const textWith = (count) => {
+        const left = { checks: checks.slice(0, count), left_out: checks.length - count };
+        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
+        return JSON.stringify(handover);
+    };
+    let count = checks.length;
+    while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS)
+        count = Math.floor(count / 2);
+    return textWith(count);
+}
+/**
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
+ * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
+ */
+async function checkRestored(host, text) {
+    const handover = handoverSchema.parse(JSON.parse(text));
+    requireSafeHost(host);
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
+    if (lock === undefined)
+        return undefined;
+    try {
+        return await checkLocked(host, handover);
+    }
+    finally {
+        lock.release();
+    }
+}
+function unlessLocked(error) {
+    if (toDeployError(error).code !== 'locked')
+        throw error;
+}
+async function checkLocked(host, handover) {
+    const { layout, grace } = host;
+    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
+        return undefined;
+    // A healthy version is what everybody expects: nothing to say.
+    const log = { ...host.log, info: () => { } };
+    const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
+    const complete = (report) => withHealth(report, problems, handover);
+    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
+    const sentence = (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
+    return problems.length === 0 ? undefined : { sentence, found };
+}
+function withHealth(report, problems, { left_out: left }) {
+    if (report.rollback === null)
+        return report;
+    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
+    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
+}
+function handover_digestOf({ installed }) {
+    const text = readStateFileSync(installed);
+    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
 
 /** Removes the records that no installed or retained version names, and nothing else. */
@@ -29876,7 +29985,7 @@ function runs(version, still = '') {
     return version === null ? 'no version is known to run' : `${version}${still} runs`;
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/dead-begun.js
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-begun.js
 
 
 
@@ -29929,7 +30038,7 @@ function tryToRead(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/leftovers.js
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
 
 
 /** Nothing is left to recover of a deployment: removes its journal and what it staged. */
@@ -29945,7 +30054,7 @@ async function emptyStaging({ layout, log }, deploymentId) {
     await cleanStaging(layout, log);
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/recovered-end.js
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
 
 
 
@@ -30027,7 +30136,7 @@ async function endCommitted({ layout, log }, { records }, commit) {
     return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/recovery.js
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovery.js
 
 
 
@@ -30196,8 +30305,6 @@ function stillInconsistent(begin, rollback) {
 
 
 
-
-
 /** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
 class HostLock {
     #deployment;
@@ -30256,111 +30363,8 @@ class HostLock {
         }
     }
 }
-/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
-async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
-    const say = (line) => log.info(line);
-    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
-    try {
-        return await acquire();
-    }
-    catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
-        if (!isWorthIt || !spendReserve(layout))
-            throw error;
-        return await acquire();
-    }
-}
 
-;// CONCATENATED MODULE: ./build/install/deployment/handover.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** A variable of a process has at most 128 KiB. */
-const MAX_HANDOVER_CHARS = 60_000;
-const LOCK_TIMEOUT_MS = 5000;
-/** What the main step asks of its post step: the health of the version that it has restored. */
-const handoverSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    slug: nullable(schemas_string()),
-    started_at: timeSchema,
-    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
-    installed: nullable(schemas_string()),
-    checks: array(restoredCheckSchema),
-    /** How many more there were than a state can contain. */
-    left_out: schemas_int(),
-}));
-/**
- * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
- * commands that another process may have changed.
- */
-function writeHandover(layout, facts, checks) {
-    const { deployment_id, slug, started_at } = facts;
-    const textWith = (count) => {
-        const left = { checks: checks.slice(0, count), left_out: checks.length - count };
-        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
-        return JSON.stringify(handover);
-    };
-    let count = checks.length;
-    while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS)
-        count = Math.floor(count / 2);
-    return textWith(count);
-}
-/**
- * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
- * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
- */
-async function checkRestored(host, text) {
-    const handover = handoverSchema.parse(JSON.parse(text));
-    requireSafeHost(host);
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
-    if (lock === undefined)
-        return undefined;
-    try {
-        return await checkLocked(host, handover);
-    }
-    finally {
-        lock.release();
-    }
-}
-function unlessLocked(error) {
-    if (toDeployError(error).code !== 'locked')
-        throw error;
-}
-async function checkLocked(host, handover) {
-    const { layout, grace } = host;
-    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
-        return undefined;
-    // A healthy version is what everybody expects: nothing to say.
-    const log = { ...host.log, info: () => { } };
-    const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
-    const complete = (report) => withHealth(report, problems, handover);
-    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
-    const sentence = (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
-    return problems.length === 0 ? undefined : { sentence, found };
-}
-function withHealth(report, problems, { left_out: left }) {
-    if (report.rollback === null)
-        return report;
-    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
-    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
-}
-function handover_digestOf({ installed }) {
-    const text = readStateFileSync(installed);
-    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recover-host.js
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recover-host.js
 
 
 

@@ -1,7 +1,7 @@
 import { DeploymentError } from '../core/errors.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
-import { runUnreported } from '../install/deployment/unreported.ts'
+import { runUnreported } from '../install/deployment/dry-run/unreported.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import { pathExistsSync } from '../install/files/tree-walk.ts'
 import { findInstalled, readInstalled } from '../install/host/installed/host-record.ts'

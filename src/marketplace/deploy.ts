@@ -1,6 +1,6 @@
 import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
-import { dryRunDeployment } from '../install/deployment/dry-run.ts'
+import { dryRunDeployment } from '../install/deployment/dry-run/dry-run.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
 import { type FetchedFiles, type Flow, runDeployment } from '../install/deployment/run.ts'
 import type { HostSession } from '../install/deployment/session.ts'

@@ -1,7 +1,7 @@
 import * as core from '@actions/core'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
 import { checkRestored } from '../install/deployment/handover.ts'
-import { recoverMainStep } from '../install/deployment/recover-host.ts'
+import { recoverMainStep } from '../install/deployment/recovery/recover-host.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { Flows, Host } from '../install/reports/host.ts'
 import type { HostRequest } from '../install/transaction/context.ts'

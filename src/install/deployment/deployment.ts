@@ -15,7 +15,7 @@ import type { Deployment, HostRequest, Tools } from '../transaction/context.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
-import type { DryRunResult } from './dry-run-result.ts'
+import type { DryRunResult } from './dry-run/dry-run-result.ts'
 
 /** The ways to a hub. */
 export interface HubWires {

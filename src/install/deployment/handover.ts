@@ -13,7 +13,7 @@ import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import { type RestoredCheck, restoredCheckSchema } from '../services/healthchecks.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { holdLock } from './host-lock.ts'
+import { holdLock } from './recovery/hold-lock.ts'
 
 /** A variable of a process has at most 128 KiB. */
 const MAX_HANDOVER_CHARS = 60_000

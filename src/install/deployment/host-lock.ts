@@ -1,12 +1,10 @@
 import { toDeployError } from '../../core/errors.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { acquireLock, type HeldLock, type LockRequest } from '../host/locks/lock.ts'
+import type { HeldLock } from '../host/locks/lock.ts'
 import { requireSafeHost } from '../host/ownership/ownership.ts'
-import { spendReserve } from '../host/reserve.ts'
-import type { Host } from '../reports/host.ts'
 import { sendOutbox } from '../reports/outbox.ts'
 import type { RunningDeployment } from './deployment.ts'
-import { recover } from './recovery.ts'
+import { holdLock } from './recovery/hold-lock.ts'
+import { recover } from './recovery/recovery.ts'
 
 /** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
 export class HostLock {
@@ -64,22 +62,5 @@ export class HostLock {
       if (toDeployError(error).code === 'locked') group()
       throw error
     }
-  }
-}
-
-/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
-export async function holdLock(
-  { layout, runUrl, log }: Host,
-  timeoutMs: number,
-  more: Partial<Pick<LockRequest, 'signal' | 'log'>> = {},
-): Promise<HeldLock> {
-  const say = (line: string): void => log.info(line)
-  const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more })
-  try {
-    return await acquire()
-  } catch (error) {
-    const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal)
-    if (!isWorthIt || !spendReserve(layout)) throw error
-    return await acquire()
   }
 }

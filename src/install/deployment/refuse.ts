@@ -10,7 +10,7 @@ import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
 import { type DeploymentTools, type EndedDeployment, hostOf } from './deployment.ts'
-import { recoverBeforeRefusal } from './recover-host.ts'
+import { recoverBeforeRefusal } from './recovery/recover-host.ts'
 
 export interface Refusal {
   error: DeployError

@@ -9,7 +9,7 @@ import type { InstallOrder, StepContext } from '../steps/step-context.ts'
 import { beginTransaction, type Transaction } from '../transaction/transaction.ts'
 import type { BegunDeployment } from './begun.ts'
 import type { RunningDeployment } from './deployment.ts'
-import { emptyStaging, endJournal } from './leftovers.ts'
+import { emptyStaging, endJournal } from './recovery/leftovers.ts'
 
 /** The host while one deployment changes it. */
 export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {

@@ -1,5 +1,5 @@
 import { lstatSync } from 'node:fs'
-import { changedPlaces, isInDoubt, readRecords } from '../deployment/dead-run.ts'
+import { changedPlaces, isInDoubt, readRecords } from '../deployment/recovery/dead-run.ts'
 import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, placeName } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/locks/lock.ts'

@@ -1,6 +1,6 @@
 import { cellOf, code, table } from '../../core/markdown.ts'
 import { listFirst } from '../../core/quantities.ts'
-import { type DryRunResult, sizesInWords } from '../../install/deployment/dry-run-result.ts'
+import { type DryRunResult, sizesInWords } from '../../install/deployment/dry-run/dry-run-result.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 
 const MAX_ROWS = 100

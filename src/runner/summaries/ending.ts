@@ -1,5 +1,5 @@
 import type { DeployError } from '../../core/errors.ts'
-import type { DryRunResult } from '../../install/deployment/dry-run-result.ts'
+import type { DryRunResult } from '../../install/deployment/dry-run/dry-run-result.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import type { PlannedStep } from '../../install/transaction/record.ts'
 

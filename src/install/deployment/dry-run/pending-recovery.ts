@@ -1,7 +1,7 @@
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { describeLiveHolder } from '../host/locks/lock.ts'
-import { readRecords, verifyRecoverable } from './dead-run.ts'
-import type { RunningDeployment } from './deployment.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import { describeLiveHolder } from '../../host/locks/lock.ts'
+import type { RunningDeployment } from '../deployment.ts'
+import { readRecords, verifyRecoverable } from '../recovery/dead-run.ts'
 
 /**
  * Logs what a real run would do first where another one has left its journal, or is at work. Throws DeploymentError

@@ -1,4 +1,4 @@
-import { bytesInWords, countInWords } from '../../core/quantities.ts'
+import { bytesInWords, countInWords } from '../../../core/quantities.ts'
 
 /** A file that a real run would change. */
 export interface FileChange {

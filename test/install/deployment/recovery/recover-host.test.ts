@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { describe, it } from 'node:test'
-import { holdLock } from '../../../src/install/deployment/host-lock.ts'
-import { recoverBeforeRefusal, recoverHost } from '../../../src/install/deployment/recover-host.ts'
-import { UntouchableHostError } from '../../../src/install/host/ownership/untouchable-host.ts'
-import { applyChanges } from '../../../src/install/transaction/change.ts'
-import { buildEnd } from '../../../src/install/transaction/end.ts'
+import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
+import { recoverBeforeRefusal, recoverHost } from '../../../../src/install/deployment/recovery/recover-host.ts'
+import { UntouchableHostError } from '../../../../src/install/host/ownership/untouchable-host.ts'
+import { applyChanges } from '../../../../src/install/transaction/change.ts'
+import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
 
 const REFUSED = buildEnd(new Date(), {

@@ -1,11 +1,11 @@
-import { DeploymentError, toDeployError } from '../../core/errors.ts'
-import { cleanForeignText } from '../../core/foreign-text.ts'
-import { toHostError } from '../files/system-errors.ts'
-import type { Layout, Place } from '../host/layout.ts'
-import type { Host } from '../reports/host.ts'
-import { announcedIn } from '../transaction/announcement.ts'
-import { placesIn } from '../transaction/change.ts'
-import type { DeploymentEnd } from '../transaction/end.ts'
+import { DeploymentError, toDeployError } from '../../../core/errors.ts'
+import { cleanForeignText } from '../../../core/foreign-text.ts'
+import { toHostError } from '../../files/system-errors.ts'
+import type { Layout, Place } from '../../host/layout.ts'
+import type { Host } from '../../reports/host.ts'
+import { announcedIn } from '../../transaction/announcement.ts'
+import { placesIn } from '../../transaction/change.ts'
+import type { DeploymentEnd } from '../../transaction/end.ts'
 import {
   type BeginRecord,
   findCommit,
@@ -14,10 +14,10 @@ import {
   pendingChanges,
   readJournal,
   readUnprovenChanges,
-} from '../transaction/journal.ts'
-import { JournalDamage } from '../transaction/journal-line.ts'
-import type { DeploymentRecord } from '../transaction/record.ts'
-import { isAnyMade } from '../transaction/transaction.ts'
+} from '../../transaction/journal.ts'
+import { JournalDamage } from '../../transaction/journal-line.ts'
+import type { DeploymentRecord } from '../../transaction/record.ts'
+import { isAnyMade } from '../../transaction/transaction.ts'
 
 const MAX_RECOVERIES = 5
 

@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { begunDeployment } from '../host/layout.ts'
-import { isProvablyDead, isSeenRunning, readOwnIdentity } from '../host/locks/process-identity.ts'
-import type { Host } from '../reports/host.ts'
-import { type JournalRecord, readBegin, readJournal } from '../transaction/journal.ts'
+import { begunDeployment } from '../../host/layout.ts'
+import { isProvablyDead, isSeenRunning, readOwnIdentity } from '../../host/locks/process-identity.ts'
+import type { Host } from '../../reports/host.ts'
+import { type JournalRecord, readBegin, readJournal } from '../../transaction/journal.ts'
 
 /** Longer than any job may run, download and wait for the host included. */
 const LONGEST_RUN_MS = 10 * 86_400_000
