@@ -1,5 +1,6 @@
-import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { isAccessible } from '../local/is-accessible.ts'
 
 const SOURCES = ['/usr/lib/python3', '/usr/share', join(import.meta.dirname, '../node_modules')]
 const TEXT_FILE = /\.(py|js|ts|md|txt|json|sh|h|c|css|xml|ya?ml|pl|pm)$/
@@ -29,26 +30,17 @@ function collectText(folder: string, wanted: number, pieces: Buffer[]): void {
 /** Only readable files: a user other than root cannot read some. */
 function listTextFiles(folder: string): string[] {
   return listFiles(folder)
-    .filter(path => TEXT_FILE.test(path) && isReadable(path) && statSync(path).size <= MAX_FILE_BYTES)
+    .filter(path => TEXT_FILE.test(path) && isAccessible(path, constants.R_OK) && statSync(path).size <= MAX_FILE_BYTES)
     .toSorted()
 }
 
 function listFiles(folder: string): string[] {
-  if (!isReadable(folder)) return []
+  if (!isAccessible(folder, constants.R_OK)) return []
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) return listFiles(path)
     return entry.isFile() ? [path] : []
   })
-}
-
-function isReadable(path: string): boolean {
-  try {
-    accessSync(path, constants.R_OK)
-    return true
-  } catch {
-    return false
-  }
 }
 
 function sizeOf(pieces: readonly Buffer[]): number {
