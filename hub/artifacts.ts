@@ -3,15 +3,23 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ReadableStream } from 'node:stream/web'
 import { HubError } from './errors.ts'
+import { FewAtATime } from './few-at-a-time.ts'
 import type { Store } from './store.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
+/**
+ * Of all downloads. What was read is sent in the same turn of the event loop, which accepts one connection a turn: more
+ * of it, and other hosts would wait for seconds.
+ */
+const READS_AT_ONCE = 2
 
 /** Bytes that the hub serves. `sha256`, in lowercase hex, is also their file name in the data folder. */
 export interface ArtifactFile {
   readonly sha256: string
   readonly size: number
 }
+
+const reads = new FewAtATime(READS_AT_ONCE)
 
 /** Stores the bytes under their SHA-256, durably, with mode 0600. No reader ever sees an incomplete file. */
 export async function keepArtifact(store: Store, sha256: string, bytes: Uint8Array): Promise<void> {
@@ -47,7 +55,7 @@ function streamFile(file: FileHandle, size: number): ReadableStream {
   return new ReadableStream({
     async pull(controller) {
       const chunk = Buffer.allocUnsafeSlow(Math.min(READ_CHUNK_BYTES, size - position))
-      const { bytesRead } = await readOrClose(file, chunk, position)
+      const { bytesRead } = await reads.run(() => readOrClose(file, chunk, position))
       position += bytesRead
       controller.enqueue(chunk.subarray(0, bytesRead))
       if (bytesRead > 0 && position < size) return

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { mkdirSync, statSync, truncateSync } from 'node:fs'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { artifactPath, keepArtifact, streamArtifact } from '../../hub/artifacts.ts'
 import { openStore } from '../../hub/store.ts'
 import { isOpen } from './open-files.ts'
@@ -22,6 +24,34 @@ describe('the bytes of an artifact', () => {
     }
     await assert.rejects(readOn(), /became shorter/)
   })
+
+  it('come at most two pieces a turn of the event loop, however many hosts download', async t => {
+    const store = openStore(newFolder(t))
+    t.after(() => store.close())
+    const bytes = randomBytes(2_000_000)
+    const artifact = { sha256: createHash('sha256').update(bytes).digest('hex'), size: bytes.length }
+    await keepArtifact(store, artifact.sha256, bytes)
+    const streams = await Promise.all(Array.from({ length: 20 }, () => streamArtifact(store, artifact)))
+    let [pieces, ended] = [0, 0]
+    const download = async (stream: (typeof streams)[number]) => {
+      for await (const _ of stream) pieces++
+      ended++
+    }
+    const downloads = Promise.all(streams.map(download))
+    // Each stream may have had one piece already.
+    await setImmediate()
+    const inTurns: number[] = []
+    while (ended < streams.length) {
+      pieces = 0
+      // What the disk reads meanwhile comes in the next turn.
+      execFileSync('true')
+      await setImmediate()
+      inTurns.push(pieces)
+    }
+    await downloads
+    assert.equal(Math.max(...inTurns), 2)
+  })
+
   it('keep no file open when the disk cannot read them', async t => {
     const store = openStore(newFolder(t))
     t.after(() => store.close())

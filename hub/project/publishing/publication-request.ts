@@ -5,10 +5,10 @@ import { pipeline } from 'node:stream/promises'
 import type { Context } from 'hono'
 import { z } from 'zod'
 import { HubError } from '../../errors.ts'
+import { FewAtATime } from '../../few-at-a-time.ts'
 import { boundaryOf, readParts } from '../../http/multipart.ts'
 import { labelSchema, parseInput } from '../../names.ts'
 import type { SealedRelease } from '../publish.ts'
-import { OneAtATime } from './one-at-a-time.ts'
 import { Receptions } from './receptions.ts'
 import { newUploadFolder } from './upload-folder.ts'
 
@@ -38,7 +38,7 @@ interface Upload {
 type Publish<T> = (sealed: SealedRelease) => Promise<T>
 
 /** Each has its whole file in memory. */
-const publications = new OneAtATime()
+const publications = new FewAtATime(1)
 const receptions = new Receptions()
 
 /**
