@@ -5,9 +5,9 @@ import {
   failToWrite,
   inSync,
   killAtCall,
-  killAtReadAfterCommit,
   killAtRequest,
   killBefore,
+  killBeforeReplacing,
   killRecoveryBefore,
   type Stop,
 } from './stops.ts'
@@ -202,7 +202,7 @@ export const KILLED: readonly KilledRow[] = [
   {
     ...SUCCEEDED,
     name: 'killed_in_commit_before_what_is_installed_is_recorded',
-    stops: [killAtReadAfterCommit()],
+    stops: [killBeforeReplacing('installed.json')],
     recoveredBy: 'post',
   },
   {

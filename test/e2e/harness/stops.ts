@@ -8,8 +8,6 @@ import { standIn } from './stand-in.ts'
 import { ONE_WORKER, readTrace, type SystemCall, traceCommand } from './strace.ts'
 import { cancelAndBlock, tamper, tamperWithRecord, tamperWithRecovery } from './tampering.ts'
 
-const INSTALLED = '.hub-deploy/installed.json'
-
 /** What a run gets so that it ends or fails at one certain place. */
 export interface Stopped {
   inputs?: Record<string, string>
@@ -85,14 +83,14 @@ export function killAtCall(path: string, call: string, nth = 1): Stop {
   }
 }
 
-/** Killed as it is about to read `installed.json` for the first time after its commit record. */
-export function killAtReadAfterCommit(): Stop {
+/** Killed as it is about to put the new content of a file below `.hub-deploy/` in place of the old one. */
+export function killBeforeReplacing(path: string): Stop {
+  const preload = join(import.meta.dirname, 'kill-before-rename.mjs')
   return {
-    needsTracing: true,
-    async prepare(_t, host, fleet) {
-      const read = await findReadAfterCommit(fleet)
-      return { run: tamper(join(host.root, INSTALLED), read.name, 'signal=KILL', read.nth) }
-    },
+    needsTracing: false,
+    prepare: (_t, host) => ({
+      run: { env: { NODE_OPTIONS: `--import=${preload}`, KILL_BEFORE: join(host.root, '.hub-deploy', path) } },
+    }),
   }
 }
 
@@ -118,19 +116,6 @@ async function findRecord(fleet: Fleet, record: RecordName, version?: string): P
   const nth = (await readRecordNames(fleet, version)).indexOf(record)
   if (nth < 1) throw new Error(`no run writes a record "${record}"`)
   return nth
-}
-
-/** Which of its calls that is in an undisturbed run, counted among those that touch the file. */
-async function findReadAfterCommit(fleet: Fleet): Promise<SystemCall> {
-  const paths = [INSTALLED, '.hub-deploy/journal.jsonl']
-  const calls = await traceUndisturbed(fleet, { paths, calls: ['openat', 'pwrite64'] })
-  const commit = calls.findIndex(({ args }) => args.includes('\\"record\\":\\"commit\\"'))
-  const reads = calls.filter(({ name, args }) => name === 'openat' && args.includes('/installed.json"'))
-  const wanted = reads.findIndex(call => calls.indexOf(call) > commit)
-  const read = reads[wanted]
-  if (commit === -1 || read === undefined)
-    throw new Error('an undisturbed run reads no installed.json after its commit')
-  return { ...read, nth: wanted + 1 }
 }
 
 let renames: Promise<number> | undefined

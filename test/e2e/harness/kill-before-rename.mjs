@@ -1,0 +1,10 @@
+// Preloaded into an action: kills it as it is about to rename a file to the path KILL_BEFORE.
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+
+const rename = fs.renameSync
+fs.renameSync = (from, to) => {
+  if (String(to) === process.env.KILL_BEFORE) process.kill(process.pid, 'SIGKILL')
+  rename(from, to)
+}
+syncBuiltinESMExports()
