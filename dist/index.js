@@ -23819,6 +23819,8 @@ function beginStreak() {
 const PROBE_TIMEOUT_MS = 10_000;
 /** With less time left there is no other probe: cut short, it would hide what the last one found. */
 const SHORTEST_PROBE_MS = 200;
+/** A timer may end this much too early. */
+const TIMER_MS = 1;
 const MAX_RESTORED_SECONDS = 60;
 const MAX_BRIEF_CHARS = 120;
 /**
@@ -23890,6 +23892,7 @@ async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
     const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck);
     const deadline = clock.now() + timeoutMs;
     const streak = beginStreak();
+    let before;
     for (;;) {
         const probeMs = Math.max(1, Math.min(PROBE_TIMEOUT_MS, deadline - clock.now()));
         const finding = await probeService(expected, { timeoutMs: probeMs, changed, signal });
@@ -23899,8 +23902,11 @@ async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
         if (healthyMs !== undefined && healthyMs >= stableMs)
             return withStarts(finding, streak.starts);
         const pauseMs = healthyMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - healthyMs);
-        if (now + pauseMs + SHORTEST_PROBE_MS >= deadline)
-            return withStarts(unstable(finding, stableMs), streak.starts);
+        if (now + pauseMs + SHORTEST_PROBE_MS >= deadline) {
+            const last = deadline - now <= TIMER_MS ? uncut(finding, before) : finding;
+            return withStarts(unstable(last, stableMs), streak.starts);
+        }
+        before = finding;
         await clock.sleep(pauseMs, signal);
     }
 }
@@ -23924,6 +23930,10 @@ async function identifyRun(service, state, limits) {
     const run = await readServiceRun(service, limits);
     const restarts = await readRestarts(service, state, limits);
     return restarts === null ? run : `${run} ${restarts}`;
+}
+/** A probe that the end of the time cut short, as on a busy host, would hide why the one before it failed. */
+function uncut(finding, before) {
+    return finding.healthy || before === undefined || before.healthy ? finding : before;
 }
 function unstable(finding, stableMs) {
     if (!finding.healthy)

@@ -14,6 +14,8 @@ import { type Limits, readRestarts, readServiceRun, readServiceState } from './s
 const PROBE_TIMEOUT_MS = 10_000
 /** With less time left there is no other probe: cut short, it would hide what the last one found. */
 const SHORTEST_PROBE_MS = 200
+/** A timer may end this much too early. */
+const TIMER_MS = 1
 const MAX_RESTORED_SECONDS = 60
 const MAX_BRIEF_CHARS = 120
 
@@ -120,6 +122,7 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
   const { timeoutMs, stableMs, intervalMs } = paceOf(healthcheck)
   const deadline = clock.now() + timeoutMs
   const streak = beginStreak()
+  let before: Finding | undefined
   for (;;) {
     const probeMs = Math.max(1, Math.min(PROBE_TIMEOUT_MS, deadline - clock.now()))
     const finding = await probeService(expected, { timeoutMs: probeMs, changed, signal })
@@ -128,7 +131,11 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
     const healthyMs = streak.healthyMs(now)
     if (healthyMs !== undefined && healthyMs >= stableMs) return withStarts(finding, streak.starts)
     const pauseMs = healthyMs === undefined ? intervalMs : Math.min(intervalMs, stableMs - healthyMs)
-    if (now + pauseMs + SHORTEST_PROBE_MS >= deadline) return withStarts(unstable(finding, stableMs), streak.starts)
+    if (now + pauseMs + SHORTEST_PROBE_MS >= deadline) {
+      const last = deadline - now <= TIMER_MS ? uncut(finding, before) : finding
+      return withStarts(unstable(last, stableMs), streak.starts)
+    }
+    before = finding
     await clock.sleep(pauseMs, signal)
   }
 }
@@ -154,6 +161,11 @@ async function identifyRun(service: Service, state: ParsedState, limits: Limits)
   const run = await readServiceRun(service, limits)
   const restarts = await readRestarts(service, state, limits)
   return restarts === null ? run : `${run} ${restarts}`
+}
+
+/** A probe that the end of the time cut short, as on a busy host, would hide why the one before it failed. */
+function uncut(finding: Finding, before: Finding | undefined): Finding {
+  return finding.healthy || before === undefined || before.healthy ? finding : before
 }
 
 function unstable(finding: Finding, stableMs: number): Finding {

@@ -91,6 +91,22 @@ describe('checkHealth by http', () => {
     assert.equal(asked(), 3)
   })
 
+  it('says what the last whole probe found, not that the end of the time cut one short', async t => {
+    let asked = 0
+    const url = await serve(t, (_, response) => {
+      if (++asked < 4) response.writeHead(503).end('cannot open the database')
+    })
+    const skipping = createSteppedClock()
+    // The fourth one takes all the time that is left.
+    const clock = { ...skipping, now: () => skipping.now() + (asked === 4 ? 1000 : 0) }
+    const probe = { type: 'http', url, status: 200 } as const
+    await assert.rejects(
+      check(checkOf(probe, { timeout: 4, interval: 1 }), collectLog(), clock),
+      unhealthy(/HTTP 503 \(expected 200\): cannot open the database$/),
+    )
+    assert.equal(asked, 4)
+  })
+
   it('accepts the status that the host config names, and no other', async t => {
     const { url } = await serveStatuses(t, [204])
     await check(checkOf({ type: 'http', url, status: 204 }))
