@@ -1,6 +1,7 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
+import type { DatabaseSync } from 'node:sqlite'
+import { HubDatabase } from './database.ts'
 import { HubError } from './errors.ts'
 import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
 import { PROJECT_SCHEMA } from './project/schema.ts'
@@ -48,7 +49,7 @@ export function openStore(dataDir: string): Store {
   mkdirSync(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
   const file = join(folder, DATABASE_FILE)
   closeSync(openSync(file, 'a', 0o600))
-  const db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS })
+  const db = new HubDatabase(file, { timeout: BUSY_TIMEOUT_MS })
   try {
     prepareDatabase(db, folder)
   } catch (error) {
