@@ -18457,12 +18457,20 @@ function readHostRecord(layout) {
     if (text === undefined)
         return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
     try {
-        const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
-        return { installed, removed, projects, discard, unrestored };
+        return parseRecord(text);
     }
     catch (error) {
         throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
     }
+}
+/** A run reads the same text two dozen times, and checks it once. */
+let latest;
+function parseRecord(text) {
+    if (latest?.text !== text) {
+        const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
+        latest = { text, record: { installed, removed, projects, discard, unrestored } };
+    }
+    return latest.record;
 }
 /**
  * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
@@ -41760,7 +41768,7 @@ async function listTree(git, tree, { rules, slice }) {
         for await (const record of recordsOf(stdout)) {
             // Trees too: git lists each of them, also one that contains nothing, and would be busy with them for years.
             verifyEntryCount(++records, rules);
-            const entry = parseRecord(record);
+            const entry = list_tree_parseRecord(record);
             if (entry.type === 'directory')
                 continue;
             listing.add(entry);
@@ -41785,7 +41793,7 @@ async function* recordsOf(stdout) {
         rest = Buffer.from(text);
     }
 }
-function parseRecord(record) {
+function list_tree_parseRecord(record) {
     const tab = record.indexOf('\t');
     const [, mode = '', type, oid = '', size] = RECORD.exec(record.subarray(0, tab).toString('latin1')) ?? [];
     const name = decodeEntryText(record.subarray(tab + 1), 'utf-8');

@@ -55,18 +55,18 @@ const fileSchema = z
   )
 
 export interface HostRecord {
-  installed: InstalledRow[]
-  removed: RemovedRow[]
+  readonly installed: readonly InstalledRow[]
+  readonly removed: readonly RemovedRow[]
   /** The versions of projects of which something is left, the newest of each last. */
-  projects: ProjectVersion[]
+  readonly projects: readonly ProjectVersion[]
   /** Snapshots that could not be removed yet, relative to the project root. */
-  discard: string[]
+  readonly discard: readonly string[]
   /** Services that a rollback could not restore: they may still run the version that was rolled back. */
-  unrestored: string[]
+  readonly unrestored: readonly string[]
 }
 
 /** What is installed on this host; see `readHostRecord`. */
-export function readInstalled(layout: Layout): InstalledRow[] {
+export function readInstalled(layout: Layout): readonly InstalledRow[] {
   return readHostRecord(layout).installed
 }
 
@@ -79,8 +79,7 @@ export function readHostRecord(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
   if (text === undefined) return { installed: [], removed: [], projects: [], discard: [], unrestored: [] }
   try {
-    const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text))
-    return { installed, removed, projects, discard, unrestored }
+    return parseRecord(text)
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
@@ -88,6 +87,17 @@ export function readHostRecord(layout: Layout): HostRecord {
       { cause: error },
     )
   }
+}
+
+/** A run reads the same text two dozen times, and checks it once. */
+let latest: { readonly text: string; readonly record: HostRecord } | undefined
+
+function parseRecord(text: string): HostRecord {
+  if (latest?.text !== text) {
+    const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text))
+    latest = { text, record: { installed, removed, projects, discard, unrestored } }
+  }
+  return latest.record
 }
 
 /**
