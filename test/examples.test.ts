@@ -60,6 +60,22 @@ for (const { name, text } of WORKFLOWS) {
   })
 }
 
+describe('the concurrency group of each job that deploys', () => {
+  const groups = [...WORKFLOWS.map(({ text }) => text), ...shown('yaml', 'docs/fleets.md')].flatMap(text =>
+    [...text.matchAll(/^ +group: (.*)$/gm)].map(([, group]) => group),
+  )
+
+  it('names what it deploys and the host, as a deployment of something else need not wait for its download', () => {
+    assert.deepEqual([...new Set(groups)].toSorted(), [
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of the workflow
+      'deploy-greeter-${{ matrix.host }}',
+      'deploy-greeter-app-1',
+      'deploy-shop-app-1',
+    ])
+    assert.equal(groups.length, 5)
+  })
+})
+
 for (const { name, text } of sampled(workflowsOf(DEPLOY), 2)) {
   describe(name, () => {
     it('deploys with its own inputs', async () => {

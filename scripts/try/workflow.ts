@@ -38,7 +38,7 @@ export function workflowLines(
     '    environment: production # has the secrets',
     '    timeout-minutes: 45',
     '    concurrency:',
-    '      group: deploy-app-1',
+    `      group: deploy-${slug}-app-1`,
     '      cancel-in-progress: false',
     '    steps:',
     ...(files.length > 0 ? CHECKOUT : []),
