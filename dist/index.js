@@ -23418,7 +23418,7 @@ function emptyFile(fd) {
 function refuseTooLarge(exchange, maxBytes, bytes) {
     if (bytes <= maxBytes)
         return;
-    throw new ArchiveError('archive_too_large', `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows: nothing was installed. Raise max-artifact-bytes if the artifact is meant to be that large.`);
+    throw new ArchiveError('archive_too_large', `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/json-request.js
@@ -26960,7 +26960,7 @@ function invalid(rule) {
     return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
 }
 function plugin_yaml_refusal(what, hint = '') {
-    return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`;
+    return `The artifact's plugin.yaml ${what}, so it was refused. The publisher must fix it${hint}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
@@ -27274,7 +27274,7 @@ function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
     const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
     if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`);
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused.`);
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
@@ -27330,10 +27330,10 @@ function readPluginYaml(staged) {
     }
 }
 function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`);
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten it.`);
 }
 function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`);
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. For a service, set kind: service.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/settings/settings-file.js
@@ -32730,11 +32730,11 @@ const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
  */
 function parseSignatureHeader(header) {
     if (header === undefined || header.trim() === '') {
-        throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so nothing was installed: ask the publisher to sign it.');
+        throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so it was refused: ask the publisher to sign it.');
     }
     const hex = HEADER_FORM.exec(header.trim())?.[1];
     if (hex === undefined) {
-        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed; ask the publisher to sign it again.`);
+        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so it was refused: ask the publisher to sign it again.`);
     }
     return Buffer.from(hex, 'hex');
 }
@@ -32747,15 +32747,15 @@ function verifyHmacSignature(artifact, computedHmac, header) {
     const expected = parseSignatureHeader(header);
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
         const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
-        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}: ` +
-            `nothing was installed. It must be the current secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.`);
+        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
+            `Compare it with the secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`);
     }
     return artifact;
 }
 /** Refuses an artifact with a valid signature that is not the pinned one: SignatureError `digest_mismatch`. */
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
-        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}: nothing was installed. ` +
+        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
             'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
@@ -32775,10 +32775,10 @@ function invalidEntry(name, problem, cause) {
 }
 /** ArchiveError `invalid_archive` about the whole archive. */
 function invalidArchive(problem) {
-    return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}): nothing was installed; the publisher must pack it again.`);
+    return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`);
 }
 function entrySentence(name, problem) {
-    return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}: nothing was installed; the publisher must pack it again.`;
+    return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}, so the archive was refused: the publisher must pack it again.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/read-exactly.js
@@ -33101,7 +33101,7 @@ function verifyTargetSize({ name, type, size }) {
     throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
 }
 function archive_limits_tooLarge(found, input) {
-    return new ArchiveError('archive_too_large', `${found}: nothing was installed; raise the input ${input} if the artifact is meant to be that large.`);
+    return new ArchiveError('archive_too_large', `${found}, so it was refused: raise the input ${input} if the artifact is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: external "node:buffer"
@@ -33563,7 +33563,7 @@ function verifyNotEmpty(listed) {
     for (const { type } of listed)
         if (type !== 'directory')
             return;
-    throw new ArchiveError('empty_artifact', 'The archive contains no files: nothing was installed; the publisher must publish a version with its files.');
+    throw new ArchiveError('empty_artifact', 'The archive contains no files, so it was refused: the publisher must publish a version with its files.');
 }
 function singleDirectory(top) {
     const [only = null, another] = top.children.values();
@@ -33619,7 +33619,7 @@ function locateDirectory(window) {
         throw invalidArchive('its directory does not end where its end record starts');
     }
     if (directory.count === 0 && directory.size === 0) {
-        throw new ArchiveError('empty_artifact', 'The archive is empty: nothing was installed; the publisher must publish a version with its files.');
+        throw new ArchiveError('empty_artifact', 'The archive is empty, so it was refused: the publisher must publish a version with its files.');
     }
     return directory;
 }
@@ -34410,9 +34410,9 @@ function howToRead(entry) {
 /** Vouches for an artifact: HMAC (contract 4.3, rule 3), then the pinned digest. Throws SignatureError. */
 function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
+    tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`);
     if (request.artifactSha256 !== undefined)
         verifyPinnedDigest(verified, request.artifactSha256);
-    tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`);
     return verified;
 }
 /**
@@ -34464,7 +34464,7 @@ function mismatch({ asked, served }, found) {
     const claim = asked === undefined && served.headerVersion !== undefined
         ? `The hub says that it served version ${served.headerVersion}`
         : `You asked for version ${asked ?? 'latest'}`;
-    return new ArtifactError('version_mismatch', `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+    return new ArtifactError('version_mismatch', `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}", so it was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
@@ -41004,11 +41004,11 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
 async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     const check = signed => checkEd25519(signed, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
+    tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`);
     const { artifactSha256 } = request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
     await record.update({ signer_public_key: pinned.base64 });
-    tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`);
     return verified;
 }
 /**
@@ -44378,6 +44378,7 @@ function factsOf(subject, { facts, error }) {
     const isVerified = error === undefined;
     return [
         ...artifactRows(subject, facts),
+        ...(error?.code === 'digest_mismatch' ? [['Signature', 'valid, but the digest is not the pinned one']] : []),
         ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
         ...(facts.steps === undefined ? [] : [['Plan', `${planName(subject)}, ${countInWords(facts.steps, 'step')}`]]),
         ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),

@@ -38,8 +38,8 @@ export function verifyServed(
   { artifact, hmac, signatureHeader }: Pick<ServedArtifact, 'artifact' | 'hmac' | 'signatureHeader'>,
 ): VerifiedArtifact {
   const verified = verifyHmacSignature(artifact, hmac, signatureHeader)
-  if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
   tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`)
+  if (request.artifactSha256 !== undefined) verifyPinnedDigest(verified, request.artifactSha256)
   return verified
 }
 

@@ -57,6 +57,6 @@ function mismatch({ asked, served }: VersionClaims, found: string): ArtifactErro
       : `You asked for version ${asked ?? 'latest'}`
   return new ArtifactError(
     'version_mismatch',
-    `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": nothing was installed. Have the publisher correct plugin.yaml and publish again, or name another version.`,
+    `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}", so it was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`,
   )
 }

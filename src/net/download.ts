@@ -149,6 +149,6 @@ function refuseTooLarge(exchange: Exchange, maxBytes: number, bytes: number): vo
   if (bytes <= maxBytes) return
   throw new ArchiveError(
     'archive_too_large',
-    `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows: nothing was installed. Raise max-artifact-bytes if the artifact is meant to be that large.`,
+    `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`,
   )
 }

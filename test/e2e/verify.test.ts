@@ -78,6 +78,13 @@ describe('the gate of a release', () => {
     assert.deepEqual([deployed.exitCode, deployed.outputs['error-code']], [1, 'digest_mismatch'])
   })
 
+  it('says that the signature is valid where only the pin is another', async () => {
+    const pin = { 'artifact-sha256': 'ab'.repeat(32) }
+    const { log, summary } = await assertFails(stage, { code: 'digest_mismatch' }, pin)
+    assert.match(log, /^::group::verifying_signature: valid, sha256 [0-9a-f]{8}…[0-9a-f]{4}; failed \(/m)
+    assert.match(summary, /^\| Signature \| valid, but the digest is not the pinned one \|$/m)
+  })
+
   it('passes a service, and says that its version and its repository are not signed', { skip: ONLY_IN_CI }, async t => {
     const headers = { 'x-service': 'clock@2.0.1', 'x-repo': 'dev/clock@v2.0.1' }
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip(), headers) })

@@ -35,10 +35,10 @@ export function invalidEntry(name: string, problem: string, cause?: unknown): Ar
 export function invalidArchive(problem: string): ArchiveError {
   return new ArchiveError(
     'invalid_archive',
-    `The archive is damaged or misleading (${problem}): nothing was installed; the publisher must pack it again.`,
+    `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`,
   )
 }
 
 function entrySentence(name: string, problem: string): string {
-  return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}: nothing was installed; the publisher must pack it again.`
+  return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}, so the archive was refused: the publisher must pack it again.`
 }

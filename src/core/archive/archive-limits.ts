@@ -63,6 +63,6 @@ export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
 function tooLarge(found: string, input: 'max-entries' | 'max-extracted-bytes'): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `${found}: nothing was installed; raise the input ${input} if the artifact is meant to be that large.`,
+    `${found}, so it was refused: raise the input ${input} if the artifact is meant to be that large.`,
   )
 }

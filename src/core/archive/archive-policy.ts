@@ -168,7 +168,7 @@ function verifyNotEmpty(listed: Iterable<TreeNode>): void {
   for (const { type } of listed) if (type !== 'directory') return
   throw new ArchiveError(
     'empty_artifact',
-    'The archive contains no files: nothing was installed; the publisher must publish a version with its files.',
+    'The archive contains no files, so it was refused: the publisher must publish a version with its files.',
   )
 }
 

@@ -100,5 +100,5 @@ function invalid(rule: string): ArtifactError {
 }
 
 function refusal(what: string, hint = ''): string {
-  return `The artifact's plugin.yaml ${what}: nothing was installed. The publisher must fix it${hint}.`
+  return `The artifact's plugin.yaml ${what}, so it was refused. The publisher must fix it${hint}.`
 }

@@ -39,14 +39,14 @@ export function parseSignatureHeader(header: string | undefined): Buffer {
   if (header === undefined || header.trim() === '') {
     throw new SignatureError(
       'missing_signature',
-      'The hub sent the artifact without an X-Signature header, so nothing was installed: ask the publisher to sign it.',
+      'The hub sent the artifact without an X-Signature header, so it was refused: ask the publisher to sign it.',
     )
   }
   const hex = HEADER_FORM.exec(header.trim())?.[1]
   if (hex === undefined) {
     throw new SignatureError(
       'invalid_signature_format',
-      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}": nothing was installed; ask the publisher to sign it again.`,
+      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so it was refused: ask the publisher to sign it again.`,
     )
   }
   return Buffer.from(hex, 'hex')
@@ -67,8 +67,8 @@ export function verifyHmacSignature(
     const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' }
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}: ` +
-        `nothing was installed. It must be the current secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If it is, the bytes were changed in transit.`,
+      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
+        `Compare it with the secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`,
     )
   }
   return artifact as VerifiedArtifact
@@ -82,7 +82,7 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
   if (artifact.sha256 !== pinnedSha256) {
     throw new SignatureError(
       'digest_mismatch',
-      `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}: nothing was installed. ` +
+      `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
         'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.',
     )
   }

@@ -67,7 +67,7 @@ function entryDirectory(plugin: PluginYaml): string {
   if (posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
     throw new ArtifactError(
       'not_a_plugin',
-      `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin. Nothing was installed.`,
+      `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused.`,
     )
   }
   return posix.dirname(normal)

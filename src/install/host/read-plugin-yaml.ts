@@ -25,13 +25,13 @@ export function readPluginYaml(staged: string): PluginYaml {
 function tooLarge(bytes: number): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
-    `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}: nothing was installed. The publisher must shorten it.`,
+    `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten it.`,
   )
 }
 
 function notAPlugin(found: string): ArtifactError {
   return new ArtifactError(
     'not_a_plugin',
-    `The artifact has ${found}, so it is not a plugin. Nothing was installed. For a service, set kind: service.`,
+    `The artifact has ${found}, so it is not a plugin and was refused. For a service, set kind: service.`,
   )
 }

@@ -85,6 +85,7 @@ function factsOf(subject: CheckedSubject, { facts, error }: CheckResult): string
   const isVerified = error === undefined
   return [
     ...artifactRows(subject, facts),
+    ...(error?.code === 'digest_mismatch' ? [['Signature', 'valid, but the digest is not the pinned one']] : []),
     ...(isVerified && subject.mode !== 'none' ? contentRows(subject, facts) : []),
     ...(facts.steps === undefined ? [] : [['Plan', `${planName(subject)}, ${countInWords(facts.steps, 'step')}`]]),
     ...(isVerified && subject.hostConfig !== undefined ? [['Host config', code(subject.hostConfig)]] : []),

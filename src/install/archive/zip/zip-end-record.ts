@@ -43,7 +43,7 @@ export function locateDirectory(window: ReadWindow): DirectoryLocation {
   if (directory.count === 0 && directory.size === 0) {
     throw new ArchiveError(
       'empty_artifact',
-      'The archive is empty: nothing was installed; the publisher must publish a version with its files.',
+      'The archive is empty, so it was refused: the publisher must publish a version with its files.',
     )
   }
   return directory
