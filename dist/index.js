@@ -25608,7 +25608,7 @@ function dropOld({ layout, log }, waiting, now) {
     const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
     const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
     if (gone.length > 0)
-        log.warning(`Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`);
+        log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`);
 }
 function entryPath(layout, { started_at, deployment_id }) {
     return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
@@ -36575,7 +36575,7 @@ function stepsTable({ steps, error, outcome }) {
     ]);
     const more = steps.length - listed.length;
     const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did';
-    return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])];
+    return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${countInWords(more, 'more step')}.`] : [])];
 }
 const MARKS = {
     done: '✓',
@@ -37721,17 +37721,21 @@ function outOfSync(fleet, { kind, slug }) {
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
     const verb = there === 1 ? 'runs' : 'run';
+    const all = countInWords(fleet.hosts.length, 'host');
     const others = behind.length === 0 ? '' : ` The others: ${nameHosts(behind)}.`;
-    const nameless = fleet.unusable === 0 ? '' : ` ${fleet.unusable} reports of the hub name no host.`;
+    const found = fleet.hosts.length === 1 && there === 0
+        ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
+        : `Only ${there} of ${all} certainly ${verb} ${slug} ${version}.${others}`;
+    const nameless = fleet.unusable === 0 ? '' : ` Reports of the hub that name no host: ${fleet.unusable}.`;
     const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
-    return outOfSyncError(`Only ${there} of ${fleet.hosts.length} hosts certainly ${verb} ${slug} ${version}.${others}${nameless} ${remedy}`);
+    return outOfSyncError(`${found}${nameless} ${remedy}`);
 }
 /** How far a fleet is, for a log that waits for it. */
 function describeProgress(fleet) {
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
     const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
-    return `${there} of ${fleet.hosts.length} hosts run ${fleet.target ?? 'the version'}${missing}`;
+    return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${fleet.target ?? 'the version'}${missing}`;
 }
 /** What a host runs, as far as anybody knows. */
 function describeStanding({ standing, report }) {
@@ -37767,6 +37771,7 @@ function outOfSyncError(message) {
 }
 
 ;// CONCATENATED MODULE: ./build/fleet/host-report.js
+
 
 
 
@@ -37863,14 +37868,16 @@ function notesOn({ foreign, repeated, unusable }, { kind, slug }) {
         ...(foreign === 0
             ? []
             : [
-                `The hub also listed ${foreign} reports of other plugins or services than ${kind} ${slug}, which were ignored.`,
+                `The hub also listed ${countInWords(foreign, 'report')} of other plugins or services than ${kind} ${slug}; ${foreign === 1 ? 'it was' : 'they were'} ignored.`,
             ]),
         ...(repeated === 0
             ? []
             : [
-                `The hub listed hosts more than once; the newest report of each counts, and ${repeated} others were ignored.`,
+                `The hub listed hosts more than once; the newest report of each counts, and ${countInWords(repeated, 'other')} ${repeated === 1 ? 'was' : 'were'} ignored.`,
             ]),
-        ...(unusable === 0 ? [] : [`The hub listed ${unusable} reports without a usable kind, slug and host_id.`]),
+        ...(unusable === 0
+            ? []
+            : [`The hub listed ${countInWords(unusable, 'report')} without a usable kind, slug and host_id.`]),
     ];
 }
 function notesOnHosts({ contradicted, early }) {
@@ -38194,6 +38201,8 @@ function describeFleet({ slug, fleet, isGate }) {
     if (fleet.inSync)
         return { mark: '✅', sentence: `${all} ${slug} ${version}` };
     const there = hosts.filter(({ standing }) => standing === 'current').length;
+    if (hosts.length === 1 && there === 0)
+        return { mark, sentence: `The only host is not known to run ${slug} ${version}` };
     return {
         mark,
         sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
@@ -38221,7 +38230,7 @@ function fleetBlocks(fleet, now) {
         table(['Host', 'Runs', 'Last deployment', 'Reported'], byAttention(hosts)
             .slice(0, fleet_summary_MAX_ROWS)
             .map(host => rowOf(host, now))),
-        ...(more > 0 ? [`And ${more} more hosts.`] : []),
+        ...(more > 0 ? [`And ${countInWords(more, 'more host')}.`] : []),
         ...othersOf(fleet),
     ];
 }
@@ -38247,7 +38256,7 @@ function countsOf({ hosts }) {
     const never = hosts.length - reports.length;
     return [
         ...counts,
-        ...(others > 0 ? [`${others} other versions`] : []),
+        ...(others > 0 ? [countInWords(others, 'other version')] : []),
         ...(reports.length > known ? [`unknown version: ${reports.length - known}`] : []),
         ...(never > 0 ? [`never reported: ${never}`] : []),
     ].join(' · ');
@@ -38390,7 +38399,7 @@ function logFleet({ reports }, log) {
     for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
         log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listFirst(ids, MAX_LOGGED_HOSTS)})`);
     if (versions.length > MAX_LOGGED_VERSIONS)
-        log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`);
+        log.info(`and ${countInWords(versions.length - MAX_LOGGED_VERSIONS, 'more version')}`);
     const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId);
     if (unknown.length > 0)
         log.info(`unknown version: ${unknown.length} (${listFirst(unknown, MAX_LOGGED_HOSTS)})`);
@@ -38406,7 +38415,7 @@ function unsafeIn({ unsafe }) {
 function buildLists(fleet) {
     const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, fleet_MAX_CHARS.outdated)];
     const versions = fitVersions(fleet.reports);
-    const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more hosts have no room in it.`]);
+    const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: it has no room for ${countInWords(omitted, 'more host')}.`]);
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
 }
 /** Where not all have room, those that are not on the version come first; in natural order either way. */
@@ -39192,6 +39201,7 @@ function refuseRepeatedIds(parts, context) {
 
 
 
+
 /** Bytes of the largest `manifest.json` that is read. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 /** The rest are only counted. */
@@ -39245,7 +39255,7 @@ function problemList(issues, value) {
     const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
     const problems = new SchemaComplaints(source, manifest_words).problemsOf(issues).map(({ message }) => message);
     const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
-    const more = unlisted > 0 ? [`${unlisted} more problems`] : [];
+    const more = unlisted > 0 ? [countInWords(unlisted, 'more problem')] : [];
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
 /** A branch or tag is what its server says today, and who pushes to it needs no key of the publisher. */
@@ -42096,6 +42106,7 @@ class SourceBudget {
 
 
 
+
 const MARKETPLACE_INPUTS = {
     hubUrl: SOURCE_INPUTS.hub,
     apiKey: SOURCE_INPUTS.apiKey,
@@ -42149,7 +42160,7 @@ class SourceSupplier {
         }
         const { staged, tree, commit, received } = await fetchGitTree(context, source, folder);
         this.#budget.spend({ received, tree });
-        this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`);
+        this.#tools.log.info(`${name}: commit ${commit}, ${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}.`);
         return { staged, tree, version: undefined, source: { from: source.url, id: commit } };
     }
 }
@@ -43768,7 +43779,7 @@ function buildStatusSummary(inspection, { host, error, cut }) {
         ...(error !== undefined || findings.length === 0 ? [] : [markdown_alert('WARNING', findings)]),
         ...(notes.length === 0 ? [] : [markdown_alert('NOTE', notes)]),
         ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
-        ...(parts.length > status_summary_MAX_ROWS ? [`And ${parts.length - status_summary_MAX_ROWS} more parts.`] : []),
+        ...(parts.length > status_summary_MAX_ROWS ? [`And ${countInWords(parts.length - status_summary_MAX_ROWS, 'more part')}.`] : []),
         `Project root: ${code(host.root ?? '')}`,
     ];
     return `${blocks.join('\n\n')}\n`;
@@ -43815,7 +43826,10 @@ function notComparedIn(parts) {
         ? [`${placePath(part)} could not be compared: ${drift.why}`]
         : []);
     const more = lasting.length - MAX_LISTED_PATHS;
-    return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])];
+    return [
+        ...lasting.slice(0, MAX_LISTED_PATHS),
+        ...(more > 0 ? [`${countInWords(more, 'more part')} could not be compared.`] : []),
+    ];
 }
 /** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
 function describeUnrecorded({ unrecorded }) {
@@ -43910,6 +43924,7 @@ function countOf(drift) {
 
 
 
+
 /** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
 const MAX_OUTPUT_CHARS = 100_000;
 const MAX_LOGGED_PARTS = 500;
@@ -43966,7 +43981,7 @@ function logStatus({ parts, isKnown }, log) {
     for (const part of parts.slice(0, MAX_LOGGED_PARTS))
         log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`);
     if (parts.length > MAX_LOGGED_PARTS)
-        log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`);
+        log.info(`and ${countInWords(parts.length - MAX_LOGGED_PARTS, 'more part')}`);
     if (!isKnown)
         log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
 }
@@ -43991,7 +44006,9 @@ function cutIn(lists) {
 /** Paths that drift-details has no room for, in a sentence. */
 function omittedIn({ parts }) {
     const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
-    return omitted === 0 ? [] : [`The output drift-details is cut: ${omitted} more paths have no room in it.`];
+    return omitted === 0
+        ? []
+        : [`The output drift-details is cut: it has no room for ${countInWords(omitted, 'more path')}.`];
 }
 function buildOutputs(inspection, lists) {
     const drifted = isDrifted(inspection);

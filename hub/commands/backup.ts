@@ -2,6 +2,7 @@ import { backUp } from '../backup/backup.ts'
 import { restore as restoreBackup } from '../backup/restore.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
+import { countInWords } from './count-in-words.ts'
 import { interruptible } from './interruption.ts'
 
 export const backup: Command = {
@@ -18,7 +19,7 @@ The file contains the key of sealed projects and the hashes of all credentials: 
     const { artifacts, bytes } = await withExistingStore(values.data, store =>
       interruptible('no backup was written', signal => backUp(store, file, signal)),
     )
-    console.log(`Wrote ${file}: ${artifacts} artifacts, ${bytes} bytes.`)
+    console.log(`Wrote ${file}: ${countInWords(artifacts, 'artifact')}, ${bytes} bytes.`)
   },
 }
 
@@ -34,7 +35,7 @@ export const restore: Command = {
     const { artifacts, madeAt } = await interruptible('nothing was restored', signal =>
       restoreBackup(file, values.data, signal),
     )
-    console.log(`Restored ${values.data}: ${artifacts} artifacts.`)
+    console.log(`Restored ${values.data}: ${countInWords(artifacts, 'artifact')}.`)
     console.log(
       `This is the hub of ${madeAt.toISOString().slice(0, 19)}Z: revoke, yank and renew again what was revoked, yanked or renewed since.`,
     )

@@ -3,6 +3,7 @@ import { pruneReports } from '../marketplace/reports.ts'
 import { pruneProjectReports } from '../project/reports.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
+import { countInWords } from './count-in-words.ts'
 
 const DAY_MS = 86_400_000
 
@@ -23,7 +24,7 @@ that was never published here and never ran are removed. The hub may run meanwhi
       values.data,
       async store => (await pruneReports(store, before)) + (await pruneProjectReports(store, before)),
     )
-    console.log(`Removed ${removed} reports that are older than ${days} days.`)
+    console.log(`Removed ${countInWords(removed, 'report')} older than ${countInWords(days, 'day')}.`)
   },
 }
 

@@ -3,7 +3,7 @@ import { fitList } from '../core/bounded-list.ts'
 import { type DeployError, toDeployError } from '../core/errors.ts'
 import { kindSchema, slugSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
-import { listFirst } from '../core/quantities.ts'
+import { countInWords, listFirst } from '../core/quantities.ts'
 import { outOfSync } from '../fleet/describe.ts'
 import { compareHosts, type Fleet, hostsByVersion } from '../fleet/fleet.ts'
 import type { HostReport } from '../fleet/host-report.ts'
@@ -125,7 +125,8 @@ function logFleet({ reports }: Fleet, log: Log): void {
   const versions = [...hostsByVersion(reports)]
   for (const [version, ids] of versions.slice(0, MAX_LOGGED_VERSIONS))
     log.info(`${version}: ${ids.length} ${ids.length === 1 ? 'host' : 'hosts'} (${listFirst(ids, MAX_LOGGED_HOSTS)})`)
-  if (versions.length > MAX_LOGGED_VERSIONS) log.info(`and ${versions.length - MAX_LOGGED_VERSIONS} more versions`)
+  if (versions.length > MAX_LOGGED_VERSIONS)
+    log.info(`and ${countInWords(versions.length - MAX_LOGGED_VERSIONS, 'more version')}`)
   const unknown = reports.filter(({ version }) => version === null).map(({ hostId }) => hostId)
   if (unknown.length > 0) log.info(`unknown version: ${unknown.length} (${listFirst(unknown, MAX_LOGGED_HOSTS)})`)
 }
@@ -142,7 +143,7 @@ function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: strin
   const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, MAX_CHARS.outdated)]
   const versions = fitVersions(fleet.reports)
   const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) =>
-    omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more hosts have no room in it.`],
+    omitted === 0 ? [] : [`The output ${name} is cut: it has no room for ${countInWords(omitted, 'more host')}.`],
   )
   return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut }
 }

@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import { type BoundedList, fitList } from '../core/bounded-list.ts'
 import { type DeployError, DeploymentError, toDeployError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
+import { countInWords } from '../core/quantities.ts'
 import { layoutOf, placePath } from '../install/host/layout.ts'
 import {
   type InspectedPart,
@@ -86,7 +87,7 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   const version = ({ row }: InspectedPart): string => row.version ?? row.project_version ?? 'unknown'
   for (const part of parts.slice(0, MAX_LOGGED_PARTS))
     log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`)
-  if (parts.length > MAX_LOGGED_PARTS) log.info(`and ${parts.length - MAX_LOGGED_PARTS} more parts`)
+  if (parts.length > MAX_LOGGED_PARTS) log.info(`and ${countInWords(parts.length - MAX_LOGGED_PARTS, 'more part')}`)
   if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
 }
 
@@ -117,7 +118,9 @@ function cutIn(lists: Lists): string[] {
 /** Paths that drift-details has no room for, in a sentence. */
 function omittedIn({ parts }: Inspection): string[] {
   const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
-  return omitted === 0 ? [] : [`The output drift-details is cut: ${omitted} more paths have no room in it.`]
+  return omitted === 0
+    ? []
+    : [`The output drift-details is cut: it has no room for ${countInWords(omitted, 'more path')}.`]
 }
 
 function buildOutputs(inspection: Inspection, lists: Lists): Record<string, string> {

@@ -1,6 +1,6 @@
 import { DeploymentError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import { listFirst } from '../core/quantities.ts'
+import { countInWords, listFirst } from '../core/quantities.ts'
 import type { Fleet, FleetHost } from './fleet.ts'
 import type { HostReport, ReportSubject } from './host-report.ts'
 
@@ -17,12 +17,15 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
   const verb = there === 1 ? 'runs' : 'run'
+  const all = countInWords(fleet.hosts.length, 'host')
   const others = behind.length === 0 ? '' : ` The others: ${nameHosts(behind)}.`
-  const nameless = fleet.unusable === 0 ? '' : ` ${fleet.unusable} reports of the hub name no host.`
+  const found =
+    fleet.hosts.length === 1 && there === 0
+      ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
+      : `Only ${there} of ${all} certainly ${verb} ${slug} ${version}.${others}`
+  const nameless = fleet.unusable === 0 ? '' : ` Reports of the hub that name no host: ${fleet.unusable}.`
   const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.'
-  return outOfSyncError(
-    `Only ${there} of ${fleet.hosts.length} hosts certainly ${verb} ${slug} ${version}.${others}${nameless} ${remedy}`,
-  )
+  return outOfSyncError(`${found}${nameless} ${remedy}`)
 }
 
 /** How far a fleet is, for a log that waits for it. */
@@ -30,7 +33,7 @@ export function describeProgress(fleet: Fleet): string {
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
   const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`
-  return `${there} of ${fleet.hosts.length} hosts run ${fleet.target ?? 'the version'}${missing}`
+  return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${fleet.target ?? 'the version'}${missing}`
 }
 
 /** What a host runs, as far as anybody knows. */

@@ -2,6 +2,7 @@ import { z } from 'zod/mini'
 import { ArtifactError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { hostIdSchema, type Kind, versionSchema } from '../core/identifiers.ts'
+import { countInWords } from '../core/quantities.ts'
 import { withoutLeadingV } from '../core/trust/versions.ts'
 
 /** What a hub says of one host. Every text in it is harmless, and none is long. */
@@ -153,14 +154,16 @@ function notesOn(
     ...(foreign === 0
       ? []
       : [
-          `The hub also listed ${foreign} reports of other plugins or services than ${kind} ${slug}, which were ignored.`,
+          `The hub also listed ${countInWords(foreign, 'report')} of other plugins or services than ${kind} ${slug}; ${foreign === 1 ? 'it was' : 'they were'} ignored.`,
         ]),
     ...(repeated === 0
       ? []
       : [
-          `The hub listed hosts more than once; the newest report of each counts, and ${repeated} others were ignored.`,
+          `The hub listed hosts more than once; the newest report of each counts, and ${countInWords(repeated, 'other')} ${repeated === 1 ? 'was' : 'were'} ignored.`,
         ]),
-    ...(unusable === 0 ? [] : [`The hub listed ${unusable} reports without a usable kind, slug and host_id.`]),
+    ...(unusable === 0
+      ? []
+      : [`The hub listed ${countInWords(unusable, 'report')} without a usable kind, slug and host_id.`]),
   ]
 }
 

@@ -1,5 +1,6 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
 import { ConfigError, withSubject } from '../core/errors.ts'
+import { bytesInWords, countInWords } from '../core/quantities.ts'
 import type { NamedTree } from '../install/files/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed/rows.ts'
 import { fetchGitTree } from './git/git-source.ts'
@@ -86,7 +87,9 @@ export class SourceSupplier {
     }
     const { staged, tree, commit, received } = await fetchGitTree(context, source, folder)
     this.#budget.spend({ received, tree })
-    this.#tools.log.info(`${name}: commit ${commit}, ${tree.files.length} files, ${tree.bytes} bytes.`)
+    this.#tools.log.info(
+      `${name}: commit ${commit}, ${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}.`,
+    )
     return { staged, tree, version: undefined, source: { from: source.url, id: commit } }
   }
 }

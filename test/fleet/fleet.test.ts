@@ -80,6 +80,14 @@ describe('buildFleet', () => {
     )
   })
 
+  it('names the only host where that is not known to run the version', () => {
+    const fleet = fleetOf([rowOf('app-1')], { expectVersion: '2.0.0' })
+    assert.match(
+      outOfSync(fleet, SUBJECT).message,
+      /^The only host is not known to run greeter 2\.0\.0: app-1 \(1\.0\.0\)\./,
+    )
+  })
+
   it('is not in sync without any host', () => {
     const fleet = fleetOf([], { expectVersion: '1.0.0' })
     assert.equal(fleet.inSync, false)
@@ -92,7 +100,7 @@ describe('buildFleet', () => {
     assert.equal(fleetOf(rows, { expectVersion: '1.0.0' }).inSync, false)
     assert.match(
       outOfSync(fleetOf(rows, { expectVersion: '1.0.0' }), SUBJECT).message,
-      /1 reports of the hub name no host/,
+      /Reports of the hub that name no host: 1\./,
     )
     assert.equal(fleetOf(rows, { expectVersion: '1.0.0', expectHosts: ['app-1'] }).inSync, true)
   })

@@ -138,7 +138,7 @@ describe('parseHostReports', () => {
     it(`counts a report with ${name} as unusable`, () => {
       const { reports, notes, unusable } = parsed([row, rowOf('app-9')])
       assert.deepEqual([reports.length, unusable], [1, 1])
-      assert.match(notes.join(), /1 reports without a usable/)
+      assert.match(notes.join(), /1 report without a usable/)
     })
 
   it('cleans and cuts an error message, and removes secrets from it', () => {

@@ -86,6 +86,17 @@ describe('a backup', { timeout: 120_000 }, () => {
     for (const path of filesIn(dataDir)) assert.equal(statSync(join(dataDir, path)).mode & 0o077, 0, path)
   })
 
+  it('says how many artifacts it contains', async t => {
+    const hub = await runHub(t)
+    await publishShop(t, hub.store, '1.0.0')
+    const file = join(newFolder(t), 'backup.tar')
+    const written = await command('backup', '--to', file, '--data', hub.dataDir)
+    assert.match(written.stdout, /: 1 artifact, \d+ bytes\.$/m)
+    await publishShop(t, hub.store, '2.0.0')
+    const another = await command('backup', '--to', `${file}.2`, '--data', hub.dataDir)
+    assert.match(another.stdout, /: 2 artifacts, \d+ bytes\.$/m)
+  })
+
   it('replaces no file, and leaves none behind when an artifact is damaged', async t => {
     const hub = await runHub(t)
     await hub.publish()

@@ -173,7 +173,7 @@ describe('the command prune', () => {
     for (const minute of [1, 2]) report(store, minute)
     store.close()
     const { code, stdout } = await hub('prune', '--older-than', '365d', '--data', folder)
-    assert.deepEqual([code, stdout], [0, 'Removed 0 reports that are older than 365 days.\n'])
+    assert.deepEqual([code, stdout], [0, 'Removed 0 reports older than 365 days.\n'])
   })
 
   for (const wrong of ['', '365', '0d', '1y', '-1d']) {

@@ -3,6 +3,7 @@ import { type DocumentWords, SchemaComplaints } from '../document/schema-problem
 import { ArtifactError } from '../errors.ts'
 import { listNames } from '../foreign-text.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
+import { countInWords } from '../quantities.ts'
 import { isSameVersion } from '../trust/versions.ts'
 import { type ExternalSource, isPinned } from './external-source.ts'
 import { manifestSchema } from './manifest-schema.ts'
@@ -109,7 +110,7 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
   const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
   const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message)
   const unlisted = problems.length - MAX_LISTED_PROBLEMS
-  const more = unlisted > 0 ? [`${unlisted} more problems`] : []
+  const more = unlisted > 0 ? [countInWords(unlisted, 'more problem')] : []
   return [...problems.slice(0, MAX_LISTED_PROBLEMS), ...more].join('; ')
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { z } from 'zod/mini'
 import type { Log } from '../../core/log.ts'
 import { monotonicMs } from '../../core/monotonic.ts'
-import { listFirst } from '../../core/quantities.ts'
+import { countInWords, listFirst } from '../../core/quantities.ts'
 import { asSentence } from '../../core/sentence.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import { replaceFile } from '../files/durable-files.ts'
@@ -222,7 +222,7 @@ function dropOld({ layout, log }: Pick<Outbox, 'layout' | 'log'>, waiting: reado
   const gone = dropped.filter(({ path }) => tryUnlinkSync(path))
   if (gone.length > 0)
     log.warning(
-      `Dropped from the outbox ${layout.outbox}, because no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it: ${gone.length} reports. Their local reports stay.`,
+      `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`,
     )
 }
 

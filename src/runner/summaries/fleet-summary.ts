@@ -36,6 +36,8 @@ export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
   const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`
   if (fleet.inSync) return { mark: '✅', sentence: `${all} ${slug} ${version}` }
   const there = hosts.filter(({ standing }) => standing === 'current').length
+  if (hosts.length === 1 && there === 0)
+    return { mark, sentence: `The only host is not known to run ${slug} ${version}` }
   return {
     mark,
     sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
@@ -67,7 +69,7 @@ function fleetBlocks(fleet: Fleet, now: number): string[] {
         .slice(0, MAX_ROWS)
         .map(host => rowOf(host, now)),
     ),
-    ...(more > 0 ? [`And ${more} more hosts.`] : []),
+    ...(more > 0 ? [`And ${countInWords(more, 'more host')}.`] : []),
     ...othersOf(fleet),
   ]
 }
@@ -95,7 +97,7 @@ function countsOf({ hosts }: Fleet): string {
   const never = hosts.length - reports.length
   return [
     ...counts,
-    ...(others > 0 ? [`${others} other versions`] : []),
+    ...(others > 0 ? [countInWords(others, 'other version')] : []),
     ...(reports.length > known ? [`unknown version: ${reports.length - known}`] : []),
     ...(never > 0 ? [`never reported: ${never}`] : []),
   ].join(' · ')

@@ -1,7 +1,7 @@
 import type { DeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { alert, cell, cellOf, code, table } from '../../core/markdown.ts'
-import { listFirst } from '../../core/quantities.ts'
+import { countInWords, listFirst } from '../../core/quantities.ts'
 import { type Place, placeName, placePath } from '../../install/host/layout.ts'
 import { type InspectedPart, type Inspection, isDrifted, isPartDrifted } from '../../install/inspection/inspect.ts'
 import type { How, PartDrift } from '../../install/inspection/part-check.ts'
@@ -60,7 +60,7 @@ export function buildStatusSummary(inspection: Inspection, { host, error, cut }:
     ...(error !== undefined || findings.length === 0 ? [] : [alert('WARNING', findings)]),
     ...(notes.length === 0 ? [] : [alert('NOTE', notes)]),
     ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
-    ...(parts.length > MAX_ROWS ? [`And ${parts.length - MAX_ROWS} more parts.`] : []),
+    ...(parts.length > MAX_ROWS ? [`And ${countInWords(parts.length - MAX_ROWS, 'more part')}.`] : []),
     `Project root: ${code(host.root ?? '')}`,
   ]
   return `${blocks.join('\n\n')}\n`
@@ -117,7 +117,10 @@ function notComparedIn(parts: readonly InspectedPart[]): string[] {
       : [],
   )
   const more = lasting.length - MAX_LISTED_PATHS
-  return [...lasting.slice(0, MAX_LISTED_PATHS), ...(more > 0 ? [`${more} more parts could not be compared.`] : [])]
+  return [
+    ...lasting.slice(0, MAX_LISTED_PATHS),
+    ...(more > 0 ? [`${countInWords(more, 'more part')} could not be compared.`] : []),
+  ]
 }
 
 /** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */

@@ -1,6 +1,6 @@
 import { cellOf, code, table } from '../../core/markdown.ts'
 import { isMarkerAction } from '../../core/plan/action.ts'
-import { durationInWords } from '../../core/quantities.ts'
+import { countInWords, durationInWords } from '../../core/quantities.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { withoutStep } from '../../install/reports/rollback-problems.ts'
 
@@ -24,7 +24,7 @@ export function stepsTable({ steps, error, outcome }: LocalReport): string[] {
   ])
   const more = steps.length - listed.length
   const did = outcome === 'rolled_back' ? 'What it did, until it was rolled back' : 'What it did'
-  return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${more} more steps.`] : [])]
+  return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${countInWords(more, 'more step')}.`] : [])]
 }
 
 const MARKS: Record<Step['status'], string> = {

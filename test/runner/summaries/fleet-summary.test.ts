@@ -62,6 +62,6 @@ describe('buildFleetSummary', () => {
     )
     const summary = summaryOf(rows, '2.0.0')
     assert.ok(Buffer.byteLength(summary) < 600_000, String(summary.length))
-    assert.match(summary, /And 99800 more hosts\./)
+    assert.match(summary, /And 99,800 more hosts\./)
   })
 })
