@@ -35893,6 +35893,7 @@ function createRunnerLog(redact) {
     const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
     const annotated = new Set();
     const notes = [];
+    const took = new Map();
     let open;
     const write = (line) => (open === undefined ? line() : open.write(line));
     const once = (level, line) => {
@@ -35905,11 +35906,13 @@ function createRunnerLog(redact) {
         write(() => (level === 'notice' ? notice(text) : warning(text)));
     };
     const end = () => {
-        open?.end();
+        if (open !== undefined)
+            took.set(open.title, open.end());
         open = undefined;
     };
     return {
         notes,
+        took,
         end,
         group(title, shown) {
             end();
@@ -35927,13 +35930,13 @@ function createRunnerLog(redact) {
 /** A group whose lines wait for its title, but not for long. */
 class OpenGroup {
     did = [];
-    #title;
+    title;
     #safe;
     #openedAt = monotonicMs();
     #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref();
     #waiting = [];
     constructor(title, safe) {
-        this.#title = title;
+        this.title = title;
         this.#safe = safe;
     }
     write(line) {
@@ -35942,18 +35945,21 @@ class OpenGroup {
         else
             this.#waiting.push(line);
     }
+    /** Returns how long it was open, in milliseconds. */
     end() {
-        const took = durationInWords(monotonicMs() - this.#openedAt);
-        const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`);
+        const ms = monotonicMs() - this.#openedAt;
+        const story = [this.title, this.did.join('; ')].filter(text => text !== '').join(': ');
+        const title = this.#safe(`${story} (${durationInWords(ms)})`);
         const isShown = this.#waiting === undefined;
         if (!isShown)
             this.show(title);
         endGroup();
         if (isShown)
             info(title);
+        return ms;
     }
     /** Opens the group, by default with its bare title. */
-    show(title = this.#title) {
+    show(title = this.title) {
         clearTimeout(this.#timer);
         startGroup(title);
         for (const line of this.#waiting ?? [])
@@ -36160,61 +36166,65 @@ function stepsLine(steps) {
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
-/** What to do about an error, in a sentence or two; docs/errors.md has the whole story of each code. */
+/**
+ * What to do about an error, in a sentence or two. It comes after the error's message, which names the remedy, so it adds
+ * what the message leaves out. docs/errors.md has the whole story of each code.
+ */
 function nextStep(code, error) {
     const known = NEXT[code];
     return error?.code === code && error.next !== undefined ? `${error.next}. ${known}` : known;
 }
+const UNTIL_CORRECTED = 'Until it is corrected, you can deploy an earlier version: name it in `version`.';
 const NEXT = {
-    missing_input: 'Set the inputs named above. An empty secret may be one that this environment or workflow cannot read.',
-    invalid_input: 'Correct the inputs named above and run again.',
+    missing_input: 'A job gets the secrets of an environment only if it names that environment; a pull request from a fork gets none.',
+    invalid_input: "The action's README says what each input accepts.",
     invalid_plan: 'Fix every line that is named here.',
     invalid_host_config: 'Fix every line that is named here.',
-    network: 'Check the URL, DNS, proxy and firewall of this runner; then run again.',
-    timeout: 'Check the hub and the network. For a large artifact, raise `timeout-minutes`.',
-    bad_response: 'Check `hub-url` and any proxy in between; otherwise ask the administrator of the hub.',
+    network: "Try `curl -v` with that URL as the runner's user: it shows how far a connection gets.",
+    timeout: 'Run again later. For a large artifact, raise `timeout-minutes`.',
+    bad_response: "A proxy or a login page may answer in the hub's place: `curl -i` with that URL shows what does.",
     insecure_url: 'Use https. `allow-http` is for closed test networks.',
     not_found: 'Check `slug` and `kind` (or `project-id`), `version`, and the path in `hub-url`.',
-    authentication_failed: 'Check that the key is current, not revoked, and made for exactly this plugin, service or project.',
-    no_published_version: 'Publish a version, or name one in `version`.',
+    authentication_failed: 'If it was revoked, get a new one from the hub, and set the secret to it.',
+    no_published_version: 'Ask the publisher whether a version is held back or withdrawn.',
     artifact_unavailable: 'The hub gave the reason above. After HTTP 429 or 5xx, run again later.',
-    missing_signature: 'Ask the publisher to sign this version. Do not work around it.',
-    invalid_signature_format: 'Ask the publisher to sign this version again. Do not work around it.',
-    signature_mismatch: 'Compare `signing-secret` (for a project, `signer-public-key`) with what the hub signs with now. If they are the same, the bytes were changed: do not deploy until you know how.',
-    digest_mismatch: 'Find out why the hub serves other bytes than the pinned ones. Change the pin only if you know.',
-    untrusted_signer: 'Ask the publisher, not the hub, whether the key was changed. Pin the new one only if they confirm it.',
-    decryption_failed: 'Ask the publisher to publish the version again; if that does not help, ask the administrator of the hub.',
-    invalid_archive: 'Ask the publisher to pack and publish this version again.',
+    missing_signature: 'Do not work around it: install no version that is not signed.',
+    invalid_signature_format: 'Do not work around it: install no version that is not signed.',
+    signature_mismatch: 'Do not deploy this version until you know the cause.',
+    digest_mismatch: 'The release gate or the publisher knows which digest is the right one.',
+    untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you know.',
+    decryption_failed: 'If that does not help, ask the administrator of the hub.',
+    invalid_archive: 'If it happens again, another tool to pack it may help.',
     unsafe_archive: 'Do not install this version; ask the publisher why it contains that.',
-    archive_too_large: 'If this size is intended, raise the limit named above.',
-    empty_artifact: 'Ask the publisher for a version that contains files.',
-    not_a_plugin: 'For a service, set `kind: service`; otherwise the publisher has to fix `plugin.yaml`.',
-    invalid_manifest: 'Ask the publisher to fix it and publish again.',
-    content_mismatch: 'Ask the publisher to check the files and publish again.',
-    source_not_supported: 'Install git 2.37 or newer on this host, or have the publisher include the part.',
-    unpinned_source: 'Ask the publisher to name a full commit id and seal the project again.',
-    version_mismatch: 'Have the publisher or the hub correct the version, or name another one in `version`.',
-    downgrade_refused: 'If you want this version, name it in `version`, or set `allow-downgrade: true`.',
-    version_reused: 'Ask the publisher why one version has two contents. To accept the new bytes, pin them in `artifact-sha256` and set `redeploy: true`.',
-    disk_full: 'Free some space on this host, then run again.',
-    host_not_writable: 'Correct owner, modes or mounts as named above.',
-    unsafe_host: 'Correct what is named above, so that no other user can decide what runs here.',
-    locked: 'Wait for the other deployment or cancel it, then run again.',
-    step_failed: 'The message has the beginning of its output. Correct the cause, then run again.',
+    archive_too_large: 'If it is not meant to be, ask the publisher what it contains.',
+    empty_artifact: UNTIL_CORRECTED,
+    not_a_plugin: UNTIL_CORRECTED,
+    invalid_manifest: UNTIL_CORRECTED,
+    content_mismatch: UNTIL_CORRECTED,
+    source_not_supported: 'A project without parts from git does not need it.',
+    unpinned_source: UNTIL_CORRECTED,
+    version_mismatch: UNTIL_CORRECTED,
+    downgrade_refused: 'First ask the publisher which of the two is the newer one.',
+    version_reused: 'It is better to have the publisher give the new bytes a version of their own.',
+    disk_full: 'If it is the disk of `project-root`, a lower `keep-snapshots` keeps fewer old versions there.',
+    host_not_writable: "Run again when the runner's user can write there.",
+    unsafe_host: 'See docs/security.md: it lists who may own and write what below `project-root`, and why.',
+    locked: 'If it never ends, see docs/operating.md, "The lock is held".',
+    step_failed: 'Correct the cause, then run again.',
     step_timed_out: 'Find out what the command waits for, or raise its `timeout` in the host config.',
     unhealthy: 'Correct the version, or its check in the host config, then deploy again.',
     cancelled: 'Run again when you want to.',
     interrupted: 'Find out who killed the run (memory, a reboot, a time limit), then run again.',
-    report_refused: 'Nothing to repair on this host. The next run sends the report again.',
+    report_refused: 'Nothing to repair on this host.',
     rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
     inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
-    place_taken: 'Check the id in the plan. Move away what is in that place, or remove it if nobody needs it.',
-    unexpected_part: 'Ask the publisher why. If you expect this part, add it to `project-ids`.',
-    fleet_out_of_sync: 'Begin with the hosts at the top of this table; a `matrix` can take them from the output `outdated`.',
+    place_taken: 'If nobody needs what is in that place, move it away.',
+    unexpected_part: UNTIL_CORRECTED,
+    fleet_out_of_sync: 'Begin with the hosts at the top of this table.',
     drift_found: 'Find out who changed these files. Deploy the version again to repair them; the changes stay as a snapshot.',
-    no_snapshot: 'Name a retained version in `to-version`, or deploy the version from the hub.',
-    snapshot_modified: 'Find out what changed it. Name another version, or deploy this one from the hub.',
-    not_installed: 'Find out who replaced or changed it. To install it, deploy without `check-only`.',
+    no_snapshot: 'The status action lists the versions that this host has retained.',
+    snapshot_modified: 'The status action lists the other versions that this host has retained.',
+    not_installed: 'The status action shows what is installed, and which files differ.',
     internal_error: 'Report it, with the log of this step.',
 };
 
@@ -36704,7 +36714,7 @@ const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 function buildDeploySummary(summary) {
-    const { report, error, recovered, notes = [], dryRun, plannedSteps } = summary;
+    const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary;
     const { mark, sentence } = describeEnding(summary);
     const blocks = [
         `### ${mark} ${cell(sentence)}`,
@@ -36714,13 +36724,18 @@ function buildDeploySummary(summary) {
             : [markdown_alert('WARNING', [cell(recovered)])]),
         ...(report.outcome === 'success' && dryRun === undefined ? [inOneLine(summary)] : []),
         ...failureBlocks(report, error),
-        ...warningBlocks(report, notes),
+        ...warningBlocks(report, error?.code === 'report_refused' ? withoutRefusal(report, notes) : notes),
         ...skipped(summary),
         ...(dryRun === undefined ? [] : dryRunBlocks(dryRun, plannedSteps)),
         ...stepsTable(report),
-        details('Details', [facts(summary).join(' · '), states(report)]),
+        details('Details', [facts(summary).join(' · '), states(report, took)]),
     ];
     return `${blocks.join('\n\n')}\n`;
+}
+/** The cause of such a failure is the warning about the report. */
+function withoutRefusal({ reported }, notes) {
+    const { error } = reported;
+    return error === null ? notes : notes.filter(({ text }) => !text.endsWith(error));
 }
 /** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
 function inOneLine({ report }) {
@@ -36816,16 +36831,28 @@ function parts({ plugins, signer_public_key: signer }) {
         ...(named.length === 0 ? [] : [`plugins ${listFirst(named, deploy_summary_MAX_LISTED)}`]),
     ];
 }
-/** How long each state took. The last one ends when the run does. */
-function states({ states: entered, completed_at: end }) {
+/**
+ * How long each state took. The last one ends when the run does. What is done between the last two, with a title of its
+ * own in the log, is no state, and counts towards none.
+ */
+function states({ states: entered, completed_at: end }, took) {
+    const last = entered.length - 1;
     const timed = entered.flatMap(({ state, at }, index) => {
         const next = entered[index + 1];
         if (next === undefined && index > 0)
             return [cell(state)];
-        return [`${cell(state)} ${durationInWords(Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at)))}`];
+        const ms = Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at));
+        const ending = index === last - 1 ? END_WORK.map(title => ({ title, ms: took?.get(title) ?? 0 })) : [];
+        const own = ending.reduce((left, work) => left - work.ms, ms);
+        return [
+            `${cell(state)} ${durationInWords(Math.max(0, own))}`,
+            ...ending.filter(work => work.ms > 0).map(work => `${work.title} ${durationInWords(work.ms)}`),
+        ];
     });
     return timed.join(' → ');
 }
+/** What ends a run, by its title in the log. A commit that fails is rolled back. */
+const END_WORK = ['committing', 'rolling back'];
 
 ;// CONCATENATED MODULE: ./build/runner/action-step.js
 
@@ -36976,8 +37003,8 @@ class ActionStep {
         if (ended.handover !== undefined)
             this.#files.saveState(HANDOVER_STATE, ended.handover);
         this.#note(ended);
-        const { notes } = this.#log;
-        this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes }));
+        const { notes, took } = this.#log;
+        this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes, took }));
     }
     #note(result) {
         this.#known = result;
@@ -42856,10 +42883,10 @@ function refusals_notInstalled(subject) {
 function noSnapshot(row, { toVersion, known }) {
     const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`;
     const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
-    const found = known.length === 0
-        ? 'It has none: deploy the version from the hub.'
-        : `It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`;
-    return new DeploymentError('no_snapshot', `This host has no snapshot of ${placeName(placeOf(row))} ${asked}: nothing was changed. ${found}`);
+    const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
+    return new DeploymentError('no_snapshot', known.length === 0
+        ? `${none}: nothing was changed. Deploy the version from the hub.`
+        : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`);
 }
 /** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
@@ -42867,8 +42894,10 @@ function noProjectVersion(slug, { toVersion, known }) {
     const asked = toVersion === undefined
         ? `no version ${ofProject} from before the present one`
         : `no version ${toVersion} ${ofProject}`;
-    const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`;
-    return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`);
+    const found = known.length === 0
+        ? 'It has no record of which parts its versions had: deploy the version from the hub.'
+        : `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`;
+    return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`);
 }
 /** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
 function missingParts(slug, lacking) {

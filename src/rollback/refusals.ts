@@ -21,13 +21,12 @@ export function noSnapshot(
 ): DeploymentError {
   const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`
   const asked = toVersion === undefined ? earlier : `of version ${toVersion}`
-  const found =
-    known.length === 0
-      ? 'It has none: deploy the version from the hub.'
-      : `It has ${listNames([...new Set(known.map(describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`
+  const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   return new DeploymentError(
     'no_snapshot',
-    `This host has no snapshot of ${placeName(placeOf(row))} ${asked}: nothing was changed. ${found}`,
+    known.length === 0
+      ? `${none}: nothing was changed. Deploy the version from the hub.`
+      : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`,
   )
 }
 
@@ -41,11 +40,11 @@ export function noProjectVersion(
     toVersion === undefined
       ? `no version ${ofProject} from before the present one`
       : `no version ${toVersion} ${ofProject}`
-  const found = known.length === 0 ? 'It has no record of which parts its versions had' : `It knows ${listNames(known)}`
-  return new DeploymentError(
-    'no_snapshot',
-    `This host has retained ${asked}: nothing was changed. ${found}. Name a version in to-version, or deploy it from the hub.`,
-  )
+  const found =
+    known.length === 0
+      ? 'It has no record of which parts its versions had: deploy the version from the hub.'
+      : `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`
+  return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`)
 }
 
 /** DeploymentError `no_snapshot` about versions of a project that are here only in part. */

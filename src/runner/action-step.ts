@@ -166,8 +166,8 @@ export class ActionStep {
   #noteEnded(ended: EndedDeployment): void {
     if (ended.handover !== undefined) this.#files.saveState(HANDOVER_STATE, ended.handover)
     this.#note(ended)
-    const { notes } = this.#log
-    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes }))
+    const { notes, took } = this.#log
+    this.#files.setSummary(buildDeploySummary({ ...ended, recovered: this.#recovered, notes, took }))
   }
 
   #note(result: KnownResult): void {

@@ -19,6 +19,8 @@ export interface Note {
 export interface RunnerLog extends Log {
   /** What was worth attention so far, in order; at most 100 of them. */
   readonly notes: readonly Note[]
+  /** How long each group took that has ended, by its title, in milliseconds. */
+  readonly took: ReadonlyMap<string, number>
 }
 
 /**
@@ -31,6 +33,7 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
   const annotated = new Set<string>()
   const notes: Note[] = []
+  const took = new Map<string, number>()
   let open: OpenGroup | undefined
   const write = (line: () => void): void => (open === undefined ? line() : open.write(line))
   const once = (level: Note['level'], line: string): void => {
@@ -41,11 +44,12 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
     write(() => (level === 'notice' ? core.notice(text) : core.warning(text)))
   }
   const end = (): void => {
-    open?.end()
+    if (open !== undefined) took.set(open.title, open.end())
     open = undefined
   }
   return {
     notes,
+    took,
     end,
     group(title, shown) {
       end()
@@ -63,14 +67,14 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
 /** A group whose lines wait for its title, but not for long. */
 class OpenGroup {
   readonly did: string[] = []
-  readonly #title: string
+  readonly title: string
   readonly #safe: (line: string) => string
   readonly #openedAt = monotonicMs()
   readonly #timer = setTimeout(() => this.show(), TITLE_WITHIN_MS).unref()
   #waiting: (() => void)[] | undefined = []
 
   constructor(title: string, safe: (line: string) => string) {
-    this.#title = title
+    this.title = title
     this.#safe = safe
   }
 
@@ -79,17 +83,20 @@ class OpenGroup {
     else this.#waiting.push(line)
   }
 
-  end(): void {
-    const took = durationInWords(monotonicMs() - this.#openedAt)
-    const title = this.#safe(`${[this.#title, this.did.join('; ')].filter(text => text !== '').join(': ')} (${took})`)
+  /** Returns how long it was open, in milliseconds. */
+  end(): number {
+    const ms = monotonicMs() - this.#openedAt
+    const story = [this.title, this.did.join('; ')].filter(text => text !== '').join(': ')
+    const title = this.#safe(`${story} (${durationInWords(ms)})`)
     const isShown = this.#waiting === undefined
     if (!isShown) this.show(title)
     core.endGroup()
     if (isShown) core.info(title)
+    return ms
   }
 
   /** Opens the group, by default with its bare title. */
-  show(title = this.#title): void {
+  show(title = this.title): void {
     clearTimeout(this.#timer)
     core.startGroup(title)
     for (const line of this.#waiting ?? []) line()

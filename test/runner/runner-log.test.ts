@@ -33,6 +33,18 @@ describe('createRunnerLog', () => {
     ])
   })
 
+  it('knows how long each group took once it has ended', () => {
+    const log = createRunnerLog(text => text)
+    capturedOutput(() => {
+      log.group('one')
+      log.did('this')
+      log.group('two')
+    })
+    assert.deepEqual([...log.took.keys()], ['one'])
+    capturedOutput(() => log.end())
+    assert.deepEqual([...log.took.keys()], ['one', 'two'])
+  })
+
   it('has no title for what was done outside a group', () => {
     const lines = written(log => {
       log.did('early')

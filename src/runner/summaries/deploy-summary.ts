@@ -18,6 +18,8 @@ export interface SummaryFacts extends RunFacts {
   readonly recovered?: string | undefined
   /** What the log of the run has said that is worth attention. */
   readonly notes?: readonly Note[]
+  /** How long each group of the log took, by its title, in milliseconds. */
+  readonly took?: ReadonlyMap<string, number>
 }
 
 const MAX_LISTED = 20
@@ -25,7 +27,7 @@ const MAX_NAME_CHARS = 150
 
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 export function buildDeploySummary(summary: SummaryFacts): string {
-  const { report, error, recovered, notes = [], dryRun, plannedSteps } = summary
+  const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary
   const { mark, sentence } = describeEnding(summary)
   const blocks = [
     `### ${mark} ${cell(sentence)}`,
@@ -35,13 +37,19 @@ export function buildDeploySummary(summary: SummaryFacts): string {
       : [alert('WARNING', [cell(recovered)])]),
     ...(report.outcome === 'success' && dryRun === undefined ? [inOneLine(summary)] : []),
     ...failureBlocks(report, error),
-    ...warningBlocks(report, notes),
+    ...warningBlocks(report, error?.code === 'report_refused' ? withoutRefusal(report, notes) : notes),
     ...skipped(summary),
     ...(dryRun === undefined ? [] : dryRunBlocks(dryRun, plannedSteps)),
     ...stepsTable(report),
-    details('Details', [facts(summary).join(' · '), states(report)]),
+    details('Details', [facts(summary).join(' · '), states(report, took)]),
   ]
   return `${blocks.join('\n\n')}\n`
+}
+
+/** The cause of such a failure is the warning about the report. */
+function withoutRefusal({ reported }: LocalReport, notes: readonly Note[]): readonly Note[] {
+  const { error } = reported
+  return error === null ? notes : notes.filter(({ text }) => !text.endsWith(error))
 }
 
 /** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
@@ -139,12 +147,25 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
   ]
 }
 
-/** How long each state took. The last one ends when the run does. */
-function states({ states: entered, completed_at: end }: LocalReport): string {
+/**
+ * How long each state took. The last one ends when the run does. What is done between the last two, with a title of its
+ * own in the log, is no state, and counts towards none.
+ */
+function states({ states: entered, completed_at: end }: LocalReport, took?: ReadonlyMap<string, number>): string {
+  const last = entered.length - 1
   const timed = entered.flatMap(({ state, at }, index) => {
     const next = entered[index + 1]
     if (next === undefined && index > 0) return [cell(state)]
-    return [`${cell(state)} ${durationInWords(Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at)))}`]
+    const ms = Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at))
+    const ending = index === last - 1 ? END_WORK.map(title => ({ title, ms: took?.get(title) ?? 0 })) : []
+    const own = ending.reduce((left, work) => left - work.ms, ms)
+    return [
+      `${cell(state)} ${durationInWords(Math.max(0, own))}`,
+      ...ending.filter(work => work.ms > 0).map(work => `${work.title} ${durationInWords(work.ms)}`),
+    ]
   })
   return timed.join(' → ')
 }
+
+/** What ends a run, by its title in the log. A commit that fails is rolled back. */
+const END_WORK = ['committing', 'rolling back']

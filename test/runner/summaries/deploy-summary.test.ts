@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { SourceError } from '../../../src/core/document/source-problem.ts'
-import type { ErrorCode } from '../../../src/core/errors.ts'
+import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
 import { reportOf } from '../../install/prepared-host.ts'
@@ -54,6 +54,33 @@ describe('buildDeploySummary', () => {
   it('starts with the outcome, the versions and the host', () => {
     const [headline] = buildDeploySummary({ report: reportOf(), plannedSteps: [] }).split('\n')
     for (const part of ['✅', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
+  })
+
+  it('shows how long the commit and the rollback took, and leaves both out of the state before', () => {
+    const at = (second: number): string => `2026-01-02T03:04:0${second}.000Z`
+    const states = [
+      { state: 'pending', at: at(0) },
+      { state: 'installing', at: at(1) },
+      { state: 'rolled_back', at: at(9) },
+    ]
+    const lineOf = (took: Record<string, number>): string =>
+      /^pending .*$/m.exec(
+        buildDeploySummary({ report: reportOf({ states }), plannedSteps: [], took: new Map(Object.entries(took)) }),
+      )?.[0] ?? ''
+    assert.equal(lineOf({ installing: 2000 }), 'pending 1 s → installing 8 s → rolled&#95;back')
+    assert.equal(
+      lineOf({ installing: 2000, committing: 1000, 'rolling back': 5000 }),
+      'pending 1 s → installing 2 s → committing 1 s → rolling back 5 s → rolled&#95;back',
+    )
+  })
+
+  it('shows the warning about the report once where it is the cause', () => {
+    const reported = { accepted: false, attempts: 1, error: 'The hub answered 403.' }
+    const error = new DeploymentError('report_refused', 'Version 2.0.0 stays. The hub answered 403.')
+    const notes = [{ level: 'warning', text: 'The hub did not accept the report: The hub answered 403.' } as const]
+    const facts = { report: reportOf({ reported }), plannedSteps: [], notes }
+    assert.match(buildDeploySummary(facts), /\[!WARNING\]/)
+    assert.doesNotMatch(buildDeploySummary({ ...facts, error }), /\[!WARNING\]/)
   })
 
   it('calls a deployment onto a host without a previous version a first install', () => {

@@ -63,7 +63,7 @@ describe('buildVerifySummary', () => {
       `### ❌ greeter 1.1.0 is not verified: install it nowhere
 
 **Why:** The bytes are others. (<code>signature&#95;mismatch</code>)\\
-**Next:** Compare <code>signing-secret</code> (for a project, <code>signer-public-key</code>) with what the hub signs with now. If they are the same, the bytes were changed: do not deploy until you know how.
+**Next:** Do not deploy this version until you know the cause.
 
 | Checked | Found |
 | --- | --- |
