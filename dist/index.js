@@ -19032,7 +19032,7 @@ const stepEntrySchema = object({
     checked: exactOptional(array(schemas_string())),
 });
 
-;// CONCATENATED MODULE: ./build/install/transaction/redaction.js
+;// CONCATENATED MODULE: ./build/install/transaction/journal/redaction.js
 /** The value with every text redacted, except the fields of these names; keys stay. */
 function redactTexts(value, redact, exceptions) {
     if (typeof value === 'string')
@@ -19829,37 +19829,7 @@ function keyOf(service) {
     return JSON.stringify(service);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/announcement.js
-/** The record that announces these changes, at least one. */
-function announcementOf([change, ...others]) {
-    if (others.length === 0)
-        return { record: 'change', change };
-    return { record: 'changes', changes: [change, ...others] };
-}
-/** The changes that a record announces; none where it is no announcement. */
-function announcedIn(record) {
-    if (!isAnnouncement(record))
-        return [];
-    return record.record === 'change' ? [record.change] : record.changes;
-}
-/** The same with their numbers. */
-function numberedIn(record, seq) {
-    const changes = announcedIn(record);
-    return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }));
-}
-/** The record of an undo. */
-function undoneRecord({ seq, nth }, wasMade) {
-    return { record: 'undone', of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade };
-}
-/** Whether a record of an undo is of this change. */
-function isUndoneBy({ seq, nth }, undone) {
-    return undone.of === seq && undone.nth === nth;
-}
-function isAnnouncement(record) {
-    return record.record === 'change' || record.record === 'changes';
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/change-paths.js
+;// CONCATENATED MODULE: ./build/install/transaction/changes/change-paths.js
 
 
 
@@ -19941,7 +19911,7 @@ function exactly(pattern) {
     return new RegExp(`^${pattern}$`, 'u');
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/created-file.js
+;// CONCATENATED MODULE: ./build/install/transaction/changes/created-file.js
 
 
 
@@ -20035,7 +20005,7 @@ function statEntry(folder, name) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/held-path.js
+;// CONCATENATED MODULE: ./build/install/transaction/changes/held-path.js
 
 
 
@@ -20160,7 +20130,7 @@ function splitPath(root, path) {
     return { base: (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth)), inside: parts.slice(depth) };
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/move.js
+;// CONCATENATED MODULE: ./build/install/transaction/changes/move.js
 
 
 
@@ -20339,7 +20309,7 @@ function justDisappeared(path) {
     return new DeploymentError('step_failed', `${path} has just disappeared: another process works in this directory. Stop that process and run again.`);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/change.js
+;// CONCATENATED MODULE: ./build/install/transaction/changes/change.js
 
 
 
@@ -20483,7 +20453,37 @@ async function removeIfEmpty(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/journal-line.js
+;// CONCATENATED MODULE: ./build/install/transaction/journal/announcement.js
+/** The record that announces these changes, at least one. */
+function announcementOf([change, ...others]) {
+    if (others.length === 0)
+        return { record: 'change', change };
+    return { record: 'changes', changes: [change, ...others] };
+}
+/** The changes that a record announces; none where it is no announcement. */
+function announcedIn(record) {
+    if (!isAnnouncement(record))
+        return [];
+    return record.record === 'change' ? [record.change] : record.changes;
+}
+/** The same with their numbers. */
+function numberedIn(record, seq) {
+    const changes = announcedIn(record);
+    return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }));
+}
+/** The record of an undo. */
+function undoneRecord({ seq, nth }, wasMade) {
+    return { record: 'undone', of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade };
+}
+/** Whether a record of an undo is of this change. */
+function isUndoneBy({ seq, nth }, undone) {
+    return undone.of === seq && undone.nth === nth;
+}
+function isAnnouncement(record) {
+    return record.record === 'change' || record.record === 'changes';
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-line.js
 
 /** A journal that is not what this action wrote, and what was found. */
 class JournalDamage extends Error {
@@ -20622,7 +20622,7 @@ function checksum(seq, body) {
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/journal-file.js
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-file.js
 
 
 
@@ -20768,7 +20768,7 @@ function padded(text, more = 0) {
     return text + PADDING.repeat(size - used);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/journal.js
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal.js
 
 
 

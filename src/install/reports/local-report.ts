@@ -6,8 +6,8 @@ import type { Layout } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../transaction/facts.ts'
+import { redactTexts } from '../transaction/journal/redaction.ts'
 import type { DeploymentRecord } from '../transaction/record.ts'
-import { redactTexts } from '../transaction/redaction.ts'
 
 const reportedSchema = z.lazy(() =>
   z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),

@@ -1,5 +1,5 @@
 import { placePath, usualDirectory } from '../host/layout.ts'
-import type { DriftEntry } from '../transaction/facts.ts'
+import type { DriftEntry } from './facts.ts'
 
 const MAX_NAMES = 20
 /** What is in place of a directory, in words. */

@@ -8,7 +8,6 @@ import type { RestoredCheck } from '../services/healthchecks.ts'
 import type { Service } from '../services/service.ts'
 import { planServiceChange, type ServiceChange } from '../services/service-changes.ts'
 import { superviseService } from '../services/supervise.ts'
-import { type AnnouncedChange, announcementOf, numberedIn, undoneRecord } from './announcement.ts'
 import {
   announceable,
   applyChanges,
@@ -20,8 +19,9 @@ import {
   type PlannedChange,
   placesIn,
   undoChange,
-} from './change.ts'
-import type { Journal } from './journal.ts'
+} from './changes/change.ts'
+import { type AnnouncedChange, announcementOf, numberedIn, undoneRecord } from './journal/announcement.ts'
+import type { Journal } from './journal/journal.ts'
 
 /** Where changes are made, and where they are announced. */
 export interface ChangeLog {

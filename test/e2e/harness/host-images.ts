@@ -16,8 +16,8 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
-import { parseJournalText } from '../../../src/install/transaction/journal-line.ts'
-import { journalText } from '../../install/transaction/journal-text.ts'
+import { parseJournalText } from '../../../src/install/transaction/journal/journal-line.ts'
+import { journalText } from '../../install/transaction/journal/journal-text.ts'
 
 const PRELOADED = join(import.meta.dirname, 'copy-at-calls.mjs')
 

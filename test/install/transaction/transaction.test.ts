@@ -3,9 +3,9 @@ import { mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { RollbackError } from '../../../src/core/errors.ts'
-import type { AnnouncedChange } from '../../../src/install/transaction/announcement.ts'
-import { type PlannedChange, undoChange } from '../../../src/install/transaction/change.ts'
-import { startJournal } from '../../../src/install/transaction/journal.ts'
+import { type PlannedChange, undoChange } from '../../../src/install/transaction/changes/change.ts'
+import type { AnnouncedChange } from '../../../src/install/transaction/journal/announcement.ts'
+import { startJournal } from '../../../src/install/transaction/journal/journal.ts'
 import {
   beginTransaction,
   type ChangeLog,

@@ -3,9 +3,9 @@ import { cleanForeignText } from '../../../core/foreign-text.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import type { Layout, Place } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
-import { announcedIn } from '../../transaction/announcement.ts'
-import { placesIn } from '../../transaction/change.ts'
+import { placesIn } from '../../transaction/changes/change.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
+import { announcedIn } from '../../transaction/journal/announcement.ts'
 import {
   type BeginRecord,
   findCommit,
@@ -14,8 +14,8 @@ import {
   pendingChanges,
   readJournal,
   readUnprovenChanges,
-} from '../../transaction/journal.ts'
-import { JournalDamage } from '../../transaction/journal-line.ts'
+} from '../../transaction/journal/journal.ts'
+import { JournalDamage } from '../../transaction/journal/journal-line.ts'
 import type { DeploymentRecord } from '../../transaction/record.ts'
 import { isAnyMade } from '../../transaction/transaction.ts'
 

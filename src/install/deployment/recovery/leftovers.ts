@@ -1,6 +1,6 @@
 import { cleanStaging, discardStaging } from '../../host/cleanup.ts'
 import type { Host } from '../../reports/host.ts'
-import { removeJournal } from '../../transaction/journal.ts'
+import { removeJournal } from '../../transaction/journal/journal.ts'
 
 /** Nothing is left to recover of a deployment: removes its journal and what it staged. */
 export async function endJournal(host: Host, deploymentId: string): Promise<void> {

@@ -12,7 +12,7 @@ import { describeRecovered } from '../../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../../reports/restored-health.ts'
 import type { DeploymentEnd, RollbackFacts } from '../../transaction/end.ts'
 import { flowOf } from '../../transaction/facts.ts'
-import { type BeginRecord, openJournal, removeJournal } from '../../transaction/journal.ts'
+import { type BeginRecord, openJournal, removeJournal } from '../../transaction/journal/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../../transaction/record.ts'
 import { findDeadBegun } from './dead-begun.ts'
 import {

@@ -2,7 +2,7 @@ import { relative } from 'node:path'
 import { pathExistsSync } from '../../files/tree-walk.ts'
 import { installPath, isSamePlace, settingsPath } from '../../host/layout.ts'
 import { formerPlace } from '../../host/previous-install.ts'
-import type { PlannedMove } from '../../transaction/move.ts'
+import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 

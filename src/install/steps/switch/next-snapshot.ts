@@ -5,8 +5,8 @@ import { installPath, type Place, snapshotsPath } from '../../host/layout.ts'
 import { nextSnapshotName } from '../../host/snapshots.ts'
 import { requireSwitchable } from '../../host/switchable.ts'
 import { isModified } from '../../host/trees/drift-check.ts'
+import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { Deployment } from '../../transaction/context.ts'
-import type { PlannedMove } from '../../transaction/move.ts'
 
 /** Where an installed tree is going to be, once it is replaced or removed. */
 export interface NextSnapshot {

@@ -1,4 +1,4 @@
-import type { PlannedMove } from '../../transaction/move.ts'
+import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { InstalledPart, NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepResult } from '../step-entry.ts'
 import type { NextSnapshot } from './next-snapshot.ts'

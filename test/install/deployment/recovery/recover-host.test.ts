@@ -4,7 +4,7 @@ import { describe, it } from 'node:test'
 import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
 import { recoverBeforeRefusal, recoverHost } from '../../../../src/install/deployment/recovery/recover-host.ts'
 import { UntouchableHostError } from '../../../../src/install/host/ownership/untouchable-host.ts'
-import { applyChanges } from '../../../../src/install/transaction/change.ts'
+import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
 

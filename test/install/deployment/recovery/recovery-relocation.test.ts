@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
 import { UntouchableHostError } from '../../../../src/install/host/ownership/untouchable-host.ts'
-import { applyChanges, type PlannedChange } from '../../../../src/install/transaction/change.ts'
+import { applyChanges, type PlannedChange } from '../../../../src/install/transaction/changes/change.ts'
 import { rowOf } from '../../prepared-host.ts'
 import { announced, begun, makeScene, SNAPSHOT, STAGING } from './recovery-scene.ts'
 

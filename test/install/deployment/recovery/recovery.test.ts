@@ -8,13 +8,13 @@ import { isInDoubt } from '../../../../src/install/deployment/recovery/dead-run.
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { readInstalled } from '../../../../src/install/host/installed/host-record.ts'
 import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
-import { applyChanges, undoChange } from '../../../../src/install/transaction/change.ts'
-import type { JournalRecord } from '../../../../src/install/transaction/journal.ts'
-import { formatLine } from '../../../../src/install/transaction/journal-line.ts'
+import { applyChanges, undoChange } from '../../../../src/install/transaction/changes/change.ts'
+import type { JournalRecord } from '../../../../src/install/transaction/journal/journal.ts'
+import { formatLine } from '../../../../src/install/transaction/journal/journal-line.ts'
 import { listTree } from '../../archive/directory-listing.ts'
 import { DEPLOYMENT_ID, rowOf, senderThat } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
-import { journalText } from '../../transaction/journal-text.ts'
+import { journalText } from '../../transaction/journal/journal-text.ts'
 import {
   announced,
   assertReported,

@@ -1,4 +1,4 @@
-import { formatLine } from '../../../src/install/transaction/journal-line.ts'
+import { formatLine } from '../../../../src/install/transaction/journal/journal-line.ts'
 
 /** A journal of these records, with a torn one and room for more after them. */
 export function journalText(records: readonly object[], torn = ''): string {

@@ -1,5 +1,5 @@
-import { openJournal, startJournal } from '../../../src/install/transaction/journal.ts'
-import { factsOf } from '../prepared-host.ts'
+import { openJournal, startJournal } from '../../../../src/install/transaction/journal/journal.ts'
+import { factsOf } from '../../prepared-host.ts'
 
 /** Announces changes in a journal until one cannot be announced or it has grown, then undoes the first; run under strace. */
 const path = process.argv[2] as string

@@ -3,9 +3,9 @@ import { lstatSync, renameSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
-import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { makePrivateDirectories } from '../files/durable-files.ts'
-import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
+import { DeploymentError, errnoOf } from '../../../core/errors.ts'
+import { makePrivateDirectories } from '../../files/durable-files.ts'
+import { isAbsent, pathExistsSync } from '../../files/tree-walk.ts'
 import { isKeptMove, isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './change-paths.ts'
 import {
   type Ends,

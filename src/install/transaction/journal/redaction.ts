@@ -1,4 +1,4 @@
-import type { DeploymentFacts } from './facts.ts'
+import type { DeploymentFacts } from '../facts.ts'
 import type { JournalRecord } from './journal.ts'
 
 export type Redact = (text: string) => string

@@ -19,13 +19,13 @@ import {
   isBack,
   type PlannedChange,
   undoChange,
-} from '../../../src/install/transaction/change.ts'
-import { isAnyMade, undoChanges } from '../../../src/install/transaction/transaction.ts'
-import { byExtent } from '../../extent.ts'
-import { listTree } from '../archive/directory-listing.ts'
-import { collectLog } from '../collected-log.ts'
-import { makeSwappable, startSwapper, whyNoSwapper } from '../files/folder-swapper.ts'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+} from '../../../../src/install/transaction/changes/change.ts'
+import { isAnyMade, undoChanges } from '../../../../src/install/transaction/transaction.ts'
+import { byExtent } from '../../../extent.ts'
+import { listTree } from '../../archive/directory-listing.ts'
+import { collectLog } from '../../collected-log.ts'
+import { makeSwappable, startSwapper, whyNoSwapper } from '../../files/folder-swapper.ts'
+import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 
 const STAGING = '.hub-deploy/staging/7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'

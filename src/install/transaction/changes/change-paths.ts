@@ -1,12 +1,12 @@
 import { z } from 'zod/mini'
-import { PARTS_DIRECTORY_PATTERN } from '../../core/plugins-directory.ts'
-import { placeAt, placeName } from '../host/layout.ts'
+import { PARTS_DIRECTORY_PATTERN } from '../../../core/plugins-directory.ts'
+import { placeAt, placeName } from '../../host/layout.ts'
 import {
   BELOW_PATTERN as BELOW,
   PART_NAME_PATTERN as NAME,
   PLACE_PATTERN as PLACE,
   SNAPSHOT_PATTERN as SNAPSHOT,
-} from '../host/record-fields.ts'
+} from '../../host/record-fields.ts'
 
 /**
  * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere

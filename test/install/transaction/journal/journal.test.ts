@@ -3,9 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { createRandom } from '../../../bench/random.ts'
-import type { Change } from '../../../src/install/transaction/change.ts'
-import { buildEnd, type DeploymentEnd } from '../../../src/install/transaction/end.ts'
+import { createRandom } from '../../../../bench/random.ts'
+import type { Change } from '../../../../src/install/transaction/changes/change.ts'
+import { buildEnd, type DeploymentEnd } from '../../../../src/install/transaction/end.ts'
 import {
   type BeginRecord,
   type JournalRecord,
@@ -14,11 +14,11 @@ import {
   readJournal,
   removeJournal,
   startJournal,
-} from '../../../src/install/transaction/journal.ts'
-import { formatLine, JournalDamage } from '../../../src/install/transaction/journal-line.ts'
-import { whyNoStrace } from '../../e2e/harness/strace.ts'
-import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../prepared-host.ts'
-import { temporaryDirectory } from '../temporary-directory.ts'
+} from '../../../../src/install/transaction/journal/journal.ts'
+import { formatLine, JournalDamage } from '../../../../src/install/transaction/journal/journal-line.ts'
+import { whyNoStrace } from '../../../e2e/harness/strace.ts'
+import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../../prepared-host.ts'
+import { temporaryDirectory } from '../../temporary-directory.ts'
 import { journalText } from './journal-text.ts'
 
 const AT = '2026-01-02T03:04:05.678Z'

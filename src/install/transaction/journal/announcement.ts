@@ -1,4 +1,4 @@
-import type { Change } from './change.ts'
+import type { Change } from '../changes/change.ts'
 
 /** Announces one change, or several of which none depends on another. */
 type Announcement =
