@@ -20483,6 +20483,97 @@ function isAnnouncement(record) {
     return record.record === 'change' || record.record === 'changes';
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-record.js
+
+
+
+
+
+
+
+
+
+
+/** The records of `journal.jsonl`, one in each line, oldest first. */
+const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+    object({
+        record: literal('begin'),
+        facts: deploymentFactsSchema,
+        /** Where its report goes; see ReportSender. */
+        report_address: nullable(schemas_string()),
+        keep_paths: array(schemas_string()),
+        /** Older versions of this action do not write it. */
+        process: exactOptional(processIdentitySchema),
+    }),
+    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
+    schemas_extend(stateEntrySchema, { record: literal('state') }),
+    schemas_extend(stepEntrySchema, { record: literal('step') }),
+    /** Announces a change that is about to be made. */
+    object({ record: literal('change'), change: changeSchema }),
+    /** Announces several, of which none depends on another. */
+    object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    object({ record: literal('service'), change: serviceChangeSchema }),
+    /** How to check the old version after a rollback. */
+    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
+    /**
+     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * whether it had been made at all.
+     */
+    object({
+        record: literal('undone'),
+        of: schemas_int().check(_positive()),
+        nth: exactOptional(schemas_int().check(_nonnegative())),
+        was_made: schemas_boolean(),
+    }),
+    /** The point of no return: the new version is what this host runs. */
+    object({
+        record: literal('commit'),
+        at: timeSchema,
+        rows: array(installedRowSchema),
+        removed: exactOptional(array(removedRowSchema)),
+        discard: array(snapshotPathSchema),
+        project: exactOptional(projectVersionSchema),
+    }),
+    /** How the run ended by its own account, written before it reports to anybody. */
+    object({
+        record: literal('end'),
+        end: deploymentEndSchema,
+        /** It was cancelled and had no time to restore all services: a recovery has to. */
+        unfinished: exactOptional(literal(true)),
+    }),
+    /** The hub has accepted the report of that end. */
+    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
+    /** Another run, `by`, begins to roll this one back. */
+    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
+]));
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
+ * others are given up where they cannot be written: a rollback must not need any.
+ */
+const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
+/** What is written after the last announcement goes into the room that was allocated with it. */
+const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
+const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+function findCommit(records) {
+    const wasUndone = records.some(entry => entry.record === 'undone');
+    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
+}
+/** The changes that were announced and not undone yet, oldest first. */
+function pendingChanges(records) {
+    let pending = [];
+    for (const [index, record] of records.entries()) {
+        pending.push(...numberedIn(record, index + 1));
+        if (record.record === 'undone')
+            pending = pending.filter(change => !isUndoneBy(change, record));
+        // There may have been no room to note each.
+        else if (record.record === 'end' && record.end.rollback?.restored !== false)
+            pending = [];
+    }
+    return pending;
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-line.js
 
 /** A journal that is not what this action wrote, and what was found. */
@@ -20622,153 +20713,51 @@ function checksum(seq, body) {
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-file.js
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-sequence.js
 
 
 
 
 
 
-
-/** The journal's size at first, and what it grows by. */
-const CHUNK_BYTES = 64 * 1024;
-/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
-const ROOM_FOR_UNDO_BYTES = 32 * 1024;
-const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
-function writeNewJournalSync(path, line) {
-    const temporary = temporaryName(path);
-    try {
-        (0,external_node_fs_namespaceObject.writeFileSync)(temporary, padded(line), { mode: 0o600, flag: 'wx' });
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+/**
+ * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
+ * Throws JournalDamage.
+ */
+function verifySequence(records) {
+    const [begin, ...later] = records;
+    if (begin?.record !== 'begin')
+        throw new JournalDamage('its first record does not begin a deployment');
+    for (const [index, record] of later.entries()) {
+        if (record.record === 'begin')
+            throw new JournalDamage(`its line ${index + 2} begins another deployment`);
+        if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
+            throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
+        if (record.record === 'undone' && !isOfAnnounced(record, records))
+            throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
+        if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
+            throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
     }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
+}
+function isOfAnnounced(undone, records) {
+    const announcement = records[undone.of - 1];
+    return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
- * rollback could be necessary leave room for that rollback, or make more.
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
+ * the place that it began with.
  */
-class JournalFile {
-    #path;
-    #fd;
-    #size;
-    /** Of the whole lines. */
-    #length;
-    /** What may not be padding any more ends here: a line that was not written completely. */
-    #dirtyEnd;
-    #isSynced = true;
-    /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
-    constructor(path) {
-        this.#path = path;
-        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
-        this.#size = bytes.length;
-        this.#length = parseJournalText(bytes).length;
-        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
-    }
-    /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
-    async makeRoom(bytes, use) {
-        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
-        if (this.#length + bytes + spare <= this.#size)
-            return true;
-        if (use === 'undo')
-            return false;
-        await this.#grow(bytes);
-        return true;
-    }
-    /**
-     * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
-     * it a power cut leaves, the rest is padding.
-     */
-    async write(line, isDurable) {
-        await this.#eraseRemains();
-        this.#dirtyEnd = this.#length + line.length;
-        this.#writeAll(line, this.#length);
-        if (isDurable)
-            await this.#sync();
-        this.#length = this.#dirtyEnd;
-    }
-    /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
-    tryErase() {
-        try {
-            this.#erase();
-        }
-        catch {
-            // The next line tries again.
-        }
-    }
-    /** Gives the journal another name, under which it is durable when this returns. */
-    async rename(path) {
-        await syncFile(this.#fd);
-        (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
-        this.#path = path;
-        this.#isSynced = true;
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-    }
-    /** Removes the journal and closes it. */
-    discard() {
-        this.close();
-        tryUnlinkSync(this.#path);
-    }
-    close() {
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
-    }
-    async #eraseRemains() {
-        if (this.#dirtyEnd === this.#length)
-            return;
-        this.#erase();
-        await this.#sync();
-        this.#dirtyEnd = this.#length;
-    }
-    #erase() {
-        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
-    }
-    async #sync() {
-        if (this.#isSynced)
-            return;
-        await syncData(this.#fd);
-        this.#isSynced = true;
-    }
-    #writeAll(bytes, position) {
-        this.#isSynced = false;
-        for (let done = 0; done < bytes.length;)
-            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
-    }
-    /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
-    async #grow(bytes) {
-        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
-        const wanted = padded(text, bytes);
-        const temporary = temporaryName(this.#path);
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
-            await syncFile(fd);
-            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
-        }
-        catch (error) {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-            tryUnlinkSync(temporary);
-            throw error;
-        }
-        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
-        this.#fd = fd;
-        this.#size = Buffer.byteLength(wanted);
-        this.#dirtyEnd = this.#length;
-        this.#isSynced = true;
-        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
-    }
-}
-/** The text with room for as many bytes more, and for an undo after them. */
-function padded(text, more = 0) {
-    const used = Buffer.byteLength(text);
-    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
-    return text + PADDING.repeat(size - used);
+function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
+    const parts = [...rows, ...removed];
+    const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
+    const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
+    return ((project === undefined || (contract === 'project' && project.slug === slug)) &&
+        discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+        parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
+        (contract === 'project' || parts.every(isPlaced)));
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/journal/journal.js
+;// CONCATENATED MODULE: ./build/install/transaction/journal/read-journal.js
 
 
 
@@ -20776,92 +20765,6 @@ function padded(text, more = 0) {
 
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** The records of `journal.jsonl`, one in each line, oldest first. */
-const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
-    object({
-        record: literal('begin'),
-        facts: deploymentFactsSchema,
-        /** Where its report goes; see ReportSender. */
-        report_address: nullable(schemas_string()),
-        keep_paths: array(schemas_string()),
-        /** Older versions of this action do not write it. */
-        process: exactOptional(processIdentitySchema),
-    }),
-    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
-    schemas_extend(stateEntrySchema, { record: literal('state') }),
-    schemas_extend(stepEntrySchema, { record: literal('step') }),
-    /** Announces a change that is about to be made. */
-    object({ record: literal('change'), change: changeSchema }),
-    /** Announces several, of which none depends on another. */
-    object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
-    /** Announces that a service is about to be started, stopped or restarted. */
-    object({ record: literal('service'), change: serviceChangeSchema }),
-    /** How to check the old version after a rollback. */
-    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /**
-     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
-     * whether it had been made at all.
-     */
-    object({
-        record: literal('undone'),
-        of: schemas_int().check(_positive()),
-        nth: exactOptional(schemas_int().check(_nonnegative())),
-        was_made: schemas_boolean(),
-    }),
-    /** The point of no return: the new version is what this host runs. */
-    object({
-        record: literal('commit'),
-        at: timeSchema,
-        rows: array(installedRowSchema),
-        removed: exactOptional(array(removedRowSchema)),
-        discard: array(snapshotPathSchema),
-        project: exactOptional(projectVersionSchema),
-    }),
-    /** How the run ended by its own account, written before it reports to anybody. */
-    object({
-        record: literal('end'),
-        end: deploymentEndSchema,
-        /** It was cancelled and had no time to restore all services: a recovery has to. */
-        unfinished: exactOptional(literal(true)),
-    }),
-    /** The hub has accepted the report of that end. */
-    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
-    /** Another run, `by`, begins to roll this one back. */
-    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
-]));
-/**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up where they cannot be written: a rollback must not need any.
- */
-const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
-const DURABLE = new Set([...REQUIRED, 'undone', 'recovery', 'end', 'reported']);
-/** What is written after the last announcement goes into the room that was allocated with it. */
-const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
-/**
- * Starts the journal of a deployment, redacted (0600), with room for an undo. Only `rename` makes it durable: until then,
- * the deployment announces nothing.
- */
-function startJournal(path, begin, redact = text => text) {
-    writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
-    return continueJournal(path, 1, redact);
-}
-/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
-function openJournal(path, redact = text => text) {
-    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
-}
 /**
  * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
  * made. Throws JournalDamage when anything else in it is not what this action writes.
@@ -20910,96 +20813,6 @@ function readText(path) {
     const bytes = readBytes(path);
     return bytes && parseJournalText(bytes);
 }
-/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
-function findCommit(records) {
-    const wasUndone = records.some(entry => entry.record === 'undone');
-    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
-}
-/** The changes that were announced and not undone yet, oldest first. */
-function pendingChanges(records) {
-    let pending = [];
-    for (const [index, record] of records.entries()) {
-        pending.push(...numberedIn(record, index + 1));
-        if (record.record === 'undone')
-            pending = pending.filter(change => !isUndoneBy(change, record));
-        // There may have been no room to note each.
-        else if (record.record === 'end' && record.end.rollback?.restored !== false)
-            pending = [];
-    }
-    return pending;
-}
-/** Ends a deployment: without a journal there is nothing to recover. */
-async function removeJournal(path) {
-    try {
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return;
-        throw error;
-    }
-    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-function continueJournal(path, records, redact) {
-    const file = new JournalFile(path);
-    let seq = records;
-    return {
-        async append(record) {
-            const { record: type } = record;
-            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
-            try {
-                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
-                    return undefined;
-                await file.write(line, DURABLE.has(type));
-                return ++seq;
-            }
-            catch (error) {
-                file.tryErase();
-                if (REQUIRED.has(type))
-                    throw error;
-                return undefined;
-            }
-        },
-        rename: async (name) => await file.rename(name),
-        discard: () => file.discard(),
-        close: () => file.close(),
-    };
-}
-/**
- * What no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
- */
-function verifySequence(records) {
-    const [begin, ...later] = records;
-    if (begin?.record !== 'begin')
-        throw new JournalDamage('its first record does not begin a deployment');
-    for (const [index, record] of later.entries()) {
-        if (record.record === 'begin')
-            throw new JournalDamage(`its line ${index + 2} begins another deployment`);
-        if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
-            throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
-        if (record.record === 'undone' && !isOfAnnounced(record, records))
-            throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
-        if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
-            throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
-    }
-}
-function isOfAnnounced(undone, records) {
-    const announcement = records[undone.of - 1];
-    return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
-}
-/**
- * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
- * the place that it began with.
- */
-function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
-    const parts = [...rows, ...removed];
-    const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
-    const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
-    return ((project === undefined || (contract === 'project' && project.slug === slug)) &&
-        discard.every(path => folders.some(folder => path.startsWith(folder))) &&
-        parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
-        (contract === 'project' || parts.every(isPlaced)));
-}
 function readBytes(path) {
     try {
         const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
@@ -21018,6 +20831,7 @@ function readBytes(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/running-version.js
+
 
 
 
@@ -25120,6 +24934,212 @@ function requireRealParents(root, path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-file.js
+
+
+
+
+
+
+
+/** The journal's size at first, and what it grows by. */
+const CHUNK_BYTES = 64 * 1024;
+/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
+const ROOM_FOR_UNDO_BYTES = 32 * 1024;
+const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
+/** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
+function writeNewJournalSync(path, line) {
+    const temporary = temporaryName(path);
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(temporary, padded(line), { mode: 0o600, flag: 'wx' });
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, path);
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+/**
+ * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
+ * rollback could be necessary leave room for that rollback, or make more.
+ */
+class JournalFile {
+    #path;
+    #fd;
+    #size;
+    /** Of the whole lines. */
+    #length;
+    /** What may not be padding any more ends here: a line that was not written completely. */
+    #dirtyEnd;
+    #isSynced = true;
+    /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
+    constructor(path) {
+        this.#path = path;
+        this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        const bytes = (0,external_node_fs_namespaceObject.readFileSync)(this.#fd);
+        this.#size = bytes.length;
+        this.#length = parseJournalText(bytes).length;
+        this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
+    }
+    /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
+    async makeRoom(bytes, use) {
+        const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
+        if (this.#length + bytes + spare <= this.#size)
+            return true;
+        if (use === 'undo')
+            return false;
+        await this.#grow(bytes);
+        return true;
+    }
+    /**
+     * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
+     * it a power cut leaves, the rest is padding.
+     */
+    async write(line, isDurable) {
+        await this.#eraseRemains();
+        this.#dirtyEnd = this.#length + line.length;
+        this.#writeAll(line, this.#length);
+        if (isDurable)
+            await this.#sync();
+        this.#length = this.#dirtyEnd;
+    }
+    /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
+    tryErase() {
+        try {
+            this.#erase();
+        }
+        catch {
+            // The next line tries again.
+        }
+    }
+    /** Gives the journal another name, under which it is durable when this returns. */
+    async rename(path) {
+        await syncFile(this.#fd);
+        (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
+        this.#path = path;
+        this.#isSynced = true;
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+    }
+    /** Removes the journal and closes it. */
+    discard() {
+        this.close();
+        tryUnlinkSync(this.#path);
+    }
+    close() {
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+    }
+    async #eraseRemains() {
+        if (this.#dirtyEnd === this.#length)
+            return;
+        this.#erase();
+        await this.#sync();
+        this.#dirtyEnd = this.#length;
+    }
+    #erase() {
+        this.#writeAll(Buffer.alloc(this.#dirtyEnd - this.#length, PADDING), this.#length);
+    }
+    async #sync() {
+        if (this.#isSynced)
+            return;
+        await syncData(this.#fd);
+        this.#isSynced = true;
+    }
+    #writeAll(bytes, position) {
+        this.#isSynced = false;
+        for (let done = 0; done < bytes.length;)
+            done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
+    }
+    /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
+    async #grow(bytes) {
+        const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
+        const wanted = padded(text, bytes);
+        const temporary = temporaryName(this.#path);
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL, 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
+            await syncFile(fd);
+            (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
+        }
+        catch (error) {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+            tryUnlinkSync(temporary);
+            throw error;
+        }
+        (0,external_node_fs_namespaceObject.closeSync)(this.#fd);
+        this.#fd = fd;
+        this.#size = Buffer.byteLength(wanted);
+        this.#dirtyEnd = this.#length;
+        this.#isSynced = true;
+        await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
+    }
+}
+/** The text with room for as many bytes more, and for an undo after them. */
+function padded(text, more = 0) {
+    const used = Buffer.byteLength(text);
+    const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
+    return text + PADDING.repeat(size - used);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal.js
+
+
+
+
+
+
+
+
+
+/**
+ * Starts the journal of a deployment, redacted (0600), with room for an undo. Only `rename` makes it durable: until then,
+ * the deployment announces nothing.
+ */
+function startJournal(path, begin, redact = text => text) {
+    writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
+    return continueJournal(path, 1, redact);
+}
+/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
+function openJournal(path, redact = text => text) {
+    return continueJournal(path, readJournal(path)?.length ?? 0, redact);
+}
+/** Ends a deployment: without a journal there is nothing to recover. */
+async function removeJournal(path) {
+    try {
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return;
+        throw error;
+    }
+    await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+function continueJournal(path, records, redact) {
+    const file = new JournalFile(path);
+    let seq = records;
+    return {
+        async append(record) {
+            const { record: type } = record;
+            const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
+            try {
+                if (!(await file.makeRoom(line.length, OF_UNDO.has(type) ? 'undo' : 'announce')))
+                    return undefined;
+                await file.write(line, DURABLE.has(type));
+                return ++seq;
+            }
+            catch (error) {
+                file.tryErase();
+                if (REQUIRED.has(type))
+                    throw error;
+                return undefined;
+            }
+        },
+        rename: async (name) => await file.rename(name),
+        discard: () => file.discard(),
+        close: () => file.close(),
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
 
 /** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
@@ -28320,6 +28340,7 @@ function rollbackFailed(pending, error) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-run.js
+
 
 
 

@@ -4,7 +4,7 @@ import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
 import { type Layout, placeName } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/locks/lock.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal/journal.ts'
+import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal/journal-record.ts'
 
 /** What deployments are doing to a host. */
 export type Activity =

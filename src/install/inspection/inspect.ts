@@ -12,7 +12,7 @@ import { type Layout, type Place, placeName, placePath, snapshotsPath, usualDire
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { type HostAccess, requireSafeHost } from '../host/ownership/ownership.ts'
 import { existingSnapshots } from '../host/snapshots.ts'
-import type { CommitRecord } from '../transaction/journal/journal.ts'
+import type { CommitRecord } from '../transaction/journal/journal-record.ts'
 import { type Activity, readActivity, readTraces } from './activity.ts'
 import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
 

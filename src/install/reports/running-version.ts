@@ -5,7 +5,8 @@ import { placeOf } from '../host/installed/row-place.ts'
 import type { InstalledRow } from '../host/installed/rows.ts'
 import { installPath, type Layout } from '../host/layout.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { findCommit, type JournalRecord, pendingChanges, readJournal } from '../transaction/journal/journal.ts'
+import { findCommit, type JournalRecord, pendingChanges } from '../transaction/journal/journal-record.ts'
+import { readJournal } from '../transaction/journal/read-journal.ts'
 
 /**
  * What the host runs of this plugin, service or project after a deployment of it has ended so; null where nothing is

@@ -1,7 +1,8 @@
 import type { StateChange } from '../../core/state-machine.ts'
 import type { ProcessIdentity } from '../host/locks/process-identity.ts'
 import type { DeploymentFacts, StepEntry } from './facts.ts'
-import { type Journal, type JournalRecord, type OwnJournal, startJournal } from './journal/journal.ts'
+import { type Journal, type OwnJournal, startJournal } from './journal/journal.ts'
+import type { JournalRecord } from './journal/journal-record.ts'
 import type { Redact } from './journal/redaction.ts'
 
 /** One step of a plan, as people see it. */

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
-import type { JournalRecord } from '../../../src/install/transaction/journal/journal.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal/journal-record.ts'
 import { listTree } from '../../install/archive/directory-listing.ts'
 import { acceptedReports } from './evidence.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'

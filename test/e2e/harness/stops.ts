@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { ActionRun } from '../../../local/runner.ts'
-import type { JournalRecord } from '../../../src/install/transaction/journal/journal.ts'
+import type { JournalRecord } from '../../../src/install/transaction/journal/journal-record.ts'
 import { forEver, openGate, type Route } from './hub-gate.ts'
 import type { Fleet, PreparedHost } from './prepared-host.ts'
 import { standIn } from './stand-in.ts'

@@ -11,7 +11,7 @@ import { type HostSession, openSession } from '../../../src/install/deployment/s
 import { begunPath, type Layout } from '../../../src/install/host/layout.ts'
 import { readOwnIdentity } from '../../../src/install/host/locks/process-identity.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
-import { readJournal } from '../../../src/install/transaction/journal/journal.ts'
+import { readJournal } from '../../../src/install/transaction/journal/read-journal.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../src/marketplace/states.ts'
 import { collectLog } from '../collected-log.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'

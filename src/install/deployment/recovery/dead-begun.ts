@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { begunDeployment } from '../../host/layout.ts'
 import { isProvablyDead, isSeenRunning, readOwnIdentity } from '../../host/locks/process-identity.ts'
 import type { Host } from '../../reports/host.ts'
-import { type JournalRecord, readBegin, readJournal } from '../../transaction/journal/journal.ts'
+import type { JournalRecord } from '../../transaction/journal/journal-record.ts'
+import { readBegin, readJournal } from '../../transaction/journal/read-journal.ts'
 
 /** Longer than any job may run, download and wait for the host included. */
 const LONGEST_RUN_MS = 10 * 86_400_000

@@ -6,16 +6,15 @@ import type { Host } from '../../reports/host.ts'
 import { placesIn } from '../../transaction/changes/change.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
+import type { Journal } from '../../transaction/journal/journal.ts'
+import { JournalDamage } from '../../transaction/journal/journal-line.ts'
 import {
   type BeginRecord,
   findCommit,
-  type Journal,
   type JournalRecord,
   pendingChanges,
-  readJournal,
-  readUnprovenChanges,
-} from '../../transaction/journal/journal.ts'
-import { JournalDamage } from '../../transaction/journal/journal-line.ts'
+} from '../../transaction/journal/journal-record.ts'
+import { readJournal, readUnprovenChanges } from '../../transaction/journal/read-journal.ts'
 import type { DeploymentRecord } from '../../transaction/record.ts'
 import { isAnyMade } from '../../transaction/transaction.ts'
 

@@ -1,5 +1,5 @@
 import type { DeploymentFacts } from '../facts.ts'
-import type { JournalRecord } from './journal.ts'
+import type { JournalRecord } from './journal-record.ts'
 
 export type Redact = (text: string) => string
 

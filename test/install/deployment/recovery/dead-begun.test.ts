@@ -7,7 +7,7 @@ import { recover } from '../../../../src/install/deployment/recovery/recovery.ts
 import { begunPath } from '../../../../src/install/host/layout.ts'
 import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
 import { type ProcessIdentity, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
-import type { JournalRecord } from '../../../../src/install/transaction/journal/journal.ts'
+import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { DEPLOYMENT_ID, factsOf } from '../../prepared-host.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
 import { assertReported, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'

@@ -7,7 +7,7 @@ import { readHostRecord, recordInstalled } from '../../../../src/install/host/in
 import { installPath } from '../../../../src/install/host/layout.ts'
 import { driftNotePath } from '../../../../src/install/host/trees/drift-note.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
-import type { JournalRecord } from '../../../../src/install/transaction/journal/journal.ts'
+import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { recordTreeAt, treeOf } from '../../host/trees/recorded-tree.ts'
 import { removedRowOf, rowOf } from '../../prepared-host.ts'
 import { announced, begun, makeScene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'

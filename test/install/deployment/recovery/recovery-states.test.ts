@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd } from '../../../../src/install/transaction/end.ts'
-import type { JournalRecord } from '../../../../src/install/transaction/journal/journal.ts'
+import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { factsOf, rowOf } from '../../prepared-host.ts'
 import { announced, assertReported, begun, makeScene, reportedStates, STAGING, UPDATE } from './recovery-scene.ts'
 

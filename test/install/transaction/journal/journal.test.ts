@@ -6,16 +6,14 @@ import { describe, it } from 'node:test'
 import { createRandom } from '../../../../bench/random.ts'
 import type { Change } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd, type DeploymentEnd } from '../../../../src/install/transaction/end.ts'
+import { openJournal, removeJournal, startJournal } from '../../../../src/install/transaction/journal/journal.ts'
+import { formatLine, JournalDamage } from '../../../../src/install/transaction/journal/journal-line.ts'
 import {
   type BeginRecord,
   type JournalRecord,
-  openJournal,
   pendingChanges,
-  readJournal,
-  removeJournal,
-  startJournal,
-} from '../../../../src/install/transaction/journal/journal.ts'
-import { formatLine, JournalDamage } from '../../../../src/install/transaction/journal/journal-line.ts'
+} from '../../../../src/install/transaction/journal/journal-record.ts'
+import { readJournal } from '../../../../src/install/transaction/journal/read-journal.ts'
 import { whyNoStrace } from '../../../e2e/harness/strace.ts'
 import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../../prepared-host.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'

@@ -1,0 +1,96 @@
+import { z } from 'zod/mini'
+import { installedRowSchema, projectVersionSchema, removedRowSchema } from '../../host/installed/rows.ts'
+import { processIdentitySchema } from '../../host/locks/process-identity.ts'
+import { snapshotPathSchema, timeSchema } from '../../host/record-fields.ts'
+import { restoredCheckSchema } from '../../services/healthchecks.ts'
+import { serviceChangeSchema } from '../../services/service-changes.ts'
+import { changeSchema } from '../changes/change.ts'
+import { deploymentEndSchema } from '../end.ts'
+import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../facts.ts'
+import { type AnnouncedChange, isUndoneBy, numberedIn } from './announcement.ts'
+
+/** The records of `journal.jsonl`, one in each line, oldest first. */
+export const recordSchema = z.lazy(() =>
+  z.discriminatedUnion('record', [
+    z.object({
+      record: z.literal('begin'),
+      facts: deploymentFactsSchema,
+      /** Where its report goes; see ReportSender. */
+      report_address: z.nullable(z.string()),
+      keep_paths: z.array(z.string()),
+      /** Older versions of this action do not write it. */
+      process: z.exactOptional(processIdentitySchema),
+    }),
+    z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
+    z.extend(stateEntrySchema, { record: z.literal('state') }),
+    z.extend(stepEntrySchema, { record: z.literal('step') }),
+    /** Announces a change that is about to be made. */
+    z.object({ record: z.literal('change'), change: changeSchema }),
+    /** Announces several, of which none depends on another. */
+    z.object({ record: z.literal('changes'), changes: z.array(changeSchema).check(z.minLength(2)) }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    z.object({ record: z.literal('service'), change: serviceChangeSchema }),
+    /** How to check the old version after a rollback. */
+    z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
+    /**
+     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * whether it had been made at all.
+     */
+    z.object({
+      record: z.literal('undone'),
+      of: z.int().check(z.positive()),
+      nth: z.exactOptional(z.int().check(z.nonnegative())),
+      was_made: z.boolean(),
+    }),
+    /** The point of no return: the new version is what this host runs. */
+    z.object({
+      record: z.literal('commit'),
+      at: timeSchema,
+      rows: z.array(installedRowSchema),
+      removed: z.exactOptional(z.array(removedRowSchema)),
+      discard: z.array(snapshotPathSchema),
+      project: z.exactOptional(projectVersionSchema),
+    }),
+    /** How the run ended by its own account, written before it reports to anybody. */
+    z.object({
+      record: z.literal('end'),
+      end: deploymentEndSchema,
+      /** It was cancelled and had no time to restore all services: a recovery has to. */
+      unfinished: z.exactOptional(z.literal(true)),
+    }),
+    /** The hub has accepted the report of that end. */
+    z.object({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
+    /** Another run, `by`, begins to roll this one back. */
+    z.object({ record: z.literal('recovery'), at: timeSchema, by: z.uuid() }),
+  ]),
+)
+export type JournalRecord = z.infer<typeof recordSchema>
+export type BeginRecord = Extract<JournalRecord, { record: 'begin' }>
+export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
+
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
+ * others are given up where they cannot be written: a rollback must not need any.
+ */
+export const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'changes', 'service', 'commit'])
+/** What is written after the last announcement goes into the room that was allocated with it. */
+export const OF_UNDO: ReadonlySet<JournalRecord['record']> = new Set(['undone', 'recovery', 'end', 'reported'])
+export const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRED, ...OF_UNDO])
+
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
+  const wasUndone = records.some(entry => entry.record === 'undone')
+  return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
+}
+
+/** The changes that were announced and not undone yet, oldest first. */
+export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
+  let pending: AnnouncedChange[] = []
+  for (const [index, record] of records.entries()) {
+    pending.push(...numberedIn(record, index + 1))
+    if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
+    // There may have been no room to note each.
+    else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
+  }
+  return pending
+}

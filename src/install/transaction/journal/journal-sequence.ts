@@ -1,0 +1,52 @@
+import { isFrom } from '../../host/installed/origin.ts'
+import { placeOf } from '../../host/installed/row-place.ts'
+import { placeName } from '../../host/layout.ts'
+import { isOfDeployment } from '../changes/change.ts'
+import { announcedIn, isUndoneBy, numberedIn } from './announcement.ts'
+import { JournalDamage } from './journal-line.ts'
+import type { BeginRecord, CommitRecord, JournalRecord } from './journal-record.ts'
+
+/**
+ * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
+ * Throws JournalDamage.
+ */
+export function verifySequence(records: readonly JournalRecord[]): void {
+  const [begin, ...later] = records
+  if (begin?.record !== 'begin') throw new JournalDamage('its first record does not begin a deployment')
+  for (const [index, record] of later.entries()) {
+    if (record.record === 'begin') throw new JournalDamage(`its line ${index + 2} begins another deployment`)
+    if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
+      throw new JournalDamage(`its line ${index + 2} moves files of another deployment`)
+    if (record.record === 'undone' && !isOfAnnounced(record, records))
+      throw new JournalDamage(`its line ${index + 2} undoes what was not announced`)
+    if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
+      throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`)
+  }
+}
+
+function isOfAnnounced(
+  undone: Extract<JournalRecord, { record: 'undone' }>,
+  records: readonly JournalRecord[],
+): boolean {
+  const announcement = records[undone.of - 1]
+  return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone))
+}
+
+/**
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
+ * the place that it began with.
+ */
+function isOfItsParts(
+  { rows, removed = [], discard, project }: CommitRecord,
+  { contract, slug, kind, id }: BeginRecord['facts'],
+): boolean {
+  const parts = [...rows, ...removed]
+  const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`)
+  const isPlaced = (part: (typeof parts)[number]): boolean => part.kind === kind && (id === null || part.id === id)
+  return (
+    (project === undefined || (contract === 'project' && project.slug === slug)) &&
+    discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+    parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
+    (contract === 'project' || parts.every(isPlaced))
+  )
+}

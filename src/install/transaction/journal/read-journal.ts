@@ -1,0 +1,72 @@
+import { closeSync, constants, openSync, readFileSync } from 'node:fs'
+import { z } from 'zod/mini'
+import { errnoOf } from '../../../core/errors.ts'
+import { type AnnouncedChange, numberedIn } from './announcement.ts'
+import { JournalDamage, type JournalText, parseJournalText } from './journal-line.ts'
+import { type BeginRecord, DURABLE, type JournalRecord, recordSchema } from './journal-record.ts'
+import { verifySequence } from './journal-sequence.ts'
+
+/**
+ * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
+ * made. Throws JournalDamage when anything else in it is not what this action writes.
+ */
+export function readJournal(path: string): JournalRecord[] | undefined {
+  const text = readText(path)
+  if (text === undefined) return undefined
+  const parsed = z.array(recordSchema).safeParse(text.records)
+  if (!parsed.success) {
+    const [place = 0, ...field] = parsed.error.issues[0]?.path ?? []
+    throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`)
+  }
+  verifySequence(parsed.data)
+  verifyBehind(text)
+  return parsed.data
+}
+
+/** How the journal begins, whatever follows; undefined when that is not known. Never throws. */
+export function readBegin(path: string): BeginRecord | undefined {
+  try {
+    const begin = recordSchema.safeParse(readText(path)?.records[0]).data
+    return begin?.record === 'begin' ? begin : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
+ * later.
+ */
+export function readUnprovenChanges(path: string): AnnouncedChange[] {
+  const { records = [], behind = [] } = readText(path) ?? {}
+  return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index))
+}
+
+/** What follows a durable record was written when that one was on the disk, and so was all before it. */
+function verifyBehind({ records, behind }: JournalText): void {
+  const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))
+  if (isProven) throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`)
+}
+
+function recordsIn(values: readonly unknown[]): JournalRecord[] {
+  return values.flatMap(value => recordSchema.safeParse(value).data ?? [])
+}
+
+function readText(path: string): JournalText | undefined {
+  const bytes = readBytes(path)
+  return bytes && parseJournalText(bytes)
+}
+
+function readBytes(path: string): Buffer | undefined {
+  try {
+    const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    try {
+      return readFileSync(fd)
+    } finally {
+      closeSync(fd)
+    }
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined
+    throw error
+  }
+}
