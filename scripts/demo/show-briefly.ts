@@ -8,7 +8,8 @@ import { listInstalled } from './installed.ts'
 
 const EMOJI = /^\p{Extended_Pictographic}\ufe0f?\s*/u
 const DIGEST = /\b([\da-f]{12})[\da-f]{52}\b/g
-const TEXT_WIDTH = 92
+/** Leaves room in 100 columns for the name of the field, and for the mark of a text that was cut. */
+const TEXT_WIDTH = 90
 
 /** What was done, what the step said, and what the host runs now. */
 export function showBriefly(deployment: Deployment, { result, root }: { result: ActionResult; root: string }): void {
