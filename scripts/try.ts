@@ -6,15 +6,13 @@ import { createLogView } from './terminal/log-view.ts'
 import { print, printBlock, printHeading, styled, symbol } from './terminal/screen.ts'
 import { requireApart } from './try/apart.ts'
 import { type Interruption, watchSignals } from './try/interruption.ts'
+import { nextCommand, type RepeatedOptions } from './try/next-command.ts'
 import { type FileOptions, type OperatorFile, pathFromCaller, readOperatorFiles } from './try/operator-files.ts'
-import { type Part, readPart } from './try/part.ts'
+import { howToRaise, type Part, readPart } from './try/part.ts'
 import { showFiles, showPublished, showResult, showWorkflow } from './try/show.ts'
 import { openTryStage, type TryStage } from './try/stage.ts'
 
-interface Values extends FileOptions {
-  readonly from?: string | undefined
-  readonly setting: readonly string[]
-  readonly root?: string | undefined
+interface Values extends FileOptions, RepeatedOptions {
   readonly keep: boolean
   readonly verbose: boolean
 }
@@ -30,8 +28,8 @@ interface Trial {
 
 await runProgram({
   name: 'npm run try',
-  purpose: `Deploys your plugin or service as a runner would, from a temporary hub to a temporary host on this machine.
-Nothing outside one temporary folder changes.`,
+  purpose: `Deploys your plugin or service as a runner would, from a hub to a host that are both in one temporary folder of
+this machine, or in that of --root. Nothing outside it changes.`,
   argument: '[FOLDER]',
   options: {
     from: { type: 'string', value: 'FOLDER', help: 'your plugin or service, for example examples/plugin' },
@@ -64,7 +62,9 @@ Nothing outside one temporary folder changes.`,
     keep: { type: 'boolean', default: false, help: 'keep the hub running until a signal, as in a terminal' },
     verbose: { type: 'boolean', default: false, help: 'open the groups of the log' },
   },
-  notes: `In a terminal, the hub with its page runs until Ctrl-C. Otherwise it stops at once, except with --keep.
+  notes: `A project, which is several parts in one file, needs more than this: see "Try it" in docs/projects.md.
+
+In a terminal, the hub with its page runs until Ctrl-C. Otherwise it stops at once, except with --keep.
 Then everything is removed, except with --root. The exit code is 0 if the part was deployed, 1 if not, 2 for a wrong
 command line.`,
   async run(values, argument) {
@@ -84,7 +84,7 @@ command line.`,
 
 async function tryPart(trial: Trial): Promise<void> {
   const { part, stage, files, values, interruption } = trial
-  showPublished(part, await stage.publish(part))
+  showPublished(part, await stage.publish(part), values.root && stage.folder)
   showFiles(files, values)
   if (interruption.hasCome) {
     process.exitCode = 1
@@ -118,19 +118,21 @@ async function deploy({ part, stage, files, values, interruption }: Trial): Prom
 async function showNext(trial: Trial, result: ActionResult): Promise<void> {
   const { stage, values, interruption } = trial
   printHeading('What next')
-  print(adviceAfter(result, values))
+  print(adviceAfter(result, trial))
+  if (result.exitCode === 0 && values.root !== undefined) print(`  ${nextCommand(trial.part, values)}`)
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
   print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)
   await interruption.wait
 }
 
-function adviceAfter({ exitCode, outputs }: ActionResult, values: Values): string {
+function adviceAfter({ exitCode, outputs }: ActionResult, { part, values }: Trial): string {
   if (values.break && outputs['outcome'] === 'rolled_back') return 'Run it without --break, to install it.'
   if (exitCode !== 0) return 'Correct what the error names, and run it again.'
-  if (values.root === undefined)
-    return 'Add --root DIR to keep hub and host. Then raise the version and run it again, to see an update.'
-  return 'Raise the version and run it again, to see an update; with --break, to see a rollback.'
+  const raise = `Raise the version (${howToRaise(part)}) and run it again`
+  if (values.root === undefined) return `Add --root DIR to keep hub and host. ${raise}, to see an update.`
+  if (values.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
+  return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
 /** How everything ends. */

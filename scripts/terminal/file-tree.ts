@@ -2,15 +2,16 @@ import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { cleanForeignText } from '../../src/core/foreign-text.ts'
 
-/** Draws a folder as a tree, one line for each entry; files have their mode and size. */
-export function drawTree(folder: string, indent = ''): string[] {
+/** Draws a folder as a tree, one line for each entry; files have their mode and size. Of a folder that is not open, only its name. */
+export function drawTree(folder: string, isOpen = (_path: string): boolean => true, indent = ''): string[] {
   const entries = readdirSync(folder, { withFileTypes: true }).toSorted((a, b) => (a.name < b.name ? -1 : 1))
   return entries.flatMap((entry, index) => {
     const isLast = index === entries.length - 1
     const path = join(folder, entry.name)
     const lead = `${indent}${isLast ? '└─ ' : '├─ '}${cleanForeignText(entry.name)}`
     if (!entry.isDirectory()) return [`${lead}  (${modeAndSize(path)})`]
-    return [`${lead}/`, ...drawTree(path, `${indent}${isLast ? '   ' : '│  '}`)]
+    if (!isOpen(path)) return [`${lead}/ …`]
+    return [`${lead}/`, ...drawTree(path, isOpen, `${indent}${isLast ? '   ' : '│  '}`)]
   })
 }
 

@@ -1,4 +1,4 @@
-import { accessSync, constants, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
 import { UsageError } from '../../hub/errors.ts'
@@ -13,6 +13,7 @@ import { needsPluginSig } from '../../src/install/host/plugin-sig.ts'
 const MAX_SLUG_CHARS = 128
 /** A service has no file that says its version. */
 const FIRST_VERSION = '1.0.0'
+const PROJECT_PLAN = 'deployment/install.yaml'
 const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.txt']
 
 /** A plugin or service in a folder. */
@@ -45,6 +46,13 @@ export function readPart(folder: string, given: GivenPart): Part {
   }
 }
 
+/** Where the version of the part is raised, in words. */
+export function howToRaise({ kind, version }: Pick<Part, 'kind' | 'version'>): string {
+  if (kind === 'plugin') return 'in plugin.yaml'
+  const next = version.replace(/\d+$/, digits => String(Number(digits) + 1))
+  return `--version ${next === version ? 'NEXT' : next}`
+}
+
 function parseKind(text: string): Kind {
   const parsed = kindSchema.safeParse(text)
   if (parsed.success) return parsed.data
@@ -61,6 +69,10 @@ function detectKind(folder: string): Kind {
   const names = readdirSync(folder)
   if (names.includes('plugin.yaml')) return 'plugin'
   const nearMiss = NEAR_MISSES.find(name => names.includes(name))
+  if (existsSync(join(folder, PROJECT_PLAN)))
+    throw new UsageError(
+      `${folder} is a project, as it has ${PROJECT_PLAN}, and this deploys one plugin or service: see "Try it" in docs/projects.md, or name the folder of one of its parts.`,
+    )
   if (nearMiss !== undefined) throw notAPlugin(`${join(folder, nearMiss)} must be named plugin.yaml: rename it.`)
   if (names.some(name => isProgram(join(folder, name)))) return 'service'
   throw notAPlugin(

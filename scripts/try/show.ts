@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { ActionResult } from '../../local/runner.ts'
 import { listNames } from '../../src/core/foreign-text.ts'
 import { parseSettings } from '../../src/core/plan/settings.ts'
+import { bytesInWords, countInWords } from '../../src/core/quantities.ts'
 import { drawTree } from '../terminal/file-tree.ts'
 import { markdownLines } from '../terminal/markdown.ts'
 import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
@@ -11,13 +12,16 @@ import type { Part } from './part.ts'
 import type { Published, TryStage } from './stage.ts'
 import { workflowLines } from './workflow.ts'
 
-const MAX_FILES = 40
+const MAX_FILES = 20
 /** Where the host's parts are; the action's own records are next to them. */
 const PARTS = ['plugins', 'extensions']
 
-export function showPublished({ kind, slug, version, folder }: Part, { size, sha256, leftOut }: Published): void {
+/** `root` is the folder of --root. */
+export function showPublished(part: Part, { size, sha256, leftOut }: Published, root: string | undefined): void {
+  const { kind, slug, version, folder } = part
   printHeading(`${kind} ${slug} ${version}`)
-  print(`A temporary hub has signed and published ${folder}: ${size} bytes, SHA-256 ${sha256.slice(0, 12)}….`)
+  const hub = root === undefined ? 'A temporary hub' : `The hub in ${root}`
+  print(`${hub} has signed and published ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
   if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
 }
 
@@ -35,13 +39,15 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
   printBlock(tableLines(Object.entries(outputs).filter(([, value]) => value !== '')))
   printHeading('Files on the host')
   print(`Its project root is ${root}. Next to them, .hub-deploy/ has the records, reports and snapshots.`)
+  const installed = outputs['install-path'] ?? ''
+  const isOfPart = (path: string): boolean => `${path}/`.startsWith(`${installed}/`)
   const files = PARTS.filter(name => existsSync(join(root, name))).flatMap(name => [
     `${name}/`,
-    ...drawTree(join(root, name)),
+    ...drawTree(join(root, name), isOfPart),
   ])
   const more = files.length - MAX_FILES
   printBlock(files.length === 0 ? ['(nothing is installed)'] : files.slice(0, MAX_FILES))
-  if (more > 0) print(`… and ${more} more`)
+  if (more > 0) print(`… and ${countInWords(more, 'more line')}`)
 }
 
 /** `given` are lines `NAME=value` that the action has accepted; their values are not shown. */

@@ -7,7 +7,7 @@ import { publishFolder } from '../../hub/marketplace/publish.ts'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { type LocalStage, openLocalStage, openStageIn } from '../../local/stage.ts'
 import type { OperatorFile } from './operator-files.ts'
-import type { Part } from './part.ts'
+import { howToRaise, type Part } from './part.ts'
 
 const SECRETS_FILE = 'secrets.json'
 const SECRET_BYTES = 24
@@ -61,7 +61,7 @@ export async function openTryStage(named: string | undefined): Promise<TryStage>
     async publish({ folder: source, kind, slug, version }) {
       const { signingSecret } = secrets
       return await publishFolder(store, source, { kind, slug, version, signingSecret }).catch(error => {
-        throw error instanceof HubError && error.status === 409 ? alreadyPublished({ slug, version }) : error
+        throw error instanceof HubError && error.status === 409 ? alreadyPublished({ kind, slug, version }) : error
       })
     },
     async deploy({ kind, slug, version }, { files, settings, onStart, onLog }) {
@@ -108,9 +108,9 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
   return [stage, secrets]
 }
 
-function alreadyPublished({ slug, version }: Pick<Part, 'slug' | 'version'>): HubError {
+function alreadyPublished({ kind, slug, version }: Pick<Part, 'kind' | 'slug' | 'version'>): HubError {
   const sentence = `This hub has ${slug} ${version} with other files, and a version never changes`
-  return new HubError(409, `${sentence}: raise it in plugin.yaml, or for a service with --version.`)
+  return new HubError(409, `${sentence}: raise it (${howToRaise({ kind, version })}).`)
 }
 
 function readSecrets(path: string): Secrets {

@@ -73,6 +73,14 @@ describe('the part in a folder', () => {
       )
   })
 
+  it('is refused for a project, which the message sends to its page', () => {
+    const folder = join(EXAMPLES, 'project')
+    assert.throws(
+      () => readPart(folder, {}),
+      expectSentence(UsageError, /is a project, .*: see "Try it" in docs\/projects\.md/),
+    )
+  })
+
   it('is refused for options that do not fit it', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { run: '' })

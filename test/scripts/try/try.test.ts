@@ -59,12 +59,17 @@ describe('npm run try', { concurrency: 2 }, () => {
     const first = start([source, '--root', root], temporary)
     assert.equal(await first.ended, 0, first.output())
     assert.match(first.output(), /^--- service clock 1\.0\.0 -/m)
+    assert.ok(first.output().includes(`\nThe hub in ${root} has signed and published ${source}: `), first.output())
+    assert.ok(first.output().includes(`\n  npm run try -- --from ${source} --root ${root} --version 1.0.1\n`))
     const original = installed()
 
     writeFileSync(join(source, 'run.sh'), '#!/bin/sh\nexit 0\n')
     const refused = start([source, '--root', root], temporary)
     assert.equal(await refused.ended, 1)
-    assert.match(refused.errors(), /^This hub has clock 1\.0\.0 with other files, [^\n]+\.\n$/)
+    assert.match(
+      refused.errors(),
+      /^This hub has clock 1\.0\.0 with other files, [^\n]+: raise it \(--version 1\.0\.1\)\.\n$/,
+    )
 
     const broken = start([source, '--root', root, '--version', '1.1.0', '--break'], temporary)
     assert.equal(await broken.ended, 1)
@@ -76,8 +81,16 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(installed(), original)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
 
+    const unchanged = start([PLUGIN, '--root', root], temporary)
+    assert.equal(await unchanged.ended, 0, unchanged.output())
+    assert.match(unchanged.output(), /^\| └─ greeter\/\n\| {4}├─ README\.md/m)
+    assert.match(unchanged.output(), /^\| └─ clock\/ …$/m)
+    const skipped = start([PLUGIN, '--root', root, '--break'], temporary)
+    assert.equal(await skipped.ended, 0, skipped.output())
+    assert.match(skipped.output(), /^Nothing had to change, so the broken step was skipped\. Raise the version \(in/m)
+
     const secrets: Record<string, string> = JSON.parse(readFileSync(join(root, 'secrets.json'), 'utf8'))
-    const shown = [first, refused, broken].map(({ output, errors }) => output() + errors()).join('')
+    const shown = [first, refused, broken, unchanged, skipped].map(({ output, errors }) => output() + errors()).join('')
     assert.deepEqual(
       Object.values(secrets).filter(secret => shown.includes(secret)),
       [],

@@ -1,0 +1,35 @@
+import { howToRaise, type Part } from './part.ts'
+
+/** The options of the command line that the next one repeats. */
+export interface RepeatedOptions {
+  readonly from?: string | undefined
+  readonly kind?: string | undefined
+  readonly slug?: string | undefined
+  readonly plan?: string | undefined
+  readonly 'host-config'?: string | undefined
+  readonly setting: readonly string[]
+  readonly root?: string | undefined
+}
+
+/** What to type to deploy the next version of the part. The values of settings may be secret, so only their names appear. */
+export function nextCommand(part: Part, given: RepeatedOptions): string {
+  const repeated = Object.entries({
+    from: given.from ?? part.folder,
+    kind: given.kind,
+    slug: given.slug,
+    plan: given.plan,
+    'host-config': given['host-config'],
+    root: given.root,
+  })
+  return [
+    'npm run try --',
+    ...repeated.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${quoted(value)}`])),
+    ...given.setting.map(setting => `--setting ${quoted(`${setting.split('=', 1)[0]}=…`)}`),
+    ...(part.kind === 'service' ? [howToRaise(part)] : []),
+  ].join(' ')
+}
+
+/** As a shell reads it back. */
+function quoted(text: string): string {
+  return /^[\w@%+=:,./…-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}

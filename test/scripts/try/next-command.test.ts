@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { nextCommand } from '../../../scripts/try/next-command.ts'
+import type { Part } from '../../../scripts/try/part.ts'
+
+const PART: Part = { kind: 'service', slug: 'clock', version: '1.0.9', folder: '/srv/clock', isSigned: false }
+
+describe('the next command', () => {
+  it('names the next version of a service, which has no file that says it', () => {
+    const given = { setting: [], kind: 'service', root: '/tmp/it' }
+    assert.equal(
+      nextCommand(PART, given),
+      'npm run try -- --from /srv/clock --kind service --root /tmp/it --version 1.0.10',
+    )
+  })
+
+  it('leaves the version of a plugin to its plugin.yaml', () => {
+    assert.equal(nextCommand({ ...PART, kind: 'plugin' }, { setting: [] }), 'npm run try -- --from /srv/clock')
+  })
+
+  it('says no number that nobody can count on', () => {
+    assert.match(nextCommand({ ...PART, version: '1.0.0-beta' }, { setting: [] }), /--version NEXT$/)
+  })
+
+  it('quotes what a shell would read otherwise, and shows no value of a setting', () => {
+    const given = { from: "it's mine", setting: ['TOKEN=hunter22'], plan: 'a b.yaml' }
+    assert.equal(
+      nextCommand({ ...PART, kind: 'plugin' }, given),
+      "npm run try -- --from 'it'\\''s mine' --plan 'a b.yaml' --setting TOKEN=…",
+    )
+  })
+})
