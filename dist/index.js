@@ -30007,6 +30007,22 @@ async function orWarn(log, act) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
+
+/** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
+function limitSender(sender, totalMs) {
+    const endsAt = monotonicMs() + totalMs;
+    return {
+        address: sender.address,
+        async send(report, limits) {
+            const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs());
+            if (timeoutMs >= 1)
+                return await sender.send(report, { ...limits, timeoutMs });
+            return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false };
+        },
+    };
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
 /** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
 function describeRecovered({ slug, version, outcome, running_version: running }) {
@@ -30192,6 +30208,9 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 
 
+
+
+const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
  * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
  * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
@@ -30239,17 +30258,25 @@ async function recoverJournal(host) {
         journal.close();
     }
 }
-/** Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. */
+/**
+ * Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. The host waits
+ * for it, so the reports of the others are sent for 10 s in all, and a cancel leaves them to the next run.
+ */
 async function endBegunRuns(host) {
     let own;
+    const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) };
     for (const { path, isDamaged } of findDeadBegun(host)) {
+        if (host.grace.cancelled.aborted)
+            break;
+        const isOwn = path === begunPath(host.layout, host.runId);
+        const layout = { ...host.layout, journal: path };
         if (isDamaged)
             await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
         // Its changes are none, so its journal is recovered as any other.
         else
             await recovery_orWarn(host.log, async () => {
-                const closed = await recoverJournal({ ...host, layout: { ...host.layout, journal: path } });
-                if (closed?.report.deployment_id === host.runId)
+                const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout });
+                if (isOwn)
                     own = closed;
             });
     }

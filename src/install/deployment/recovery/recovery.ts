@@ -3,10 +3,12 @@ import type { Log } from '../../../core/log.ts'
 import { reportStatusOf } from '../../../core/outcome.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
+import { begunPath } from '../../host/layout.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
 import { type ClosedDeployment, closeDeployment } from '../../reports/close.ts'
 import type { Host } from '../../reports/host.ts'
+import { limitSender } from '../../reports/limited-sender.ts'
 import type { LocalReport } from '../../reports/local-report.ts'
 import { describeRecovered } from '../../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../../reports/restored-health.ts'
@@ -29,6 +31,8 @@ import {
 } from './dead-run.ts'
 import { endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
+
+const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
 /**
  * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
@@ -75,16 +79,23 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
   }
 }
 
-/** Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. */
+/**
+ * Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. The host waits
+ * for it, so the reports of the others are sent for 10 s in all, and a cancel leaves them to the next run.
+ */
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
+  const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) }
   for (const { path, isDamaged } of findDeadBegun(host)) {
+    if (host.grace.cancelled.aborted) break
+    const isOwn = path === begunPath(host.layout, host.runId)
+    const layout = { ...host.layout, journal: path }
     if (isDamaged) await orWarn(host.log, () => removeDamaged(host.log, path))
     // Its changes are none, so its journal is recovered as any other.
     else
       await orWarn(host.log, async () => {
-        const closed = await recoverJournal({ ...host, layout: { ...host.layout, journal: path } })
-        if (closed?.report.deployment_id === host.runId) own = closed
+        const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout })
+        if (isOwn) own = closed
       })
   }
   return own

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { recoverHost, recoverMainStep } from '../../../../src/install/deployment/recovery/recover-host.ts'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
+import { startGrace } from '../../../../src/install/files/grace.ts'
 import { begunPath } from '../../../../src/install/host/layout.ts'
 import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
 import { type ProcessIdentity, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
@@ -115,6 +117,60 @@ describe('a run that died before it had the host, beside another that had it', (
     await assert.rejects(recoverMainStep(scene.host), { code: 'inconsistent' })
     assertReported(scene, { outcome: 'failed' })
     assert.ok(!existsSync(scene.path))
+  })
+})
+
+describe('several runs that died before they had the host', () => {
+  const IDS = ['1', '2', '3'].map(digit => `0000000${digit}-0000-4000-8000-000000000000`)
+
+  async function makeDead(t: TestContext) {
+    const scene = await makeScene(t)
+    const process = ended()
+    for (const id of IDS) {
+      const [begin] = begun(scene.sender, [], { ...factsOf(), deployment_id: id, started_at: NOW })
+      writeFileSync(begunPath(scene.layout, id), journalText([{ ...begin, process } as JournalRecord]))
+    }
+    return { ...scene, left: () => IDS.filter(id => existsSync(begunPath(scene.layout, id))) }
+  }
+
+  it('share the time for their reports; what has none left waits in the outbox', async t => {
+    const { host, sender, left, layout } = await makeDead(t)
+    const timeouts: number[] = []
+    await recover({
+      ...host,
+      sender: {
+        ...sender,
+        async send(_, { timeoutMs }) {
+          timeouts.push(timeoutMs)
+          await setTimeout(20)
+          return { accepted: false, attempts: 1, status: null, error: 'No answer.', final: false }
+        },
+      },
+    })
+    const [first = 0, second = 0, third = 0] = timeouts
+    assert.ok(10_000 >= first && first > second && second > third, timeouts.join(' '))
+    assert.deepEqual(left(), [])
+    assert.equal(readdirSync(layout.outbox).length, IDS.length)
+  })
+
+  it('are left to the next run from a cancel on', async t => {
+    const { host, sender, left } = await makeDead(t)
+    const cancel = new AbortController()
+    const grace = startGrace(cancel.signal)
+    await recover({
+      ...host,
+      grace,
+      sender: {
+        ...sender,
+        async send() {
+          cancel.abort()
+          return { accepted: true, attempts: 1 }
+        },
+      },
+    })
+    assert.equal(left().length, IDS.length - 1)
+    await recover(host)
+    assert.deepEqual([left(), sender.sent.length], [[], IDS.length - 1])
   })
 })
 

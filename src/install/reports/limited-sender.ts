@@ -1,0 +1,15 @@
+import { monotonicMs } from '../../core/monotonic.ts'
+import type { ReportSender } from './outbox.ts'
+
+/** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
+export function limitSender(sender: ReportSender, totalMs: number): ReportSender {
+  const endsAt = monotonicMs() + totalMs
+  return {
+    address: sender.address,
+    async send(report, limits) {
+      const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs())
+      if (timeoutMs >= 1) return await sender.send(report, { ...limits, timeoutMs })
+      return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false }
+    },
+  }
+}
