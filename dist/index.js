@@ -21259,7 +21259,7 @@ const UNREADABLE = '\ufffd';
  * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
  * `root`: where that is no directory, there is none. An undefined item is a pause.
  */
-function* scanTree(root, { isLeftOut, onDirectory }) {
+function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
     if (!lstatIfPresentSync(root)?.isDirectory())
         return;
     const top = yield* tree_scan_listDirectory(root, '');
@@ -21275,9 +21275,15 @@ function* scanTree(root, { isLeftOut, onDirectory }) {
         const path = listing.path === '' ? name : `${listing.path}/${name}`;
         if (isLeftOut(path))
             continue;
-        const below = listing.directories.has(name) ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
+        const isDirectory = listing.directories.has(name);
+        if (isDirectory)
+            onStamp?.(path, stampAt(`${root}/${path}`));
+        const below = isDirectory ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
         if (below === undefined) {
-            yield describeItemSync(root, path);
+            const item = describeItemSync(root, path);
+            if (!isDirectory)
+                onStamp?.(path, item?.stamp ?? '');
+            yield item;
             continue;
         }
         onDirectory?.(path);
@@ -21307,6 +21313,15 @@ function isBarred(error) {
 /** See `FoundItem`. */
 function stampOf({ ino, mtimeNs, ctimeNs }) {
     return `${ino}\t${mtimeNs}\t${ctimeNs}`;
+}
+/** Empty where nothing is, or nothing that can be seen. */
+function stampAt(path) {
+    try {
+        return stampOf((0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true }));
+    }
+    catch {
+        return '';
+    }
 }
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
 function describeItemSync(root, path) {
@@ -21395,11 +21410,11 @@ async function compareTree(tree, record, signal) {
     return difference;
 }
 /** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
-async function* findDifferences({ root, keepPaths, onDirectory }, record, signal) {
+async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
     const isKept = isBelow(keepPaths);
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
         if (slice.isOver())
             await slice.giveBack();
         if (recorded === undefined) {
@@ -21505,7 +21520,12 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
         row = findInstalled(readInstalled(layout), tree);
         if (row === undefined)
             return undefined;
-        const hostTree = { root: installPath(layout, placeOf(row)), keepPaths: tree.keepPaths, identity: row };
+        const hostTree = {
+            root: tree.root ?? installPath(layout, placeOf(row)),
+            keepPaths: tree.keepPaths,
+            onStamp: tree.onStamp,
+            identity: row,
+        };
         return await compareRecorded(layout, hostTree, { signal, byContent });
     }
     catch (error) {
@@ -21543,12 +21563,55 @@ function reasonOf(error, layout, identity) {
     return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
 }
 
+;// CONCATENATED MODULE: ./build/install/host/trees/tree-stamps.js
+
+
+
+
+/** The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything changed. */
+class TreeStamps {
+    #seen = [];
+    #inRoot = 0;
+    /** Of a directory, the stamp from before it was listed. */
+    see(path, stamp) {
+        this.#seen.push([path, stamp]);
+        if (!path.includes('/'))
+            this.#inRoot += 1;
+    }
+    /**
+     * Whether nothing has changed in this tree since, which may have been moved: its own stamp does not count, but the
+     * entries of its root do. A directory out of which a kept path was moved has changed. Throws the signal's reason.
+     */
+    async areThoseOf({ root, keepPaths }, signal) {
+        const slice = new TimeSlice(signal);
+        try {
+            if (!(0,external_node_fs_namespaceObject.lstatSync)(root).isDirectory())
+                return false;
+            const isKept = isBelow(keepPaths);
+            if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
+                return false;
+            for (const [path, stamp] of this.#seen) {
+                if (slice.isOver())
+                    await slice.giveBack();
+                if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
+                    return false;
+            }
+            return true;
+        }
+        catch {
+            signal.throwIfAborted();
+            return false;
+        }
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/trees/drift-check.js
 
 
 
-/** Milliseconds for which a comparison counts as one of now: no more than the comparison itself may take. */
-const RECENT_MS = 200;
+
+/** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
+const RECENT_MS = 5000;
 /** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
     #setting;
@@ -21576,16 +21639,32 @@ class DriftCheck {
             return undefined;
         return await this.#compare(part).difference;
     }
-    /** As it is now, or was a moment ago. */
+    /** As it is now, or was some seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
         const isRecent = found !== undefined && monotonicMs() - found.endedAt < RECENT_MS;
         return isRecent ? await this.of(part) : await this.again(part);
     }
-    #compare({ shelf, id }) {
+    /**
+     * As it was when it left its place: its tree was moved to `root`, where nobody reaches it by its old name. Compares it
+     * again only if anything in it has changed since. What could not be compared is not compared again.
+     */
+    async moved(part, root) {
+        const known = this.#found.get(placeName(part));
+        if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
+            return undefined;
+        const tree = { root, keepPaths: this.#setting.keepPaths() };
+        if (await known.stamps.areThoseOf(tree, this.#setting.signal))
+            return await known.difference;
+        return await this.#compare(part, root).difference;
+    }
+    #compare({ shelf, id }, root) {
         const { signal } = this.#setting;
-        const difference = findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal);
-        const found = { difference, endedAt: Number.POSITIVE_INFINITY };
+        const stamps = new TreeStamps();
+        const onStamp = (path, stamp) => stamps.see(path, stamp);
+        const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp };
+        const difference = findDrift(this.#setting, tree, signal);
+        const found = { difference, stamps, endedAt: Number.POSITIVE_INFINITY };
         const end = () => {
             found.endedAt = monotonicMs();
         };
@@ -21593,6 +21672,10 @@ class DriftCheck {
         this.#found.set(placeName({ shelf, id }), found);
         return found;
     }
+}
+/** Whether two comparisons have found the same. */
+function isSameDifference(one, other) {
+    return JSON.stringify(one) === JSON.stringify(other);
 }
 /** Whether nothing but added files is different. */
 function isOnlyAdded({ removed, changed, instead }) {
@@ -29333,7 +29416,239 @@ async function announceModified(deployment, place, { path }) {
         deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
 }
 
+;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
+
+
+
+
+
+
+
+const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
+const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
+/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
+function driftNotePath(stagingFolder, { shelf, id }) {
+    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
+}
+/**
+ * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
+ * Replaces what was noted of it earlier. Not durable, because a rollback without it only verifies less.
+ */
+async function noteDrift(stagingFolder, tree, drift) {
+    const path = driftNotePath(stagingFolder, tree);
+    const states = [];
+    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
+        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
+    });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
+}
+/** The note; undefined when there is none, or a power cut has left none. */
+function readDriftNote(stagingFolder, part) {
+    try {
+        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
+        return { ...note, states: new Map(note.states) };
+    }
+    catch {
+        return undefined;
+    }
+}
+async function findLater(before, now) {
+    const later = { damaged: [], written: [] };
+    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
+        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
+        const noted = before.note.states.get(path);
+        if (noted === (now.instead ?? drift_note_textOf(item)))
+            return;
+        const isWritten = isWrittenSince(noted ?? drift_note_textOf(before.recorded(path)), item, before.isAfterCrash);
+        later[isWritten ? 'written' : 'damaged'].push(path);
+    });
+    return later;
+}
+/** Every write changes the stamp, whatever the clock says. */
+function isWrittenSince(before, item, isAfterCrash) {
+    if (item === undefined || item.kind === 'link' || item.kind === 'other')
+        return false;
+    const [, size, ...stamp] = before.split('\t');
+    const isLost = isAfterCrash && item.content === '0' && size !== '0';
+    return !isLost && stamp.join('\t') !== item.stamp;
+}
+function stateOf(root, path) {
+    return drift_note_textOf(describeItemSync(root, path));
+}
+function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
+    return [kind, content, stamp].join('\t');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
+
+
+
+
+
+
+/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
+/** What each file that is not recorded counts at least. */
+const BYTES_PER_FILE = 1024;
+/** As many as an archive may need. */
+const MAX_LINKS = 40;
+/**
+ * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
+ * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ */
+async function describeTree({ root, keepPaths }, record, signal) {
+    let room = modified_tree_MAX_BYTES;
+    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
+    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
+        if (slice.isOver())
+            await slice.giveBack();
+        if (found === undefined || (recorded === undefined && isCache(found.path)))
+            continue;
+        const known = knownDigest(recorded, found);
+        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
+        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
+        if (room < 0)
+            return undefined;
+        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
+        items.push({ ...found, sha256 });
+    }
+    return withLinkedDigests(items);
+}
+function knownDigest(recorded, { content, stamp }) {
+    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
+}
+function withLinkedDigests(items) {
+    const byPath = new Map(items.map(item => [item.path, item]));
+    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
+}
+function digestBehind(link, byPath) {
+    let item = link;
+    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
+        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
+    return item?.sha256;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
+
+
+
+
+
+
+
+
+const write_tree_record_WINDOW_BYTES = 256 * 1024;
+/**
+ * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
+ * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ */
+async function writeTreeRecord(layout, items, signal) {
+    const temporary = temporaryName(`${layout.trees}/record`);
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
+        let identity;
+        try {
+            identity = await writeItems(fd, items, signal);
+            await syncFile(fd);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
+        await syncDirectory(layout.trees);
+        return identity;
+    }
+    catch (error) {
+        tryUnlinkSync(temporary);
+        throw error;
+    }
+}
+async function writeItems(fd, items, signal) {
+    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
+    let [lines, digested, separator] = ['', '', ''];
+    const flush = () => {
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
+        record.update(lines);
+        digest.update(digested);
+        [lines, digested] = ['', ''];
+    };
+    for (const item of items) {
+        lines += lineOf(item);
+        if (item.sha256 !== undefined) {
+            digested += `${separator}${item.path}:${item.sha256}`;
+            separator = '\n';
+        }
+        if (lines.length >= write_tree_record_WINDOW_BYTES)
+            flush();
+        if (slice.isOver())
+            await slice.giveBack();
+    }
+    flush();
+    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/switch/replaced-tree.js
+
+
+
+
+
+
+
+
+
+/**
+ * Notes and reports, before an installed tree is moved away, how it differs from what was installed: for a run that is
+ * killed before `identifyReplaced`. Throws only the reason of a cancel, and what the disk says.
+ */
+async function noteLeaving(context, place) {
+    const { deployment } = context;
+    const drift = await deployment.drift.recent(place);
+    await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift);
+}
+/**
+ * Compares a tree that was moved to `root` once more: others could write in it until then. Notes and reports how it
+ * differs from what was installed. Where it does, records it as it is, and returns its identity: no tree digest where it
+ * is no directory, and, with a warning, where it was not compared although we installed it, cannot be read or has too
+ * many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ */
+async function identifyReplaced(context, place, root) {
+    const { layout, keepPaths, tools, drift: check } = context.deployment;
+    const before = await check.of(place);
+    const drift = await check.moved(place, root);
+    if (!isSameDifference(before, drift))
+        await noteDifference(context, { place, root }, drift);
+    const identity = findInstalled(readInstalled(layout), place);
+    if (drift === undefined && identity !== undefined) {
+        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
+        return { tree_digest: null };
+    }
+    if (!isModified(drift))
+        return undefined;
+    if (drift.instead !== undefined)
+        return { tree_digest: null };
+    try {
+        const record = (identity && readTreeRecord(layout, identity)) ?? [];
+        const items = await describeTree({ root, keepPaths }, record, tools.signal);
+        if (items !== undefined)
+            return await writeTreeRecord(layout, items, tools.signal);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`);
+    }
+    catch (error) {
+        tools.signal.throwIfAborted();
+        tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`);
+    }
+    return { tree_digest: null };
+}
+async function noteDifference({ deployment, stagingFolder }, { place, root }, drift) {
+    await recordDrift(deployment, [place]);
+    if (drift !== undefined)
+        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
+}
+
 ;// CONCATENATED MODULE: ./build/install/steps/switch/remove-part.js
+
 
 
 
@@ -29361,8 +29676,9 @@ async function stopRemoved(context, part) {
     await stopService(context, part);
     return true;
 }
-/** Plans how the tree of a part leaves its place; `modified` is what replaces its record. Throws as `nextSnapshot` does. */
-async function planRemoval({ deployment, results }, part, modified) {
+/** Plans how the tree of a part leaves its place. Throws as `nextSnapshot` does. */
+async function planRemoval(context, part) {
+    const { deployment, results } = context;
     const { version } = part.installed;
     const snapshot = await nextSnapshot(deployment, part, version);
     return {
@@ -29371,6 +29687,7 @@ async function planRemoval({ deployment, results }, part, modified) {
         kept: async () => [],
         into: () => [],
         async finish() {
+            const modified = await identifyReplaced(context, part, snapshot.path);
             results.set(placeName(part), { snapshot: snapshot.name, modified });
             await announceModified(deployment, part, snapshot);
             const did = `${version ?? ''} removed`;
@@ -29436,72 +29753,6 @@ function restoredCheck(config, service, { id, installed }) {
     const check = config.plugins.get(id)?.healthcheck ?? null;
     const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
     return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
-
-
-
-
-
-
-
-
-const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
-const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
-function driftNotePath(stagingFolder, { shelf, id }) {
-    return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
-}
-/**
- * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
- * Not durable, because a rollback without it only verifies less.
- */
-async function noteDrift(stagingFolder, tree, drift) {
-    const path = driftNotePath(stagingFolder, tree);
-    if (pathExistsSync(path))
-        return;
-    const states = [];
-    await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
-        states.push([different, drift.instead ?? stateOf(tree.root, different)]);
-    });
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 });
-}
-/** The note; undefined when there is none, or a power cut has left none. */
-function readDriftNote(stagingFolder, part) {
-    try {
-        const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
-        return { ...note, states: new Map(note.states) };
-    }
-    catch {
-        return undefined;
-    }
-}
-async function findLater(before, now) {
-    const later = { damaged: [], written: [] };
-    await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
-        const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
-        const noted = before.note.states.get(path);
-        if (noted === (now.instead ?? drift_note_textOf(item)))
-            return;
-        const isWritten = isWrittenSince(noted ?? drift_note_textOf(before.recorded(path)), item, before.isAfterCrash);
-        later[isWritten ? 'written' : 'damaged'].push(path);
-    });
-    return later;
-}
-/** Every write changes the stamp, whatever the clock says. */
-function isWrittenSince(before, item, isAfterCrash) {
-    if (item === undefined || item.kind === 'link' || item.kind === 'other')
-        return false;
-    const [, size, ...stamp] = before.split('\t');
-    const isLost = isAfterCrash && item.content === '0' && size !== '0';
-    return !isLost && stamp.join('\t') !== item.stamp;
-}
-function stateOf(root, path) {
-    return drift_note_textOf(describeItemSync(root, path));
-}
-function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
-    return [kind, content, stamp].join('\t');
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
@@ -31234,65 +31485,6 @@ async function awaitAll(...works) {
     return (await Promise.all(works));
 }
 
-;// CONCATENATED MODULE: ./build/install/host/trees/record/write-tree-record.js
-
-
-
-
-
-
-
-
-const write_tree_record_WINDOW_BYTES = 256 * 1024;
-/**
- * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
- * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
- */
-async function writeTreeRecord(layout, items, signal) {
-    const temporary = temporaryName(`${layout.trees}/record`);
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(temporary, 'wx', 0o600);
-        let identity;
-        try {
-            identity = await writeItems(fd, items, signal);
-            await syncFile(fd);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        (0,external_node_fs_namespaceObject.renameSync)(temporary, treeRecordPath(layout, identity.tree_record));
-        await syncDirectory(layout.trees);
-        return identity;
-    }
-    catch (error) {
-        tryUnlinkSync(temporary);
-        throw error;
-    }
-}
-async function writeItems(fd, items, signal) {
-    const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
-    let [lines, digested, separator] = ['', '', ''];
-    const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
-        digest.update(digested);
-        [lines, digested] = ['', ''];
-    };
-    for (const item of items) {
-        lines += lineOf(item);
-        if (item.sha256 !== undefined) {
-            digested += `${separator}${item.path}:${item.sha256}`;
-            separator = '\n';
-        }
-        if (lines.length >= write_tree_record_WINDOW_BYTES)
-            flush();
-        if (slice.isOver())
-            await slice.giveBack();
-    }
-    flush();
-    return { tree_digest: digest.digest('hex'), tree_record: record.digest('hex') };
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/trees/tree-change.js
 
 
@@ -31587,11 +31779,12 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 
+
 /**
- * Plans how a prepared part takes its place; `modified` is what replaces its old tree's record. Makes the directory that
- * is going to contain it, and room for the kept paths. Throws DeploymentError `step_failed` or `unsafe_host`.
+ * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept paths.
+ * Throws DeploymentError `step_failed` or `unsafe_host`.
  */
-async function planReplacement(context, prepared, modified) {
+async function planReplacement(context, prepared) {
     const { deployment, results } = context;
     const { layout } = deployment;
     const { part, wasThere, recorded } = prepared;
@@ -31618,6 +31811,7 @@ async function planReplacement(context, prepared, modified) {
         },
         into: () => [into, ...settings.moves],
         async finish() {
+            const modified = snapshot && (await identifyReplaced(context, place, snapshot.path));
             results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified });
             if (snapshot !== undefined)
                 await announceModified(deployment, place, snapshot);
@@ -31663,106 +31857,7 @@ async function makeDirectory({ deployment, transaction }, directory) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
-
-
-
-
-
-
-/** What may be read of a tree, to which a service may have added any number of bytes and files. */
-const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** What each file that is not recorded counts at least. */
-const BYTES_PER_FILE = 1024;
-/** As many as an archive may need. */
-const MAX_LINKS = 40;
-/**
- * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
- * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
- */
-async function describeTree({ root, keepPaths }, record, signal) {
-    let room = modified_tree_MAX_BYTES;
-    const [slice, digester, items] = [new TimeSlice(signal), new FileDigester(signal), []];
-    for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isBelow(keepPaths) }))) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (found === undefined || (recorded === undefined && isCache(found.path)))
-            continue;
-        const known = knownDigest(recorded, found);
-        const size = isFile(found) && known === undefined ? Number(found.content) : 0;
-        room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        if (room < 0)
-            return undefined;
-        const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
-        items.push({ ...found, sha256 });
-    }
-    return withLinkedDigests(items);
-}
-function knownDigest(recorded, { content, stamp }) {
-    return recorded?.stamp === stamp && recorded.content === content ? recorded.sha256 : undefined;
-}
-function withLinkedDigests(items) {
-    const byPath = new Map(items.map(item => [item.path, item]));
-    return items.map(item => (item.kind === 'link' ? { ...item, sha256: digestBehind(item, byPath) } : item));
-}
-function digestBehind(link, byPath) {
-    let item = link;
-    for (let links = 0; item?.kind === 'link' && links < MAX_LINKS; links++)
-        item = byPath.get(external_node_path_namespaceObject.posix.join(external_node_path_namespaceObject.posix.dirname(item.path), item.content));
-    return item?.sha256;
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/switch/replaced-tree.js
-
-
-
-
-
-
-
-
-
-
-/**
- * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
- * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
- */
-async function noteReplaced({ deployment, stagingFolder }, place) {
-    const { layout, keepPaths, tools } = deployment;
-    const drift = await deployment.drift.recent(place);
-    await recordDrift(deployment, [place]);
-    const root = installPath(layout, place);
-    if (drift !== undefined)
-        await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift);
-    if (!pathExistsSync(root))
-        return undefined;
-    const identity = findInstalled(readInstalled(layout), place);
-    if (drift === undefined && identity !== undefined) {
-        tools.log.warning(`${placePath(place)} was not compared with what was installed, so its snapshot counts as modified on this host.`);
-        return { tree_digest: null };
-    }
-    if (!isModified(drift))
-        return undefined;
-    if (drift.instead !== undefined)
-        return { tree_digest: null };
-    try {
-        const record = (identity && readTreeRecord(layout, identity)) ?? [];
-        const items = await describeTree({ root, keepPaths }, record, tools.signal);
-        if (items !== undefined)
-            return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`);
-    }
-    catch (error) {
-        tools.signal.throwIfAborted();
-        tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`);
-    }
-    return { tree_digest: null };
-}
-
 ;// CONCATENATED MODULE: ./build/install/steps/switch/switch-parts.js
-
 
 
 
@@ -31775,8 +31870,8 @@ const GROUPS = [
 /**
  * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
  * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
- * tree, from the snapshot that was left behind), then all new trees into their places. Returns what was done, by the
- * part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
+ * tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old trees once
+ * more, which others could change until they were moved. Returns what was done, by the part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
  * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
  */
 async function switchParts(context, parts, reach = () => undefined) {
@@ -31809,21 +31904,19 @@ async function planSwitches(context, { removed, prepared }, reach) {
         if (await stopRemoved(context, part))
             leaving.push(part);
     }
-    // Others may write until the trees are moved, so this comes last.
-    const modified = new Map();
     for (const part of [...leaving, ...prepared.map(({ part }) => part)]) {
         reach(part);
-        modified.set(placeName(part), await noteReplaced(context, 'previous' in part ? part.previous.place : part));
+        await noteLeaving(context, 'previous' in part ? part.previous.place : part);
     }
     context.deployment.tools.signal.throwIfAborted();
     const planned = [];
     for (const part of leaving) {
         reach(part);
-        planned.push(await planRemoval(context, part, modified.get(placeName(part))));
+        planned.push(await planRemoval(context, part));
     }
     for (const one of prepared) {
         reach(one.part);
-        planned.push(await planReplacement(context, one, modified.get(placeName(one.part))));
+        planned.push(await planReplacement(context, one));
     }
     return planned;
 }

@@ -33,6 +33,8 @@ export interface ScanRules {
   readonly isLeftOut: (path: string) => boolean
   /** Hears of every directory that is listed, `root` included, whose path is empty. */
   readonly onDirectory?: ((path: string) => void) | undefined
+  /** Hears the stamp of everything below `root`, of a directory before it is listed. */
+  readonly onStamp?: ((path: string, stamp: string) => void) | undefined
 }
 
 /**
@@ -42,7 +44,7 @@ export interface ScanRules {
  */
 export function* scanTree(
   root: string,
-  { isLeftOut, onDirectory }: ScanRules,
+  { isLeftOut, onDirectory, onStamp }: ScanRules,
 ): Generator<FoundItem | undefined, undefined> {
   if (!lstatIfPresentSync(root)?.isDirectory()) return
   const top = yield* listDirectory(root, '')
@@ -56,9 +58,13 @@ export function* scanTree(
     }
     const path = listing.path === '' ? name : `${listing.path}/${name}`
     if (isLeftOut(path)) continue
-    const below = listing.directories.has(name) ? yield* listDirectory(`${root}/${path}`, path) : undefined
+    const isDirectory = listing.directories.has(name)
+    if (isDirectory) onStamp?.(path, stampAt(`${root}/${path}`))
+    const below = isDirectory ? yield* listDirectory(`${root}/${path}`, path) : undefined
     if (below === undefined) {
-      yield describeItemSync(root, path)
+      const item = describeItemSync(root, path)
+      if (!isDirectory) onStamp?.(path, item?.stamp ?? '')
+      yield item
       continue
     }
     onDirectory?.(path)
@@ -90,6 +96,15 @@ export function isBarred(error: unknown): boolean {
 /** See `FoundItem`. */
 export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
   return `${ino}\t${mtimeNs}\t${ctimeNs}`
+}
+
+/** Empty where nothing is, or nothing that can be seen. */
+function stampAt(path: string): string {
+  try {
+    return stampOf(lstatSync(path, { bigint: true }))
+  } catch {
+    return ''
+  }
 }
 
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */

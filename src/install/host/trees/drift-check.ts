@@ -2,9 +2,10 @@ import { monotonicMs } from '../../../core/monotonic.ts'
 import { type PartName, placeName } from '../layout.ts'
 import { findDrift, type RecordFolder } from './drift.ts'
 import type { TreeDifference } from './tree-comparison.ts'
+import { TreeStamps } from './tree-stamps.ts'
 
-/** Milliseconds for which a comparison counts as one of now: no more than the comparison itself may take. */
-const RECENT_MS = 200
+/** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
+const RECENT_MS = 5000
 
 /** What a check works with. */
 export interface DriftCheckSetting extends RecordFolder {
@@ -15,6 +16,7 @@ export interface DriftCheckSetting extends RecordFolder {
 /** A comparison, and when it ended, in milliseconds of `monotonicMs`; never while it runs. */
 interface Found {
   readonly difference: Promise<TreeDifference | undefined>
+  readonly stamps: TreeStamps
   endedAt: number
 }
 
@@ -47,17 +49,32 @@ export class DriftCheck {
     return await this.#compare(part).difference
   }
 
-  /** As it is now, or was a moment ago. */
+  /** As it is now, or was some seconds ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
     const isRecent = found !== undefined && monotonicMs() - found.endedAt < RECENT_MS
     return isRecent ? await this.of(part) : await this.again(part)
   }
 
-  #compare({ shelf, id }: PartName): Found {
+  /**
+   * As it was when it left its place: its tree was moved to `root`, where nobody reaches it by its old name. Compares it
+   * again only if anything in it has changed since. What could not be compared is not compared again.
+   */
+  async moved(part: PartName, root: string): Promise<TreeDifference | undefined> {
+    const known = this.#found.get(placeName(part))
+    if (this.#isDisregarded || known === undefined || (await known.difference) === undefined) return undefined
+    const tree = { root, keepPaths: this.#setting.keepPaths() }
+    if (await known.stamps.areThoseOf(tree, this.#setting.signal)) return await known.difference
+    return await this.#compare(part, root).difference
+  }
+
+  #compare({ shelf, id }: PartName, root?: string): Found {
     const { signal } = this.#setting
-    const difference = findDrift(this.#setting, { shelf, id, keepPaths: this.#setting.keepPaths() }, signal)
-    const found = { difference, endedAt: Number.POSITIVE_INFINITY }
+    const stamps = new TreeStamps()
+    const onStamp = (path: string, stamp: string): void => stamps.see(path, stamp)
+    const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp }
+    const difference = findDrift(this.#setting, tree, signal)
+    const found = { difference, stamps, endedAt: Number.POSITIVE_INFINITY }
     const end = (): void => {
       found.endedAt = monotonicMs()
     }
@@ -65,6 +82,11 @@ export class DriftCheck {
     this.#found.set(placeName({ shelf, id }), found)
     return found
   }
+}
+
+/** Whether two comparisons have found the same. */
+export function isSameDifference(one: TreeDifference | undefined, other: TreeDifference | undefined): boolean {
+  return JSON.stringify(one) === JSON.stringify(other)
 }
 
 /** Whether nothing but added files is different. */

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { z } from 'zod/mini'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { describeItemSync, type FoundItem, type TreeItem } from '../../files/tree-scan.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
 import type { PartName } from '../layout.ts'
 import { readStateFileSync } from '../state-file.ts'
 import { isModified } from './drift-check.ts'
@@ -34,16 +33,15 @@ export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): s
 
 /**
  * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
- * Not durable, because a rollback without it only verifies less.
+ * Replaces what was noted of it earlier. Not durable, because a rollback without it only verifies less.
  */
 export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
   const path = driftNotePath(stagingFolder, tree)
-  if (pathExistsSync(path)) return
   const states: [string, string][] = []
   await new TimeSlice().forEach([...drift.removed, ...drift.changed], different => {
     states.push([different, drift.instead ?? stateOf(tree.root, different)])
   })
-  writeFileSync(path, JSON.stringify({ modified: isModified(drift), states }), { flag: 'wx', mode: 0o600 })
+  writeFileSync(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 })
 }
 
 /** The note; undefined when there is none, or a power cut has left none. */

@@ -3,13 +3,12 @@ import type { Log } from '../../../core/log.ts'
 import { findInstalled, readInstalled } from '../installed/host-record.ts'
 import { placeOf } from '../installed/row-place.ts'
 import type { InstalledRow } from '../installed/rows.ts'
-import type { HostTree } from '../keep-paths.ts'
 import { installPath, type Layout, type PartName, placeName, placePath } from '../layout.ts'
 import { type FindRecorded, openTreeRecord, readTreeRecord } from './record/read-tree-record.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { recordPath, type TreeIdentity } from './record/tree-identity.ts'
 import { TreeRecordDamage } from './record/tree-record-damage.ts'
-import { compareTree, type TreeDifference } from './tree-comparison.ts'
+import { compareTree, type ScannedTree, type TreeDifference } from './tree-comparison.ts'
 
 /** Where the records of this host are, and who hears of a damaged one. */
 export interface RecordFolder {
@@ -20,6 +19,9 @@ export interface RecordFolder {
 /** An installed tree. */
 export interface InstalledTree extends PartName {
   readonly keepPaths: readonly string[]
+  /** Where it was moved, if it was. */
+  readonly root?: string | undefined
+  readonly onStamp?: ScannedTree['onStamp']
 }
 
 /**
@@ -55,7 +57,12 @@ export async function compareInstalled(
   try {
     row = findInstalled(readInstalled(layout), tree)
     if (row === undefined) return undefined
-    const hostTree = { root: installPath(layout, placeOf(row)), keepPaths: tree.keepPaths, identity: row }
+    const hostTree = {
+      root: tree.root ?? installPath(layout, placeOf(row)),
+      keepPaths: tree.keepPaths,
+      onStamp: tree.onStamp,
+      identity: row,
+    }
     return await compareRecorded(layout, hostTree, { signal, byContent })
   } catch (error) {
     signal?.throwIfAborted()
@@ -81,7 +88,7 @@ export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
  */
 export async function compareRecorded(
   layout: Layout,
-  { identity, ...tree }: HostTree & { readonly identity: TreeIdentity },
+  { identity, ...tree }: ScannedTree & { readonly identity: TreeIdentity },
   { signal, byContent = false }: Comparison,
 ): Promise<TreeDifference | undefined> {
   const record = readTreeRecord(layout, identity)

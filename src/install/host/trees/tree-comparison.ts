@@ -29,13 +29,16 @@ export interface Pair {
   readonly found?: FoundItem | undefined
 }
 
+/** A tree, and what hears of its scan. */
+export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
+
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
  * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
  * the record throws, the system's error, and the signal's reason once it is aborted.
  */
 export async function compareTree(
-  tree: HostTree,
+  tree: ScannedTree,
   record: Iterable<RecordedItem>,
   signal?: AbortSignal,
 ): Promise<TreeDifference> {
@@ -55,14 +58,14 @@ export type Difference =
 
 /** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
 export async function* findDifferences(
-  { root, keepPaths, onDirectory }: HostTree & Pick<ScanRules, 'onDirectory'>,
+  { root, keepPaths, onDirectory, onStamp }: ScannedTree,
   record: Iterable<RecordedItem>,
   signal?: AbortSignal,
 ): AsyncGenerator<Difference, undefined> {
   signal?.throwIfAborted()
   const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)]
   const isKept = isBelow(keepPaths)
-  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory }))) {
+  for (const { recorded, found } of pairUp(record, scanTree(root, { isLeftOut: isKept, onDirectory, onStamp }))) {
     if (slice.isOver()) await slice.giveBack()
     if (recorded === undefined) {
       if (found !== undefined && !isCache(found.path)) yield { recorded, found }

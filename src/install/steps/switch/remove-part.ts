@@ -7,7 +7,6 @@ import type { RemovedRow } from '../../host/installed/rows.ts'
 import { findMovablePaths } from '../../host/keep-paths.ts'
 import { installPath, placeName, placePath, settingsPath } from '../../host/layout.ts'
 import { requireSwitchable } from '../../host/switchable.ts'
-import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 import type { RestoredCheck } from '../../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../../services/service.ts'
 import { readServiceState } from '../../services/supervise.ts'
@@ -17,6 +16,7 @@ import type { StepContext } from '../step-context.ts'
 import type { StepResult } from '../step-entry.ts'
 import { announceModified, nextSnapshot } from './next-snapshot.ts'
 import type { PlannedSwitch } from './planned-switch.ts'
+import { identifyReplaced } from './replaced-tree.ts'
 
 /**
  * Stops the service of a part that the new version does not contain, where one runs and no remaining part shares it.
@@ -35,12 +35,9 @@ export async function stopRemoved(context: StepContext, part: InstalledPart): Pr
   return true
 }
 
-/** Plans how the tree of a part leaves its place; `modified` is what replaces its record. Throws as `nextSnapshot` does. */
-export async function planRemoval(
-  { deployment, results }: StepContext,
-  part: InstalledPart,
-  modified: TreeIdentity | undefined,
-): Promise<PlannedSwitch> {
+/** Plans how the tree of a part leaves its place. Throws as `nextSnapshot` does. */
+export async function planRemoval(context: StepContext, part: InstalledPart): Promise<PlannedSwitch> {
+  const { deployment, results } = context
   const { version } = part.installed
   const snapshot = await nextSnapshot(deployment, part, version)
   return {
@@ -49,6 +46,7 @@ export async function planRemoval(
     kept: async () => [],
     into: () => [],
     async finish() {
+      const modified = await identifyReplaced(context, part, snapshot.path)
       results.set(placeName(part), { snapshot: snapshot.name, modified })
       await announceModified(deployment, part, snapshot)
       const did = `${version ?? ''} removed`

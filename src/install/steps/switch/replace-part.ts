@@ -11,16 +11,13 @@ import { keptMoves, prepareKeptPaths } from './kept-paths.ts'
 import { announceModified, nextSnapshot } from './next-snapshot.ts'
 import type { PlannedSwitch } from './planned-switch.ts'
 import type { PreparedPart } from './prepare-parts.ts'
+import { identifyReplaced } from './replaced-tree.ts'
 
 /**
- * Plans how a prepared part takes its place; `modified` is what replaces its old tree's record. Makes the directory that
- * is going to contain it, and room for the kept paths. Throws DeploymentError `step_failed` or `unsafe_host`.
+ * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept paths.
+ * Throws DeploymentError `step_failed` or `unsafe_host`.
  */
-export async function planReplacement(
-  context: StepContext,
-  prepared: PreparedPart,
-  modified: TreeIdentity | undefined,
-): Promise<PlannedSwitch> {
+export async function planReplacement(context: StepContext, prepared: PreparedPart): Promise<PlannedSwitch> {
   const { deployment, results } = context
   const { layout } = deployment
   const { part, wasThere, recorded } = prepared
@@ -46,6 +43,7 @@ export async function planReplacement(
     },
     into: () => [into, ...settings.moves],
     async finish() {
+      const modified = snapshot && (await identifyReplaced(context, place, snapshot.path))
       results.set(placeName(part), { tree: recorded, snapshot: snapshot?.name, modified })
       if (snapshot !== undefined) await announceModified(deployment, place, snapshot)
       settings.announce()

@@ -1,31 +1,43 @@
 import { toDeployError } from '../../../core/errors.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
 import { findInstalled, readInstalled } from '../../host/installed/host-record.ts'
 import { installPath, type Place, placePath } from '../../host/layout.ts'
-import { isModified } from '../../host/trees/drift-check.ts'
+import { isModified, isSameDifference } from '../../host/trees/drift-check.ts'
 import { noteDrift } from '../../host/trees/drift-note.ts'
 import { describeTree } from '../../host/trees/modified-tree.ts'
 import { readTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 import { writeTreeRecord } from '../../host/trees/record/write-tree-record.ts'
+import type { TreeDifference } from '../../host/trees/tree-comparison.ts'
 import { recordDrift } from '../parts/report-drift.ts'
 import type { StepContext } from '../step-context.ts'
 
+type Replacing = Pick<StepContext, 'deployment' | 'stagingFolder'>
+
 /**
- * Notes and reports, right before an installed tree is moved away, how it differs from what was installed. Where it
- * differs, records it as it is, and returns its identity: no tree digest where it is no directory, and, with
- * a warning, where it was not compared although we installed it, cannot be read or has too many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ * Notes and reports, before an installed tree is moved away, how it differs from what was installed: for a run that is
+ * killed before `identifyReplaced`. Throws only the reason of a cancel, and what the disk says.
  */
-export async function noteReplaced(
-  { deployment, stagingFolder }: Pick<StepContext, 'deployment' | 'stagingFolder'>,
-  place: Place,
-): Promise<TreeIdentity | undefined> {
-  const { layout, keepPaths, tools } = deployment
+export async function noteLeaving(context: Replacing, place: Place): Promise<void> {
+  const { deployment } = context
   const drift = await deployment.drift.recent(place)
-  await recordDrift(deployment, [place])
-  const root = installPath(layout, place)
-  if (drift !== undefined) await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift)
-  if (!pathExistsSync(root)) return undefined
+  await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift)
+}
+
+/**
+ * Compares a tree that was moved to `root` once more: others could write in it until then. Notes and reports how it
+ * differs from what was installed. Where it does, records it as it is, and returns its identity: no tree digest where it
+ * is no directory, and, with a warning, where it was not compared although we installed it, cannot be read or has too
+ * many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ */
+export async function identifyReplaced(
+  context: Replacing,
+  place: Place,
+  root: string,
+): Promise<TreeIdentity | undefined> {
+  const { layout, keepPaths, tools, drift: check } = context.deployment
+  const before = await check.of(place)
+  const drift = await check.moved(place, root)
+  if (!isSameDifference(before, drift)) await noteDifference(context, { place, root }, drift)
   const identity = findInstalled(readInstalled(layout), place)
   if (drift === undefined && identity !== undefined) {
     tools.log.warning(
@@ -45,4 +57,13 @@ export async function noteReplaced(
     tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`)
   }
   return { tree_digest: null }
+}
+
+async function noteDifference(
+  { deployment, stagingFolder }: Replacing,
+  { place, root }: { readonly place: Place; readonly root: string },
+  drift: TreeDifference | undefined,
+): Promise<void> {
+  await recordDrift(deployment, [place])
+  if (drift !== undefined) await noteDrift(stagingFolder, { shelf: place.shelf, id: place.id, root }, drift)
 }

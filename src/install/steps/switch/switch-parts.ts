@@ -1,5 +1,3 @@
-import { placeName } from '../../host/layout.ts'
-import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 import type { PlannedChange } from '../../transaction/changes/change.ts'
 import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { InstalledPart } from '../parts/part.ts'
@@ -9,7 +7,7 @@ import type { PlannedSwitch, SwitchedPart } from './planned-switch.ts'
 import type { PreparedPart } from './prepare-parts.ts'
 import { planRemoval, stopRemoved } from './remove-part.ts'
 import { planReplacement } from './replace-part.ts'
-import { noteReplaced } from './replaced-tree.ts'
+import { noteLeaving } from './replaced-tree.ts'
 
 /** What is removed and what is installed at once. */
 export interface Switched {
@@ -30,8 +28,8 @@ const GROUPS: readonly MovesOf[] = [
 /**
  * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
  * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
- * tree, from the snapshot that was left behind), then all new trees into their places. Returns what was done, by the
- * part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
+ * tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old trees once
+ * more, which others could change until they were moved. Returns what was done, by the part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
  * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
  */
 export async function switchParts(
@@ -72,21 +70,19 @@ async function planSwitches(context: StepContext, { removed, prepared }: Switche
     reach(part)
     if (await stopRemoved(context, part)) leaving.push(part)
   }
-  // Others may write until the trees are moved, so this comes last.
-  const modified = new Map<string, TreeIdentity | undefined>()
   for (const part of [...leaving, ...prepared.map(({ part }) => part)]) {
     reach(part)
-    modified.set(placeName(part), await noteReplaced(context, 'previous' in part ? part.previous.place : part))
+    await noteLeaving(context, 'previous' in part ? part.previous.place : part)
   }
   context.deployment.tools.signal.throwIfAborted()
   const planned: PlannedSwitch[] = []
   for (const part of leaving) {
     reach(part)
-    planned.push(await planRemoval(context, part, modified.get(placeName(part))))
+    planned.push(await planRemoval(context, part))
   }
   for (const one of prepared) {
     reach(one.part)
-    planned.push(await planReplacement(context, one, modified.get(placeName(one.part))))
+    planned.push(await planReplacement(context, one))
   }
   return planned
 }

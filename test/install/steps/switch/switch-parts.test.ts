@@ -1,18 +1,25 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { hash } from 'node:crypto'
+import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../../src/core/errors.ts'
+import { recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
+import type { InstalledRow } from '../../../../src/install/host/installed/rows.ts'
 import { installPath, type Layout, type Place } from '../../../../src/install/host/layout.ts'
+import { readDriftNote } from '../../../../src/install/host/trees/drift-note.ts'
+import { readTreeRecord } from '../../../../src/install/host/trees/record/read-tree-record.ts'
 import type { NewPart } from '../../../../src/install/steps/parts/part.ts'
 import { prepareParts } from '../../../../src/install/steps/switch/prepare-parts.ts'
 import { switchParts } from '../../../../src/install/steps/switch/switch-parts.ts'
 import type { Transaction } from '../../../../src/install/transaction/transaction.ts'
 import { listTree } from '../../archive/directory-listing.ts'
 import { type CollectedLog, collectLog } from '../../collected-log.ts'
+import { recordTreeAt, treeOf, writeTreeOf } from '../../host/trees/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf, previousOf } from '../../prepared-deployment.ts'
-import { prepareTemporaryHost } from '../../prepared-host.ts'
+import { prepareTemporaryHost, rowOf } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
+import { timesMoveOn } from '../../times-move-on.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 
@@ -198,5 +205,75 @@ describe('a part that is prepared and switched', () => {
     const reason = new Error('cancelled')
     await assert.rejects(scene.install({ signal: AbortSignal.abort(reason) }), error => error === reason)
     assert.equal(scene.transaction.changed, false)
+  })
+})
+
+describe('an installed tree that another process changes after it was compared, before it is moved', () => {
+  const IDS = ['x', 'y']
+  const FILES = { main: 'old', 'lib/a': '1' }
+  const DIGEST = hash('sha256', '2')
+
+  /** Two installed parts, each with its record, and their new versions. */
+  async function makeInstalled(t: TestContext) {
+    const layout = await prepareTemporaryHost(t)
+    const context = await contextOf(t, deploymentOf(layout))
+    const [parts, rows] = [[] as NewPart[], [] as InstalledRow[]]
+    for (const id of IDS) {
+      const place = { ...PLACE, id }
+      const root = installPath(layout, place)
+      writeTreeOf(root, FILES)
+      const installed = rowOf({ id, ...(await recordTreeAt(layout, root, treeOf(FILES))) })
+      const staged = join(context.stagingFolder, id)
+      mkdirSync(staged)
+      writeTree(staged, { main: 'new' })
+      rows.push(installed)
+      parts.push(partOf(layout, { ...place, staged, previous: previousOf(place, { installed, version: '1.0.0' }) }))
+    }
+    await recordInstalled(layout, { rows, removed: [] })
+    await timesMoveOn(context.stagingFolder)
+    const prepared = await prepareParts(context, { parts, next: new Set(parts) })
+    return { layout, context, prepared }
+  }
+
+  /** Changes the first part's tree at the `nth` call of `reach`, if it is still in its place: resolves to whether it was. */
+  async function switchMeanwhile(t: TestContext, nth: number) {
+    const scene = await makeInstalled(t)
+    const changed = join(scene.layout.root, 'plugins/x/lib/a')
+    let [calls, isChanged] = [0, false]
+    await switchParts(scene.context, { removed: [], prepared: scene.prepared }, () => {
+      calls += 1
+      isChanged ||= calls === nth && existsSync(changed)
+      if (isChanged && calls === nth) writeFileSync(changed, '2')
+    })
+    return { ...scene, isChanged }
+  }
+
+  it('is a modified snapshot, and in the report and the note for a rollback, at whatever moment', async t => {
+    let nth = 2
+    for (; ; nth++) {
+      const { layout, context, isChanged } = await switchMeanwhile(t, nth)
+      if (!isChanged) break
+      const { snapshot, modified } = context.results.get('plugins/x') ?? {}
+      assert.ok(modified !== undefined && snapshot !== undefined, `not noticed at call ${nth}`)
+      const record = [...(readTreeRecord(layout, modified) ?? [])]
+      assert.equal(record.find(({ path }) => path === 'lib/a')?.sha256, DIGEST)
+      const { drift } = context.deployment.record.facts
+      assert.deepEqual(
+        drift?.map(({ id, changed }) => [id, changed]),
+        [['x', ['lib/a']]],
+      )
+      const note = readDriftNote(context.stagingFolder, { ...PLACE })
+      assert.deepEqual([note?.modified, [...(note?.states.keys() ?? [])]], [true, ['lib/a']])
+      assert.equal(context.results.get('plugins/y')?.modified, undefined)
+    }
+    // Two parts are compared, planned, identified; then the first one is moved.
+    assert.ok(nth > 6, `only ${nth - 2} moments`)
+  })
+
+  it('is a genuine snapshot where nobody changes it', async t => {
+    const { context, isChanged } = await switchMeanwhile(t, 0)
+    assert.equal(isChanged, false)
+    assert.equal(context.results.get('plugins/x')?.modified, undefined)
+    assert.equal(context.deployment.record.facts.drift, undefined)
   })
 })

@@ -1,0 +1,38 @@
+import { lstatSync, readdirSync } from 'node:fs'
+import { isBelow } from '../../../core/is-below.ts'
+import { TimeSlice } from '../../files/time-slice.ts'
+import { stampOf } from '../../files/tree-scan.ts'
+import type { HostTree } from '../keep-paths.ts'
+
+/** The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything changed. */
+export class TreeStamps {
+  readonly #seen: (readonly [path: string, stamp: string])[] = []
+  #inRoot = 0
+
+  /** Of a directory, the stamp from before it was listed. */
+  see(path: string, stamp: string): void {
+    this.#seen.push([path, stamp])
+    if (!path.includes('/')) this.#inRoot += 1
+  }
+
+  /**
+   * Whether nothing has changed in this tree since, which may have been moved: its own stamp does not count, but the
+   * entries of its root do. A directory out of which a kept path was moved has changed. Throws the signal's reason.
+   */
+  async areThoseOf({ root, keepPaths }: HostTree, signal: AbortSignal): Promise<boolean> {
+    const slice = new TimeSlice(signal)
+    try {
+      if (!lstatSync(root).isDirectory()) return false
+      const isKept = isBelow(keepPaths)
+      if (readdirSync(root).filter(name => !isKept(name)).length !== this.#inRoot) return false
+      for (const [path, stamp] of this.#seen) {
+        if (slice.isOver()) await slice.giveBack()
+        if (stampOf(lstatSync(`${root}/${path}`, { bigint: true })) !== stamp) return false
+      }
+      return true
+    } catch {
+      signal.throwIfAborted()
+      return false
+    }
+  }
+}
