@@ -29143,6 +29143,48 @@ function statIfPresentSync(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/run/begun.js
+
+
+
+/**
+ * Begins a deployment whose host is prepared, although another run may have the host: until it is locked, the journal has
+ * a name of its own. Throws what the disk says.
+ */
+async function beginDeployment(deployment) {
+    const { host, tools } = deployment;
+    tools.observer.onBegun(deployment.noteRunning());
+    const begun = { keepPaths: deployment.keepPaths, journal: await begun_startJournal(deployment) };
+    return {
+        async claimHost() {
+            const { keepPaths } = deployment;
+            const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId));
+            // While this run waited, another one may have installed a version with other data of the host.
+            if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
+                const journal = await begun_startJournal(deployment);
+                begun.journal.close();
+                Object.assign(begun, { keepPaths, journal });
+            }
+            await begun.journal.rename(host.layout.journal);
+            return begun.journal;
+        },
+        async noteEnd(end, isUnfinished = false) {
+            const unfinished = isUnfinished ? { unfinished: true } : {};
+            return (await begun.journal.append({ record: 'end', end, ...unfinished })) !== undefined;
+        },
+        async noteReported(attempts) {
+            await begun.journal.append({ record: 'reported', attempts });
+        },
+        settle: async () => begun.journal.discard(),
+        abandon: () => begun.journal.close(),
+    };
+}
+async function begun_startJournal({ host, record, keepPaths }) {
+    const path = begunPath(host.layout, record.facts.deployment_id);
+    const reportAddress = host.sender?.address ?? null;
+    return await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process: readOwnIdentity() });
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/audit.js
 
 
@@ -29383,37 +29425,424 @@ function summarise(failures) {
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/steps/switch/next-snapshot.js
+;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
+/**
+ * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
+ * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * sentence.
+ */
+function rollbackProblems({ rollback, error }) {
+    const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
+    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
+}
+/** What went wrong in the step, without the step's id. */
+function withoutStep({ message, step }) {
+    return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
+}
 
-
-
-
-
-
+;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
 
 /**
- * The snapshot that what is installed at a place is going to be, under the next number and its version. Throws
- * DeploymentError `unsafe_host` when it cannot be moved any more.
+ * What to tell an operator when the version that a rollback restored is unhealthy itself, so that nothing healthy runs;
+ * undefined otherwise.
  */
-async function nextSnapshot(deployment, place, version) {
-    const { layout } = deployment;
-    requireSwitchable(deployment, place);
-    const folder = snapshotsPath(layout, place);
-    const { installed, removed } = readHostRecord(layout);
-    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
-    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
-    // Only ours, and nothing while they are empty: these need no journal.
-    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
-    await makePrivateDirectories(folder);
-    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
-    return { name, path, move: { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) } };
+function restoredUnhealthy(report) {
+    if (report.rollback?.healthy !== false)
+        return undefined;
+    const { slug, previous_version: version, host_id: host } = report;
+    const restored = version === null ? 'what was installed before it' : version;
+    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
 }
-/** Says where a tree is that somebody had changed. */
-async function announceModified(deployment, place, { path }) {
-    const drift = await deployment.drift.of(place);
-    const from = installPath(deployment.layout, place);
-    if (isModified(drift))
-        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
+
+
+
+
+/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
+async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
+    const say = (line) => log.info(line);
+    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
+    try {
+        return await acquire();
+    }
+    catch (error) {
+        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
+        if (!isWorthIt || !spendReserve(layout))
+            throw error;
+        return await acquire();
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/handover.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** A variable of a process has at most 128 KiB. */
+const MAX_HANDOVER_CHARS = 60_000;
+const LOCK_TIMEOUT_MS = 5000;
+/** What the main step asks of its post step: the health of the version that it has restored. */
+const handoverSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    slug: nullable(schemas_string()),
+    started_at: timeSchema,
+    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
+    installed: nullable(schemas_string()),
+    checks: array(restoredCheckSchema),
+    /** How many more there were than a state can contain. */
+    left_out: schemas_int(),
+}));
+/**
+ * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
+ * commands that another process may have changed.
+ */
+function writeHandover(layout, facts, checks) {
+    const { deployment_id, slug, started_at } = facts;
+    const textWith = (count) => {
+        const left = { checks: checks.slice(0, count), left_out: checks.length - count };
+        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
+        return JSON.stringify(handover);
+    };
+    let count = checks.length;
+    while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS)
+        count = Math.floor(count / 2);
+    return textWith(count);
+}
+/**
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
+ * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
+ */
+async function checkRestored(host, text) {
+    const handover = handoverSchema.parse(JSON.parse(text));
+    requireSafeHost(host);
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
+    if (lock === undefined)
+        return undefined;
+    try {
+        return await checkLocked(host, handover);
+    }
+    finally {
+        lock.release();
+    }
+}
+function unlessLocked(error) {
+    if (toDeployError(error).code !== 'locked')
+        throw error;
+}
+async function checkLocked(host, handover) {
+    const { layout, grace } = host;
+    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
+        return undefined;
+    // A healthy version is what everybody expects: nothing to say.
+    const log = { ...host.log, info: () => { } };
+    const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
+    const complete = (report) => withHealth(report, problems, handover);
+    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
+    const sentence = (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
+    return problems.length === 0 ? undefined : { sentence, found };
+}
+function withHealth(report, problems, { left_out: left }) {
+    if (report.rollback === null)
+        return report;
+    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
+    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
+}
+function handover_digestOf({ installed }) {
+    const text = readStateFileSync(installed);
+    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/run/conclude.js
+
+
+/** Reports how a deployment ended. `onAccepted` gets how many attempts it took until the hub accepted the report. */
+async function conclude_conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
+    const address = host.sender?.address ?? null;
+    const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
+    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
+    return { ...closed, error };
+}
+/** The outputs and the hub state the result; the host does not. */
+async function concludeUntouched({ host, record, tools }, { end, error }) {
+    const closed = await closeUntouched(host, { record, end }, known => tools.observer.onEnded({ ...known, error }));
+    return { ...closed, error };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-begun.js
+
+
+
+
+
+/** Longer than any job may run, download and wait for the host included. */
+const LONGEST_RUN_MS = 10 * 86_400_000;
+/** What a run may record before it has the host, and who reports it. */
+const HARMLESS = new Set([
+    'begin',
+    'facts',
+    'state',
+    'end',
+    'reported',
+    'recovery',
+]);
+/**
+ * The journals of runs that have died before they had the host: those of processes that have provably ended, the one of
+ * this run's own main step, and those that are older than any run. A run that may be alive is left alone.
+ */
+function findDeadBegun(host) {
+    const { own } = host.layout;
+    return (0,external_node_fs_namespaceObject.readdirSync)(own).flatMap(name => {
+        const id = begunDeployment(name);
+        return id === undefined ? [] : dead_begun_judge(host, (0,external_node_path_namespaceObject.join)(own, name), id);
+    });
+}
+function dead_begun_judge({ runId }, path, id) {
+    const begin = readBegin(path);
+    if (begin?.process === undefined)
+        return [{ path, isDamaged: true }];
+    const { process, facts } = begin;
+    const own = readOwnIdentity();
+    // It may be alive, also where another version of this action has written what this one does not know.
+    if (isSeenRunning(process, own))
+        return [];
+    const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
+    if (id !== runId && !isOld && !isProvablyDead(process, own))
+        return [];
+    const records = tryToRead(path);
+    const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
+    return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
+}
+function tryToRead(path) {
+    try {
+        return readJournal(path) ?? [];
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
+
+/** Removes the records that no installed or retained version names, and nothing else. */
+function pruneTreeRecords({ trees }, used) {
+    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
+        if (record !== undefined)
+            return [`${record}.tree`];
+        return digest === null ? [] : [`${digest}.json`];
+    }));
+    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
+    const errors = [];
+    for (const name of stale) {
+        try {
+            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
+        }
+        catch (error) {
+            errors.push(error);
+        }
+    }
+    if (errors.length > 0)
+        throw errors[0];
+}
+
+;// CONCATENATED MODULE: ./build/install/host/cleanup.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+/** The beginning of each name in the staging folder that no journal needs any more. */
+const DISCARDED = 'discarded-';
+/**
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
+ * snapshots that are not retained to where `cleanStaging` deletes them.
+ * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
+ * snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
+ */
+async function finishCommitted(layout, log, installation) {
+    await recordInstalled(layout, installation);
+    const left = await discard(layout, log, installation.discard);
+    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
+    return isRecorded;
+}
+/**
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. What
+ * still fails is a warning. The caller holds the lock.
+ */
+async function retryDiscarded(layout, log) {
+    await orWarn(log, async () => {
+        const { discard: before } = readHostRecord(layout);
+        const left = await discard(layout, log, before);
+        if (left.length < before.length)
+            await recordDiscarded(layout, left);
+    });
+}
+/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
+async function discard(layout, log, paths) {
+    const left = [];
+    for (const path of paths)
+        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
+            left.push(path);
+    return left;
+}
+async function noteDiscarded(layout, left) {
+    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
+}
+/**
+ * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
+ * is when it cannot be renamed; then `cleanStaging` sets it aside.
+ */
+function discardStaging(layout, deploymentId) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/**
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only what was discarded: a
+ * staging folder whose journal is missing may hold this host's own files, so it is set aside.
+ * The caller holds the lock, and there is no journal.
+ */
+async function cleanStaging(layout, log) {
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
+        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
+    }
+    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
+}
+/**
+ * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
+ * removed those that nobody may still be writing.
+ */
+async function removeStrayTemporaries(layout, log) {
+    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
+        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
+            const owner = ownerOfTemporary(name);
+            if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
+                continue;
+            // A directory of that name is not of this action.
+            if (lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name))?.isFile())
+                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
+        }
+    }
+}
+/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
+function cleanup_putAside(layout, path) {
+    try {
+        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
+        if (mounted !== undefined)
+            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
+        // A name of its own: made from id and version, it could be longer than a name may be.
+        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
+    }
+    catch (error) {
+        if (!isAbsent(error))
+            throw error;
+    }
+}
+/** Removes it when it is empty, which a run that was killed before its first record leaves. */
+async function setStagingAside(layout, log, name) {
+    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
+    if (tryRemoveEmptySync(path))
+        return;
+    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
+    await makePrivateDirectories(folder);
+    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
+    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
+    log.warning(`${path} belongs to a deployment whose journal is missing, so it was moved to ${aside}. It may contain kept paths of a plugin: compare them with the plugin's own, then remove it.`);
+}
+function tryRemoveEmptySync(path) {
+    try {
+        (0,external_node_fs_namespaceObject.rmdirSync)(path);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+function usedTrees(layout) {
+    const { installed, removed } = readHostRecord(layout);
+    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
+}
+async function orWarn(log, act) {
+    try {
+        await act();
+        return true;
+    }
+    catch (error) {
+        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
+
+/** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
+function limitSender(sender, totalMs) {
+    const endsAt = monotonicMs() + totalMs;
+    return {
+        address: sender.address,
+        async send(report, limits) {
+            const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs());
+            if (timeoutMs >= 1)
+                return await sender.send(report, { ...limits, timeoutMs });
+            return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false };
+        },
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
+/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
+function describeRecovered({ slug, version, outcome, running_version: running }) {
+    const what = `The interrupted deployment of ${[slug, version].filter(known => known !== null).join(' ')}`;
+    return `${what} was recovered: ${ENDS[outcome](running)}.`;
+}
+const ENDS = {
+    success: running => `it had been completed, and ${runs(running)}`,
+    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
+    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
+    interrupted: () => 'how it ended is not known, so check this host',
+    inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
+};
+function runs(version, still = '') {
+    return version === null ? 'no version is known to run' : `${version}${still} runs`;
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
+
+
+/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+async function endJournal(host, deploymentId) {
+    const { layout, log } = host;
+    discardStaging(layout, deploymentId);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+async function emptyStaging({ layout, log }, deploymentId) {
+    discardStaging(layout, deploymentId);
+    await cleanStaging(layout, log);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/drift-note.js
@@ -29477,6 +29906,549 @@ function stateOf(root, path) {
 }
 function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
     return [kind, content, stamp].join('\t');
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
+
+
+
+
+
+
+
+
+
+
+
+
+/**
+ * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
+ * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
+ * than the grace allows. Never throws: what is wrong is in the result.
+ */
+async function rollBack(request) {
+    let wasChanged;
+    try {
+        wasChanged = await request.undo();
+    }
+    catch (error) {
+        await noteServices(request, { unrestored: request.services.map(({ service }) => service) });
+        const problems = [toDeployError(error).message, ...request.services.map(leftAlone)];
+        return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
+    }
+    if (!wasChanged && request.services.length === 0)
+        return { outcome: 'failed', rollback: null };
+    for (const place of request.places)
+        logRestored(request, place);
+    const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
+    const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
+    const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
+    return {
+        outcome: verified === false
+            ? 'inconsistent'
+            : wasChanged || request.services.some(wasDisturbed)
+                ? 'rolled_back'
+                : 'failed',
+        rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
+        ...left,
+    };
+}
+/** What is in a place again; of a directory to which a version was going to move, nothing. */
+function logRestored({ layout, log }, place) {
+    const isThere = pathExistsSync(installPath(layout, place));
+    if (isThere && !isInstalledIn(layout, place))
+        return;
+    const version = isThere ? versionIn(layout, place) : undefined;
+    log.did(`${placePath(place)} is ${isThere ? `${version ?? 'as it was'} again` : 'not installed, as before'}`);
+}
+function versionIn(layout, place) {
+    try {
+        return findInstalled(readInstalled(layout), place)?.version ?? undefined;
+    }
+    catch {
+        return undefined;
+    }
+}
+async function restoreAndCheckServices(request, starts) {
+    const { services, log, grace } = request;
+    const limits = { log, signal: grace.restoring, starts };
+    const { isRunning, problems, unrestored, isFinished } = await restoreServices(services, limits);
+    const restored = services.map(({ service }) => service);
+    const unwritten = await noteServices(request, { restored, unrestored });
+    if (unwritten !== undefined)
+        return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
+    if (!isFinished)
+        return { healthy: null, problems, isUnfinished: true };
+    if (problems.length > 0)
+        return { healthy: false, problems };
+    if (starts === 'queued') {
+        log.info('Services start when the unit of this recovery has started, so their health is not checked here.');
+        return { healthy: null, problems };
+    }
+    const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check));
+    const isExpectedToRun = isRunning || services.length === 0;
+    if (!isExpectedToRun || checks.length === 0)
+        return { healthy: null, problems };
+    try {
+        const findings = await findUnhealthy(checks, { log, signal: grace.cancelled });
+        return { healthy: findings.length === 0, problems: findings };
+    }
+    catch {
+        return { healthy: null, problems, unchecked: checks };
+    }
+}
+/** For the runs to come. Returns why it cannot be recorded, if so: then the services have to be restored again. */
+async function noteServices({ layout }, restorations) {
+    try {
+        await noteRestorations(layout, restorations);
+        return undefined;
+    }
+    catch (error) {
+        return toDeployError(error);
+    }
+}
+/** What did not run before was only started, and is stopped again. */
+function wasDisturbed({ action, was_running: wasRunning }) {
+    return wasRunning || action !== 'start';
+}
+/** With files that are neither old nor new, a restart would make things worse. */
+function leftAlone({ action, service }) {
+    return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
+}
+const rollback_UNKNOWN = { verified: null, problems: [] };
+/**
+ * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
+ * began, without anybody having written them; a tree with other differences is only not verified.
+ */
+async function verifyRestored(request) {
+    const found = await Promise.all(request.places.map(place => rollback_verifyPlace(place, request)));
+    const restored = found.filter(verification => verification !== undefined);
+    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
+    const isDamaged = restored.some(({ verified }) => verified === false);
+    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
+}
+/** Where only the time for it was missing, nothing is known to be damaged. */
+function notVerified({ grace }, error) {
+    if (grace.comparing.aborted)
+        return rollback_UNKNOWN;
+    const { message } = toDeployError(error);
+    return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
+}
+/** Undefined where nothing is in the place. */
+async function rollback_verifyPlace(place, request) {
+    const { layout, log, grace, keepPaths, byContent } = request;
+    const root = installPath(layout, place);
+    const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined;
+    const thoroughly = { byContent, signal: grace.comparing };
+    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
+    if (note === undefined || found === undefined)
+        return pathExistsSync(root) ? rollback_UNKNOWN : undefined;
+    const name = placePath(place);
+    if (note.modified)
+        log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
+    const recorded = findRecordedIn(layout, place);
+    const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found);
+    const problems = [
+        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
+        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left so`),
+    ];
+    const isIntact = !note.modified && written.length === 0;
+    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
+}
+/** Not so of the directory that a version was going to move to. */
+function isInstalledIn(layout, place) {
+    try {
+        const row = findInstalled(readInstalled(layout), place);
+        return row === undefined || isSamePlace(placeOf(row), place);
+    }
+    catch {
+        // The comparison says what is wrong with that record.
+        return true;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
+
+
+
+
+
+
+
+
+/** How a run that was cut off ended. */
+const ROLLED_BACK = {
+    failed: 'before it had changed anything',
+    rolled_back: 'and rolled back afterwards',
+    inconsistent: 'and could not be rolled back',
+};
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws what the disk says about the journal. */
+async function endRun(host, run) {
+    const commit = findCommit(run.records);
+    return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+}
+/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
+async function endRolledBack(host, run) {
+    const { records, record } = run;
+    const known = findEnd(records);
+    if (known !== undefined && known.rollback?.restored !== false)
+        return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known };
+    const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
+    if (known?.outcome === outcome)
+        return { end: known };
+    const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
+    const end = buildEnd(new Date(), {
+        outcome,
+        rollback,
+        changed: rollback?.restored === false,
+        error: known?.error ?? { code: 'interrupted', message, step: null },
+    });
+    return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
+}
+/**
+ * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
+ * the files by now, so these are not compared any more.
+ */
+async function endRestored(host, run, known) {
+    const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
+    if (rollback === null || known.rollback === null)
+        return { end: known };
+    const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)));
+    const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
+    const { healthy, problems } = rollback;
+    const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
+    return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
+}
+/** Whether a problem of a rollback is a file, which stays one. */
+function isOfFile(problem, places) {
+    return places.some(place => problem.startsWith(`${placePath(place)}/`));
+}
+function recovered_end_isLeft({ isUnfinished, unchecked }) {
+    return isUnfinished === true || unchecked !== undefined;
+}
+function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
+    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    return {
+        layout,
+        log,
+        grace,
+        places: changedPlaces(records),
+        keepPaths: begin.keep_paths,
+        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
+        byContent: true,
+        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
+        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+        onFilesRestored,
+    };
+}
+/** The run died after its commit: the new version stays. */
+async function endCommitted({ layout, log }, { records }, commit) {
+    await finishCommitted(layout, log, { removed: [], ...commit });
+    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
+    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovery.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
+/**
+ * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
+ * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
+ * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
+ * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
+ * UntouchableHostError when another user could write a directory in which it has worked.
+ */
+async function recover(host) {
+    const { layout, log } = host;
+    await removeStrayTemporaries(layout, log);
+    await retryDiscarded(layout, log);
+    let recovered;
+    try {
+        recovered = await recoverJournal(host);
+    }
+    catch (error) {
+        if (!(error instanceof UntouchableHostError))
+            await recovery_orWarn(log, async () => void (await endBegunRuns(host)));
+        throw error;
+    }
+    return (await endBegunRuns(host)) ?? recovered;
+}
+/** Ends a run that had the host. */
+async function recoverJournal(host) {
+    const { layout, log } = host;
+    const records = readRecords(layout);
+    const [begin] = records;
+    if (begin?.record !== 'begin') {
+        await cleanStaging(layout, log);
+        return undefined;
+    }
+    // Where it has installed something, perhaps for the first time.
+    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
+    for (const directory of directories)
+        requireSafeDirectory(host, directory);
+    log.group('Recovering an interrupted deployment', 'at once');
+    const journal = openJournal(layout.journal, host.redact);
+    try {
+        const record = recordFromJournal(begin.facts, records);
+        const { drift: _, ...words } = record.facts;
+        host.know(words);
+        return await recoverRun(host, { begin, records, journal, record });
+    }
+    finally {
+        journal.close();
+    }
+}
+/**
+ * Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. The host waits
+ * for it, so the reports of the others are sent for 10 s in all, and a cancel leaves them to the next run.
+ */
+async function endBegunRuns(host) {
+    let own;
+    const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) };
+    for (const { path, isDamaged } of findDeadBegun(host)) {
+        if (host.grace.cancelled.aborted)
+            break;
+        const isOwn = path === begunPath(host.layout, host.runId);
+        const layout = { ...host.layout, journal: path };
+        if (isDamaged)
+            await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
+        // Its changes are none, so its journal is recovered as any other.
+        else
+            await recovery_orWarn(host.log, async () => {
+                const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout });
+                if (isOwn)
+                    own = closed;
+            });
+    }
+    return own;
+}
+async function removeDamaged(log, path) {
+    await removeJournal(path);
+    log.warning(`Removed ${path}: it is not what a run writes before it has the host. That run is not reported.`);
+}
+async function recovery_orWarn(log, act) {
+    try {
+        await act();
+    }
+    catch (error) {
+        log.warning(`Not reported yet; later runs try again: ${toDeployError(error).message}`);
+    }
+}
+async function recoverRun(host, run) {
+    const { begin, records, journal, record } = run;
+    const attempts = countAttempts(host, records);
+    const known = findEnd(records);
+    verifyRecoverable(host, records);
+    if (needsRollback(records))
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
+    const { end, isUnfinished, unwritten } = await endRun(host, run);
+    const wasReported = attempts > 0 && end === known;
+    if (wasReported && end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (end !== known)
+        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
+    await enterTerminal(host, record, end);
+    const closed = await closeDeployment(host, {
+        record,
+        end,
+        address: begin.report_address,
+        accepted: known && isReportedAlike(end, known) ? dead_run_findAccepted(records) : undefined,
+        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+    });
+    if (closed.unwritten !== undefined)
+        host.log.warning(closed.unwritten);
+    if (end.rollback?.restored === false)
+        throw stillInconsistent(begin, end.rollback);
+    if (isUnfinished)
+        host.grace.cancelled.throwIfAborted();
+    if (unwritten !== undefined)
+        throw unwritten;
+    await endJournal(host, begin.facts.deployment_id);
+    logRecovered(host, closed.report, known);
+    return closed;
+}
+/** A rollback that continues changes nothing for the hub, which has the outcome. */
+function isReportedAlike(end, known) {
+    return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
+}
+/** One sentence. Of a run that has reported its end itself, only what is wrong. */
+function logRecovered({ log, onRecovered }, report, known) {
+    const unhealthy = restoredUnhealthy(report);
+    if (unhealthy !== undefined)
+        log.error(unhealthy);
+    else if (known !== undefined)
+        log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`);
+    else
+        log.notice(describeRecovered(report));
+    if (known === undefined)
+        onRecovered?.(unhealthy ?? describeRecovered(report));
+}
+/**
+ * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
+ * anew that had failed because it could not roll back.
+ */
+async function enterTerminal({ flows }, record, end) {
+    const flow = flows[flowOf(record.facts)];
+    const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
+    const terminal = terminalState(end);
+    if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
+        return;
+    for (const state of statesBetween(flow, running, terminal))
+        await record.enter({ state, at: end.completed_at });
+}
+function terminalState({ outcome }) {
+    if (outcome === 'success')
+        return 'succeeded';
+    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
+}
+function stillInconsistent(begin, rollback) {
+    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/recover-host.js
+
+
+
+
+
+
+
+
+
+
+
+const RECOVERY_LOCK_TIMEOUT_MS = 5000;
+/**
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
+ * has the lock: the main step has never had the host, and a later run reports it, or another run has ended it.
+ */
+async function recoverMainStep(host, lockTimeoutMs) {
+    try {
+        return await recoverHost(host, lockTimeoutMs);
+    }
+    catch (error) {
+        const { code, message } = toDeployError(error);
+        if (code !== 'locked' || isOwnJournal(host))
+            throw error;
+        const isWaiting = pathExistsSync(begunPath(host.layout, host.runId));
+        const fate = isWaiting
+            ? 'has changed nothing; a later run reports it'
+            : `was ended by another run, which reports it`;
+        host.log.info(`The deployment ${host.runId} ${fate}. ${message}`);
+        return undefined;
+    }
+}
+/** Whether the journal in flight is that of this run's main step, or may be. */
+function isOwnJournal({ layout, runId }) {
+    try {
+        const [begin] = readJournal(layout.journal) ?? [];
+        return begin?.record === 'begin' && begin.facts.deployment_id === runId;
+    }
+    catch {
+        return true;
+    }
+}
+/**
+ * Recovers and reports what dead runs left, as `recover` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
+ * if that is shorter: a live holder has recovered the host by itself. Throws as `recoverWhenFree` does.
+ */
+async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
+    requireSafeHost(host);
+    const { journal, own } = host.layout;
+    const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && findDeadBegun(host).length > 0);
+    return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
+}
+/**
+ * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
+ * DeploymentError `locked`, `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it
+ * looks for a journal, when another user may have written it.
+ */
+async function recoverWhenFree(host, lockTimeoutMs) {
+    requireSafeHost(host);
+    return pathExistsSync(host.layout.journal) ? await recoverLocked(host, lockTimeoutMs) : undefined;
+}
+async function recoverLocked(host, lockTimeoutMs) {
+    requireOwnKinds(host.layout);
+    const lock = await holdLock(host, lockTimeoutMs);
+    try {
+        return await recover(host);
+    }
+    finally {
+        await lock.release();
+    }
+}
+/**
+ * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
+ * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
+ * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
+ * Returns the UntouchableHostError when another user may have written the journal meanwhile.
+ */
+async function recoverBeforeRefusal(host, end) {
+    try {
+        await recoverHost(host, 0);
+        return end;
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            return error;
+        const { code, message } = toDeployError(error);
+        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
+            return end;
+        const known = end.error.message;
+        const both = known === message ? known : `${known} Also: ${message}`;
+        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/switch/next-snapshot.js
+
+
+
+
+
+
+
+/**
+ * The snapshot that what is installed at a place is going to be, under the next number and its version. Throws
+ * DeploymentError `unsafe_host` when it cannot be moved any more.
+ */
+async function nextSnapshot(deployment, place, version) {
+    const { layout } = deployment;
+    requireSwitchable(deployment, place);
+    const folder = snapshotsPath(layout, place);
+    const { installed, removed } = readHostRecord(layout);
+    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
+    const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
+    // Only ours, and nothing while they are empty: these need no journal.
+    await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
+    await makePrivateDirectories(folder);
+    const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
+    return { name, path, move: { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) } };
+}
+/** Says where a tree is that somebody had changed. */
+async function announceModified(deployment, place, { path }) {
+    const drift = await deployment.drift.of(place);
+    const from = installPath(deployment.layout, place);
+    if (isModified(drift))
+        deployment.tools.log.info(`${from}, which was changed on this host, is now ${path}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/modified-tree.js
@@ -29755,7 +30727,7 @@ function restoredCheck(config, service, { id, installed }) {
     return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version };
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
+;// CONCATENATED MODULE: ./build/install/deployment/run/ending.js
 
 
 
@@ -29764,859 +30736,108 @@ function restoredCheck(config, service, { id, installed }) {
 
 
 
-
-
-
-
-/**
- * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
- * than the grace allows. Never throws: what is wrong is in the result.
- */
-async function rollBack(request) {
-    let wasChanged;
+/** Commits what the steps have done. Hears a cancel one last time before. */
+async function commit(deployment, session, installation) {
+    await hearSignals();
+    deployment.tools.signal.throwIfAborted();
+    await session.transaction.commit(installation);
+    deployment.tools.log.did(describeSnapshots(installation));
+    announceRemoved(deployment, installation.removed);
+    const settled = await cleanUp(deployment, session, installation);
+    const { changed } = session.transaction;
+    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
+}
+/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
+async function cleanUp({ tools }, session, installation) {
     try {
-        wasChanged = await request.undo();
+        return await session.finish(installation);
     }
     catch (error) {
-        await noteServices(request, { unrestored: request.services.map(({ service }) => service) });
-        const problems = [toDeployError(error).message, ...request.services.map(leftAlone)];
-        return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
-    }
-    if (!wasChanged && request.services.length === 0)
-        return { outcome: 'failed', rollback: null };
-    for (const place of request.places)
-        logRestored(request, place);
-    const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
-    const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
-    const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
-    return {
-        outcome: verified === false
-            ? 'inconsistent'
-            : wasChanged || request.services.some(wasDisturbed)
-                ? 'rolled_back'
-                : 'failed',
-        rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
-        ...left,
-    };
-}
-/** What is in a place again; of a directory to which a version was going to move, nothing. */
-function logRestored({ layout, log }, place) {
-    const isThere = pathExistsSync(installPath(layout, place));
-    if (isThere && !isInstalledIn(layout, place))
-        return;
-    const version = isThere ? versionIn(layout, place) : undefined;
-    log.did(`${placePath(place)} is ${isThere ? `${version ?? 'as it was'} again` : 'not installed, as before'}`);
-}
-function versionIn(layout, place) {
-    try {
-        return findInstalled(readInstalled(layout), place)?.version ?? undefined;
-    }
-    catch {
-        return undefined;
-    }
-}
-async function restoreAndCheckServices(request, starts) {
-    const { services, log, grace } = request;
-    const limits = { log, signal: grace.restoring, starts };
-    const { isRunning, problems, unrestored, isFinished } = await restoreServices(services, limits);
-    const restored = services.map(({ service }) => service);
-    const unwritten = await noteServices(request, { restored, unrestored });
-    if (unwritten !== undefined)
-        return { healthy: null, problems: [...problems, unwritten.message], isUnfinished: true, unwritten };
-    if (!isFinished)
-        return { healthy: null, problems, isUnfinished: true };
-    if (problems.length > 0)
-        return { healthy: false, problems };
-    if (starts === 'queued') {
-        log.info('Services start when the unit of this recovery has started, so their health is not checked here.');
-        return { healthy: null, problems };
-    }
-    const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check));
-    const isExpectedToRun = isRunning || services.length === 0;
-    if (!isExpectedToRun || checks.length === 0)
-        return { healthy: null, problems };
-    try {
-        const findings = await findUnhealthy(checks, { log, signal: grace.cancelled });
-        return { healthy: findings.length === 0, problems: findings };
-    }
-    catch {
-        return { healthy: null, problems, unchecked: checks };
-    }
-}
-/** For the runs to come. Returns why it cannot be recorded, if so: then the services have to be restored again. */
-async function noteServices({ layout }, restorations) {
-    try {
-        await noteRestorations(layout, restorations);
-        return undefined;
-    }
-    catch (error) {
-        return toDeployError(error);
-    }
-}
-/** What did not run before was only started, and is stopped again. */
-function wasDisturbed({ action, was_running: wasRunning }) {
-    return wasRunning || action !== 'start';
-}
-/** With files that are neither old nor new, a restart would make things worse. */
-function leftAlone({ action, service }) {
-    return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
-}
-const rollback_UNKNOWN = { verified: null, problems: [] };
-/**
- * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
- * began, without anybody having written them; a tree with other differences is only not verified.
- */
-async function verifyRestored(request) {
-    const found = await Promise.all(request.places.map(place => rollback_verifyPlace(place, request)));
-    const restored = found.filter(verification => verification !== undefined);
-    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
-    const isDamaged = restored.some(({ verified }) => verified === false);
-    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
-}
-/** Where only the time for it was missing, nothing is known to be damaged. */
-function notVerified({ grace }, error) {
-    if (grace.comparing.aborted)
-        return rollback_UNKNOWN;
-    const { message } = toDeployError(error);
-    return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
-}
-/** Undefined where nothing is in the place. */
-async function rollback_verifyPlace(place, request) {
-    const { layout, log, grace, keepPaths, byContent } = request;
-    const root = installPath(layout, place);
-    const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined;
-    const thoroughly = { byContent, signal: grace.comparing };
-    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
-    if (note === undefined || found === undefined)
-        return pathExistsSync(root) ? rollback_UNKNOWN : undefined;
-    const name = placePath(place);
-    if (note.modified)
-        log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
-    const recorded = findRecordedIn(layout, place);
-    const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found);
-    const problems = [
-        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left so`),
-    ];
-    const isIntact = !note.modified && written.length === 0;
-    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
-}
-/** Not so of the directory that a version was going to move to. */
-function isInstalledIn(layout, place) {
-    try {
-        const row = findInstalled(readInstalled(layout), place);
-        return row === undefined || isSamePlace(placeOf(row), place);
-    }
-    catch {
-        // The comparison says what is wrong with that record.
-        return true;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/begun.js
-
-
-
-/**
- * Begins a deployment whose host is prepared, although another run may have the host: until it is locked, the journal has
- * a name of its own. Throws what the disk says.
- */
-async function beginDeployment(deployment) {
-    const { host, tools } = deployment;
-    tools.observer.onBegun(deployment.noteRunning());
-    const begun = { keepPaths: deployment.keepPaths, journal: await begun_startJournal(deployment) };
-    return {
-        async claimHost() {
-            const { keepPaths } = deployment;
-            const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId));
-            // While this run waited, another one may have installed a version with other data of the host.
-            if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
-                const journal = await begun_startJournal(deployment);
-                begun.journal.close();
-                Object.assign(begun, { keepPaths, journal });
-            }
-            await begun.journal.rename(host.layout.journal);
-            return begun.journal;
-        },
-        async noteEnd(end, isUnfinished = false) {
-            const unfinished = isUnfinished ? { unfinished: true } : {};
-            return (await begun.journal.append({ record: 'end', end, ...unfinished })) !== undefined;
-        },
-        async noteReported(attempts) {
-            await begun.journal.append({ record: 'reported', attempts });
-        },
-        settle: async () => begun.journal.discard(),
-        abandon: () => begun.journal.close(),
-    };
-}
-async function begun_startJournal({ host, record, keepPaths }) {
-    const path = begunPath(host.layout, record.facts.deployment_id);
-    const reportAddress = host.sender?.address ?? null;
-    return await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process: readOwnIdentity() });
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
-/**
- * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
- * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
- * sentence.
- */
-function rollbackProblems({ rollback, error }) {
-    const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
-    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
-}
-/** What went wrong in the step, without the step's id. */
-function withoutStep({ message, step }) {
-    return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
-
-/**
- * What to tell an operator when the version that a rollback restored is unhealthy itself, so that nothing healthy runs;
- * undefined otherwise.
- */
-function restoredUnhealthy(report) {
-    if (report.rollback?.healthy !== false)
-        return undefined;
-    const { slug, previous_version: version, host_id: host } = report;
-    const restored = version === null ? 'what was installed before it' : version;
-    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
-
-
-
-
-/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
-async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
-    const say = (line) => log.info(line);
-    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
-    try {
-        return await acquire();
-    }
-    catch (error) {
-        const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal);
-        if (!isWorthIt || !spendReserve(layout))
-            throw error;
-        return await acquire();
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/handover.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** A variable of a process has at most 128 KiB. */
-const MAX_HANDOVER_CHARS = 60_000;
-const LOCK_TIMEOUT_MS = 5000;
-/** What the main step asks of its post step: the health of the version that it has restored. */
-const handoverSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    slug: nullable(schemas_string()),
-    started_at: timeSchema,
-    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
-    installed: nullable(schemas_string()),
-    checks: array(restoredCheckSchema),
-    /** How many more there were than a state can contain. */
-    left_out: schemas_int(),
-}));
-/**
- * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
- * commands that another process may have changed.
- */
-function writeHandover(layout, facts, checks) {
-    const { deployment_id, slug, started_at } = facts;
-    const textWith = (count) => {
-        const left = { checks: checks.slice(0, count), left_out: checks.length - count };
-        const handover = { deployment_id, slug, started_at, installed: handover_digestOf(layout), ...left };
-        return JSON.stringify(handover);
-    };
-    let count = checks.length;
-    while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS)
-        count = Math.floor(count / 2);
-    return textWith(count);
-}
-/**
- * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
- * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
- */
-async function checkRestored(host, text) {
-    const handover = handoverSchema.parse(JSON.parse(text));
-    requireSafeHost(host);
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
-    if (lock === undefined)
-        return undefined;
-    try {
-        return await checkLocked(host, handover);
-    }
-    finally {
-        lock.release();
-    }
-}
-function unlessLocked(error) {
-    if (toDeployError(error).code !== 'locked')
-        throw error;
-}
-async function checkLocked(host, handover) {
-    const { layout, grace } = host;
-    if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
-        return undefined;
-    // A healthy version is what everybody expects: nothing to say.
-    const log = { ...host.log, info: () => { } };
-    const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
-    const complete = (report) => withHealth(report, problems, handover);
-    const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
-    const sentence = (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
-    return problems.length === 0 ? undefined : { sentence, found };
-}
-function withHealth(report, problems, { left_out: left }) {
-    if (report.rollback === null)
-        return report;
-    const healthy = problems.length > 0 ? false : left > 0 ? null : true;
-    return { ...report, rollback: { ...report.rollback, healthy, problems: [...report.rollback.problems, ...problems] } };
-}
-function handover_digestOf({ installed }) {
-    const text = readStateFileSync(installed);
-    return text === undefined ? null : (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex');
-}
-
-;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
-
-/** Removes the records that no installed or retained version names, and nothing else. */
-function pruneTreeRecords({ trees }, used) {
-    const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
-        if (record !== undefined)
-            return [`${record}.tree`];
-        return digest === null ? [] : [`${digest}.json`];
-    }));
-    const stale = (0,external_node_fs_namespaceObject.readdirSync)(trees).filter(name => /^[0-9a-f]{64}\.(?:json|tree)$/.test(name) && !names.has(name));
-    const errors = [];
-    for (const name of stale) {
-        try {
-            (0,external_node_fs_namespaceObject.unlinkSync)(`${trees}/${name}`);
-        }
-        catch (error) {
-            errors.push(error);
-        }
-    }
-    if (errors.length > 0)
-        throw errors[0];
-}
-
-;// CONCATENATED MODULE: ./build/install/host/cleanup.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-/** The beginning of each name in the staging folder that no journal needs any more. */
-const DISCARDED = 'discarded-';
-/**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
- * snapshots that are not retained to where `cleanStaging` deletes them.
- * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
- * snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
- */
-async function finishCommitted(layout, log, installation) {
-    await recordInstalled(layout, installation);
-    const left = await discard(layout, log, installation.discard);
-    const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
-    return isRecorded;
-}
-/**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. What
- * still fails is a warning. The caller holds the lock.
- */
-async function retryDiscarded(layout, log) {
-    await orWarn(log, async () => {
-        const { discard: before } = readHostRecord(layout);
-        const left = await discard(layout, log, before);
-        if (left.length < before.length)
-            await recordDiscarded(layout, left);
-    });
-}
-/** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
-async function discard(layout, log, paths) {
-    const left = [];
-    for (const path of paths)
-        if (!(await orWarn(log, () => cleanup_putAside(layout, path))))
-            left.push(path);
-    return left;
-}
-async function noteDiscarded(layout, left) {
-    await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
-}
-/**
- * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
- * is when it cannot be renamed; then `cleanStaging` sets it aside.
- */
-function discardStaging(layout, deploymentId) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(stagingPath(layout, deploymentId), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${deploymentId}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only what was discarded: a
- * staging folder whose journal is missing may hold this host's own files, so it is set aside.
- * The caller holds the lock, and there is no journal.
- */
-async function cleanStaging(layout, log) {
-    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
-        const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-        await orWarn(log, () => (name.startsWith(DISCARDED) ? removeTree(path) : setStagingAside(layout, log, name)));
-    }
-    await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
-}
-/**
- * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
- * removed those that nobody may still be writing.
- */
-async function removeStrayTemporaries(layout, log) {
-    for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
-        for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
-            const owner = ownerOfTemporary(name);
-            if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
-                continue;
-            // A directory of that name is not of this action.
-            if (lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name))?.isFile())
-                await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
-        }
-    }
-}
-/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
-function cleanup_putAside(layout, path) {
-    try {
-        const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
-        if (mounted !== undefined)
-            throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        // A name of its own: made from id and version, it could be longer than a name may be.
-        (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
-    }
-    catch (error) {
-        if (!isAbsent(error))
-            throw error;
-    }
-}
-/** Removes it when it is empty, which a run that was killed before its first record leaves. */
-async function setStagingAside(layout, log, name) {
-    const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
-    if (tryRemoveEmptySync(path))
-        return;
-    const folder = (0,external_node_path_namespaceObject.join)(layout.snapshots, 'set-aside');
-    await makePrivateDirectories(folder);
-    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
-    (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`${path} belongs to a deployment whose journal is missing, so it was moved to ${aside}. It may contain kept paths of a plugin: compare them with the plugin's own, then remove it.`);
-}
-function tryRemoveEmptySync(path) {
-    try {
-        (0,external_node_fs_namespaceObject.rmdirSync)(path);
-        return true;
-    }
-    catch {
+        const { message } = toDeployError(error);
+        tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`);
         return false;
     }
 }
-function usedTrees(layout) {
-    const { installed, removed } = readHostRecord(layout);
-    return [...installed, ...[...installed, ...removed].flatMap(row => row.snapshots)];
-}
-async function orWarn(log, act) {
-    try {
-        await act();
-        return true;
-    }
-    catch (error) {
-        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
-        return false;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
-
-/** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
-function limitSender(sender, totalMs) {
-    const endsAt = monotonicMs() + totalMs;
-    return {
-        address: sender.address,
-        async send(report, limits) {
-            const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs());
-            if (timeoutMs >= 1)
-                return await sender.send(report, { ...limits, timeoutMs });
-            return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false };
-        },
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
-/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
-function describeRecovered({ slug, version, outcome, running_version: running }) {
-    const what = `The interrupted deployment of ${[slug, version].filter(known => known !== null).join(' ')}`;
-    return `${what} was recovered: ${ENDS[outcome](running)}.`;
-}
-const ENDS = {
-    success: running => `it had been completed, and ${runs(running)}`,
-    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
-    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
-    interrupted: () => 'how it ended is not known, so check this host',
-    inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
-};
-function runs(version, still = '') {
-    return version === null ? 'no version is known to run' : `${version}${still} runs`;
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-begun.js
-
-
-
-
-
-/** Longer than any job may run, download and wait for the host included. */
-const LONGEST_RUN_MS = 10 * 86_400_000;
-/** What a run may record before it has the host, and who reports it. */
-const HARMLESS = new Set([
-    'begin',
-    'facts',
-    'state',
-    'end',
-    'reported',
-    'recovery',
-]);
-/**
- * The journals of runs that have died before they had the host: those of processes that have provably ended, the one of
- * this run's own main step, and those that are older than any run. A run that may be alive is left alone.
- */
-function findDeadBegun(host) {
-    const { own } = host.layout;
-    return (0,external_node_fs_namespaceObject.readdirSync)(own).flatMap(name => {
-        const id = begunDeployment(name);
-        return id === undefined ? [] : dead_begun_judge(host, (0,external_node_path_namespaceObject.join)(own, name), id);
-    });
-}
-function dead_begun_judge({ runId }, path, id) {
-    const begin = readBegin(path);
-    if (begin?.process === undefined)
-        return [{ path, isDamaged: true }];
-    const { process, facts } = begin;
-    const own = readOwnIdentity();
-    // It may be alive, also where another version of this action has written what this one does not know.
-    if (isSeenRunning(process, own))
-        return [];
-    const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
-    if (id !== runId && !isOld && !isProvablyDead(process, own))
-        return [];
-    const records = tryToRead(path);
-    const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
-    return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
-}
-function tryToRead(path) {
-    try {
-        return readJournal(path) ?? [];
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
-
-
-/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
-async function endJournal(host, deploymentId) {
-    const { layout, log } = host;
-    discardStaging(layout, deploymentId);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
-async function emptyStaging({ layout, log }, deploymentId) {
-    discardStaging(layout, deploymentId);
-    await cleanStaging(layout, log);
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
-
-
-
-
-
-
-
-
-/** How a run that was cut off ended. */
-const ROLLED_BACK = {
-    failed: 'before it had changed anything',
-    rolled_back: 'and rolled back afterwards',
-    inconsistent: 'and could not be rolled back',
-};
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws what the disk says about the journal. */
-async function endRun(host, run) {
-    const commit = findCommit(run.records);
-    return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
-}
-/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
-async function endRolledBack(host, run) {
-    const { records, record } = run;
-    const known = findEnd(records);
-    if (known !== undefined && known.rollback?.restored !== false)
-        return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known };
-    const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
-    if (known?.outcome === outcome)
-        return { end: known };
-    const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
-    const end = buildEnd(new Date(), {
-        outcome,
-        rollback,
-        changed: rollback?.restored === false,
-        error: known?.error ?? { code: 'interrupted', message, step: null },
-    });
-    return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
-}
-/**
- * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
- * the files by now, so these are not compared any more.
- */
-async function endRestored(host, run, known) {
-    const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
-    if (rollback === null || known.rollback === null)
-        return { end: known };
-    const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)));
-    const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
-    const { healthy, problems } = rollback;
-    const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
-    return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
-}
-/** Whether a problem of a rollback is a file, which stays one. */
-function isOfFile(problem, places) {
-    return places.some(place => problem.startsWith(`${placePath(place)}/`));
-}
-function recovered_end_isLeft({ isUnfinished, unchecked }) {
-    return isUnfinished === true || unchecked !== undefined;
-}
-function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
-    const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
-    return {
+/** Rolls back what the steps have done. */
+async function undo(deployment, { transaction, stagingFolder }, cause) {
+    const { layout, tools, keepPaths } = deployment;
+    tools.log.did('failed');
+    if (transaction.changed || transaction.services.length > 0)
+        tools.log.group('rolling back', 'at once');
+    const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
         layout,
-        log,
-        grace,
-        places: changedPlaces(records),
-        keepPaths: begin.keep_paths,
-        stagingFolder: stagingPath(layout, begin.facts.deployment_id),
-        byContent: true,
-        services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
-        healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
-        onFilesRestored,
-    };
-}
-/** The run died after its commit: the new version stays. */
-async function endCommitted({ layout, log }, { records }, commit) {
-    await finishCommitted(layout, log, { removed: [], ...commit });
-    const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
-    return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovery.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
-/**
- * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
- * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
- * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
- * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
- * UntouchableHostError when another user could write a directory in which it has worked.
- */
-async function recover(host) {
-    const { layout, log } = host;
-    await removeStrayTemporaries(layout, log);
-    await retryDiscarded(layout, log);
-    let recovered;
-    try {
-        recovered = await recoverJournal(host);
-    }
-    catch (error) {
-        if (!(error instanceof UntouchableHostError))
-            await recovery_orWarn(log, async () => void (await endBegunRuns(host)));
-        throw error;
-    }
-    return (await endBegunRuns(host)) ?? recovered;
-}
-/** Ends a run that had the host. */
-async function recoverJournal(host) {
-    const { layout, log } = host;
-    const records = readRecords(layout);
-    const [begin] = records;
-    if (begin?.record !== 'begin') {
-        await cleanStaging(layout, log);
-        return undefined;
-    }
-    // Where it has installed something, perhaps for the first time.
-    const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
-    for (const directory of directories)
-        requireSafeDirectory(host, directory);
-    log.group('Recovering an interrupted deployment', 'at once');
-    const journal = openJournal(layout.journal, host.redact);
-    try {
-        const record = recordFromJournal(begin.facts, records);
-        const { drift: _, ...words } = record.facts;
-        host.know(words);
-        return await recoverRun(host, { begin, records, journal, record });
-    }
-    finally {
-        journal.close();
-    }
-}
-/**
- * Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. The host waits
- * for it, so the reports of the others are sent for 10 s in all, and a cancel leaves them to the next run.
- */
-async function endBegunRuns(host) {
-    let own;
-    const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) };
-    for (const { path, isDamaged } of findDeadBegun(host)) {
-        if (host.grace.cancelled.aborted)
-            break;
-        const isOwn = path === begunPath(host.layout, host.runId);
-        const layout = { ...host.layout, journal: path };
-        if (isDamaged)
-            await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
-        // Its changes are none, so its journal is recovered as any other.
-        else
-            await recovery_orWarn(host.log, async () => {
-                const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout });
-                if (isOwn)
-                    own = closed;
-            });
-    }
-    return own;
-}
-async function removeDamaged(log, path) {
-    await removeJournal(path);
-    log.warning(`Removed ${path}: it is not what a run writes before it has the host. That run is not reported.`);
-}
-async function recovery_orWarn(log, act) {
-    try {
-        await act();
-    }
-    catch (error) {
-        log.warning(`Not reported yet; later runs try again: ${toDeployError(error).message}`);
-    }
-}
-async function recoverRun(host, run) {
-    const { begin, records, journal, record } = run;
-    const attempts = countAttempts(host, records);
-    const known = findEnd(records);
-    verifyRecoverable(host, records);
-    if (needsRollback(records))
-        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
-    const { end, isUnfinished, unwritten } = await endRun(host, run);
-    const wasReported = attempts > 0 && end === known;
-    if (wasReported && end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (end !== known)
-        await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) });
-    await enterTerminal(host, record, end);
-    const closed = await closeDeployment(host, {
-        record,
-        end,
-        address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? dead_run_findAccepted(records) : undefined,
-        onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
+        log: tools.log,
+        grace: tools.grace,
+        places: transaction.places,
+        keepPaths,
+        stagingFolder,
+        byContent: false,
+        services: transaction.services,
+        healthchecks: transaction.healthchecks,
+        undo: () => transaction.rollback(),
     });
-    if (closed.unwritten !== undefined)
-        host.log.warning(closed.unwritten);
-    if (end.rollback?.restored === false)
-        throw stillInconsistent(begin, end.rollback);
-    if (isUnfinished)
-        host.grace.cancelled.throwIfAborted();
-    if (unwritten !== undefined)
-        throw unwritten;
-    await endJournal(host, begin.facts.deployment_id);
-    logRecovered(host, closed.report, known);
-    return closed;
-}
-/** A rollback that continues changes nothing for the hub, which has the outcome. */
-function isReportedAlike(end, known) {
-    return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
-}
-/** One sentence. Of a run that has reported its end itself, only what is wrong. */
-function logRecovered({ log, onRecovered }, report, known) {
-    const unhealthy = restoredUnhealthy(report);
-    if (unhealthy !== undefined)
-        log.error(unhealthy);
-    else if (known !== undefined)
-        log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`);
-    else
-        log.notice(describeRecovered(report));
-    if (known === undefined)
-        onRecovered?.(unhealthy ?? describeRecovered(report));
+    const isRestored = rollback?.restored !== false;
+    const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
+    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /**
- * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
- * anew that had failed because it could not roll back.
+ * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
+ * explain.
  */
-async function enterTerminal({ flows }, record, end) {
-    const flow = flows[flowOf(record.facts)];
-    const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
-    const terminal = terminalState(end);
-    if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
-        return;
-    for (const state of statesBetween(flow, running, terminal))
-        await record.enter({ state, at: end.completed_at });
-}
-function terminalState({ outcome }) {
-    if (outcome === 'success')
-        return 'succeeded';
-    return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-function stillInconsistent(begin, rollback) {
-    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
+function ending_causeOf({ tools, layout }, thrown) {
+    if (tools.signal.aborted)
+        return toDeployError(tools.signal.reason);
+    return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/host-lock.js
+;// CONCATENATED MODULE: ./build/install/deployment/run/end-unchanged.js
+
+
+
+
+
+
+
+/** Ends a run that has changed nothing. */
+async function endUnchanged(thrown, unopened) {
+    const { deployment, flow, begun } = unopened;
+    const error = ending_causeOf(deployment, thrown);
+    if (deployment.state !== 'pending')
+        deployment.tools.log.did('failed');
+    const failed = failedEnd(deployment, error);
+    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed);
+    if (deployment.state !== 'pending')
+        await flow.end('failed');
+    const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root);
+    const end = known instanceof UntouchableHostError ? failed : known;
+    const isNoted = await begun?.noteEnd(end);
+    if (isUntouched) {
+        // The journal is open, so this touches no path.
+        const untouched = await concludeUntouched(deployment, { end, error });
+        const { accepted, attempts } = untouched.report.reported;
+        if (accepted)
+            await begun?.noteReported(attempts);
+        begun?.abandon();
+        return untouched;
+    }
+    const result = await conclude_conclude(deployment, { end, error }, async (attempts) => await begun?.noteReported(attempts));
+    // Without a local report, the next run writes it, if the journal says how this one ended.
+    if (result.reportPath === undefined && isNoted)
+        begun?.abandon();
+    else
+        await begun?.settle();
+    return result;
+}
+/** One recovery in each run: with the lock, this one has had its own. */
+async function recovered(deployment, failed) {
+    return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
+}
+/** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
+function judged({ layout }, end) {
+    return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/run/host-lock.js
 
 
 
@@ -30681,102 +30902,7 @@ class HostLock {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/recover-host.js
-
-
-
-
-
-
-
-
-
-
-
-const RECOVERY_LOCK_TIMEOUT_MS = 5000;
-/**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
- * has the lock: the main step has never had the host, and a later run reports it, or another run has ended it.
- */
-async function recoverMainStep(host, lockTimeoutMs) {
-    try {
-        return await recoverHost(host, lockTimeoutMs);
-    }
-    catch (error) {
-        const { code, message } = toDeployError(error);
-        if (code !== 'locked' || isOwnJournal(host))
-            throw error;
-        const isWaiting = pathExistsSync(begunPath(host.layout, host.runId));
-        const fate = isWaiting
-            ? 'has changed nothing; a later run reports it'
-            : `was ended by another run, which reports it`;
-        host.log.info(`The deployment ${host.runId} ${fate}. ${message}`);
-        return undefined;
-    }
-}
-/** Whether the journal in flight is that of this run's main step, or may be. */
-function isOwnJournal({ layout, runId }) {
-    try {
-        const [begin] = readJournal(layout.journal) ?? [];
-        return begin?.record === 'begin' && begin.facts.deployment_id === runId;
-    }
-    catch {
-        return true;
-    }
-}
-/**
- * Recovers and reports what dead runs left, as `recover` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
- * if that is shorter: a live holder has recovered the host by itself. Throws as `recoverWhenFree` does.
- */
-async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
-    requireSafeHost(host);
-    const { journal, own } = host.layout;
-    const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && findDeadBegun(host).length > 0);
-    return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
-}
-/**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
- * DeploymentError `locked`, `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it
- * looks for a journal, when another user may have written it.
- */
-async function recoverWhenFree(host, lockTimeoutMs) {
-    requireSafeHost(host);
-    return pathExistsSync(host.layout.journal) ? await recoverLocked(host, lockTimeoutMs) : undefined;
-}
-async function recoverLocked(host, lockTimeoutMs) {
-    requireOwnKinds(host.layout);
-    const lock = await holdLock(host, lockTimeoutMs);
-    try {
-        return await recover(host);
-    }
-    finally {
-        await lock.release();
-    }
-}
-/**
- * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
- * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
- * Returns the UntouchableHostError when another user may have written the journal meanwhile.
- */
-async function recoverBeforeRefusal(host, end) {
-    try {
-        await recoverHost(host, 0);
-        return end;
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            return error;
-        const { code, message } = toDeployError(error);
-        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
-            return end;
-        const known = end.error.message;
-        const both = known === message ? known : `${known} Also: ${message}`;
-        return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } };
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/session.js
+;// CONCATENATED MODULE: ./build/install/deployment/run/session.js
 
 
 
@@ -30819,7 +30945,7 @@ async function session_orWarn(log, act) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/survey.js
+;// CONCATENATED MODULE: ./build/install/deployment/run/survey.js
 
 
 
@@ -30877,17 +31003,7 @@ async function isFree(deployment, lock) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/run.js
-
-
-
-
-
-
-
-
-
-
+;// CONCATENATED MODULE: ./build/install/deployment/run/run.js
 
 
 
@@ -30918,7 +31034,7 @@ async function runDeployment(deployment, flow) {
         return noteLeft(deployment, await runLocked(session, fetched, { deployment, flow }));
     }
     catch (error) {
-        return noteLeft(deployment, await refuse(error, { deployment, flow, begun }));
+        return noteLeft(deployment, await endUnchanged(error, { deployment, flow, begun }));
     }
     finally {
         fetched?.close();
@@ -30942,36 +31058,7 @@ async function prepareAndCheck(deployment, flow) {
     await prepareHost(host, tools.log);
     return checked;
 }
-/** Ends a run that has changed nothing. */
-async function refuse(thrown, refused) {
-    const { deployment, flow, begun } = refused;
-    const error = run_causeOf(deployment, thrown);
-    if (deployment.state !== 'pending')
-        deployment.tools.log.did('failed');
-    const failed = failedEnd(deployment, error);
-    const known = thrown instanceof UntouchableHostError ? thrown : await recovered(deployment, failed);
-    if (deployment.state !== 'pending')
-        await flow.end('failed');
-    const isUntouched = known instanceof UntouchableHostError || !pathExistsSync(deployment.layout.root);
-    const end = known instanceof UntouchableHostError ? failed : known;
-    const isNoted = await begun?.noteEnd(end);
-    if (isUntouched) {
-        // The journal is open, so this touches no path.
-        const untouched = await concludeUntouched(deployment, { end, error });
-        const { accepted, attempts } = untouched.report.reported;
-        if (accepted)
-            await begun?.noteReported(attempts);
-        begun?.abandon();
-        return untouched;
-    }
-    const result = await run_conclude(deployment, { end, error }, async (attempts) => await begun?.noteReported(attempts));
-    // Without a local report, the next run writes it, if the journal says how this one ended.
-    if (result.reportPath === undefined && isNoted)
-        begun?.abandon();
-    else
-        await begun?.settle();
-    return result;
-}
+/** Prepares, installs and commits, or rolls back; then reports. */
 async function runLocked(session, fetched, { deployment, flow }) {
     let ending;
     try {
@@ -30982,7 +31069,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
         await flow.end('succeeded');
     }
     catch (error) {
-        ending = await undo(deployment, session, run_causeOf(deployment, error));
+        ending = await undo(deployment, session, ending_causeOf(deployment, error));
         if (deployment.state !== 'pending')
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
@@ -30990,7 +31077,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
     // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
-    const result = await run_conclude(deployment, ending, attempts => session.noteReported(attempts));
+    const result = await conclude_conclude(deployment, ending, attempts => session.noteReported(attempts));
     const isReported = result.reportPath !== undefined;
     // Without a local report, the next run writes it, if the journal says how this one ended.
     if (ending.settled && (isReported || !isNoted))
@@ -30998,77 +31085,6 @@ async function runLocked(session, fetched, { deployment, flow }) {
     else
         session.abandon();
     return result;
-}
-/** Commits what the steps have done. Hears a cancel one last time before. */
-async function commit(deployment, session, installation) {
-    await hearSignals();
-    deployment.tools.signal.throwIfAborted();
-    await session.transaction.commit(installation);
-    deployment.tools.log.did(describeSnapshots(installation));
-    announceRemoved(deployment, installation.removed);
-    const settled = await cleanUp(deployment, session, installation);
-    const { changed } = session.transaction;
-    return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
-}
-/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
-async function cleanUp({ tools }, session, installation) {
-    try {
-        return await session.finish(installation);
-    }
-    catch (error) {
-        const { message } = toDeployError(error);
-        tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`);
-        return false;
-    }
-}
-async function undo(deployment, { transaction, stagingFolder }, cause) {
-    const { layout, tools, keepPaths } = deployment;
-    tools.log.did('failed');
-    if (transaction.changed || transaction.services.length > 0)
-        tools.log.group('rolling back', 'at once');
-    const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
-        layout,
-        log: tools.log,
-        grace: tools.grace,
-        places: transaction.places,
-        keepPaths,
-        stagingFolder,
-        byContent: false,
-        services: transaction.services,
-        healthchecks: transaction.healthchecks,
-        undo: () => transaction.rollback(),
-    });
-    const isRestored = rollback?.restored !== false;
-    const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
-    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
-}
-/** One recovery in each run: with the lock, this one has had its own. */
-async function recovered(deployment, failed) {
-    return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
-}
-/** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
-function judged({ layout }, end) {
-    return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
-}
-/**
- * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
- * explain.
- */
-function run_causeOf({ tools, layout }, thrown) {
-    if (tools.signal.aborted)
-        return toDeployError(tools.signal.reason);
-    return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown);
-}
-async function run_conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
-    const address = host.sender?.address ?? null;
-    const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
-    const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
-    return { ...closed, error };
-}
-/** The outputs and the hub state the result; the host does not. */
-async function concludeUntouched({ host, record, tools }, { end, error }) {
-    const closed = await closeUntouched(host, { record, end }, known => tools.observer.onEnded({ ...known, error }));
-    return { ...closed, error };
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/private-file.js
@@ -37758,7 +37774,7 @@ async function deploy_deploy(onInstalled = () => { }) {
     try {
         const inputs = readDeployInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
-        const refused = await deploy_refuse(inputs, step.tools);
+        const refused = await refuse(inputs, step.tools);
         // Without problems every required input was parsed; what is undefined may be.
         const request = inputs.request;
         const run = request.checkOnly ? checkInstalled : deploy;
@@ -37833,7 +37849,7 @@ function readBases(read) {
     return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
 /** Ends a run whose inputs cannot be used; undefined when they can. */
-async function deploy_refuse(inputs, tools) {
+async function refuse(inputs, tools) {
     if (inputs.problems.length > 0)
         return await refuseRequest(inputs.request, inputError(inputs.problems), tools);
     const insecure = findInsecureBase(inputs);

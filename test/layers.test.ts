@@ -27,7 +27,7 @@ const LAYERS = {
     ['archive'],
     ['files'],
   ],
-  'src/install/deployment': [['dry-run'], ['recovery']],
+  'src/install/deployment': [['dry-run'], ['run'], ['recovery']],
   'src/install/steps': [['switch'], ['settings'], ['parts']],
   'src/install/transaction': [['journal'], ['changes']],
   'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],

@@ -1,9 +1,9 @@
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { begunPath } from '../host/layout.ts'
-import { readOwnIdentity } from '../host/locks/process-identity.ts'
-import type { DeploymentEnd } from '../transaction/end.ts'
-import type { Journal, OwnJournal } from '../transaction/journal/journal.ts'
-import type { RunningDeployment } from './deployment.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import { begunPath } from '../../host/layout.ts'
+import { readOwnIdentity } from '../../host/locks/process-identity.ts'
+import type { DeploymentEnd } from '../../transaction/end.ts'
+import type { Journal, OwnJournal } from '../../transaction/journal/journal.ts'
+import type { RunningDeployment } from '../deployment.ts'
 
 /** A deployment that has begun: if its run dies, another one reports it, also where it never had the host. */
 export interface BegunDeployment {

@@ -1,10 +1,10 @@
-import { toDeployError } from '../../core/errors.ts'
-import type { HeldLock } from '../host/locks/lock.ts'
-import { requireSafeHost } from '../host/ownership/ownership.ts'
-import { sendOutbox } from '../reports/outbox.ts'
-import type { RunningDeployment } from './deployment.ts'
-import { holdLock } from './recovery/hold-lock.ts'
-import { recover } from './recovery/recovery.ts'
+import { toDeployError } from '../../../core/errors.ts'
+import type { HeldLock } from '../../host/locks/lock.ts'
+import { requireSafeHost } from '../../host/ownership/ownership.ts'
+import { sendOutbox } from '../../reports/outbox.ts'
+import type { RunningDeployment } from '../deployment.ts'
+import { holdLock } from '../recovery/hold-lock.ts'
+import { recover } from '../recovery/recovery.ts'
 
 /** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
 export class HostLock {

@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs'
-import { toDeployError } from '../../core/errors.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
-import { begunDeployment, type Layout } from '../host/layout.ts'
-import { describeOther } from '../host/locks/lock.ts'
-import type { RunningDeployment } from './deployment.ts'
+import { toDeployError } from '../../../core/errors.ts'
+import { pathExistsSync } from '../../files/tree-walk.ts'
+import { begunDeployment, type Layout } from '../../host/layout.ts'
+import { describeOther } from '../../host/locks/lock.ts'
+import type { RunningDeployment } from '../deployment.ts'
 import type { HostLock } from './host-lock.ts'
 
 /**

@@ -1,0 +1,89 @@
+import { type DeployError, toDeployError } from '../../../core/errors.ts'
+import { isSystemError, toHostError } from '../../files/system-errors.ts'
+import { hearSignals } from '../../files/time-slice.ts'
+import type { Installation } from '../../host/installed/host-record.ts'
+import type { RestoredCheck } from '../../services/healthchecks.ts'
+import { announceRemoved } from '../../steps/switch/remove-part.ts'
+import { buildEnd, type DeploymentEnd } from '../../transaction/end.ts'
+import { rollBack } from '../../transaction/rollback.ts'
+import type { RunningDeployment } from '../deployment.ts'
+import { failedEnd } from '../failed-end.ts'
+import { describeSnapshots } from '../installation.ts'
+import type { HostSession } from './session.ts'
+
+/** How a deployment ended, before it is reported. */
+export interface Ending {
+  readonly end: DeploymentEnd
+  readonly error: DeployError | undefined
+  /** The checks of the old version for which a cancelled run had no time. */
+  readonly unchecked?: readonly RestoredCheck[] | undefined
+}
+
+/** `settled` means that nothing is left to recover; `isUnfinished`, that services are left to be restored. */
+export type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
+
+/** Commits what the steps have done. Hears a cancel one last time before. */
+export async function commit(
+  deployment: RunningDeployment,
+  session: HostSession,
+  installation: Installation,
+): Promise<SettledEnding> {
+  await hearSignals()
+  deployment.tools.signal.throwIfAborted()
+  await session.transaction.commit(installation)
+  deployment.tools.log.did(describeSnapshots(installation))
+  announceRemoved(deployment, installation.removed)
+  const settled = await cleanUp(deployment, session, installation)
+  const { changed } = session.transaction
+  return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled }
+}
+
+/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
+async function cleanUp(
+  { tools }: RunningDeployment,
+  session: HostSession,
+  installation: Installation,
+): Promise<boolean> {
+  try {
+    return await session.finish(installation)
+  } catch (error) {
+    const { message } = toDeployError(error)
+    tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`)
+    return false
+  }
+}
+
+/** Rolls back what the steps have done. */
+export async function undo(
+  deployment: RunningDeployment,
+  { transaction, stagingFolder }: HostSession,
+  cause: DeployError,
+): Promise<SettledEnding> {
+  const { layout, tools, keepPaths } = deployment
+  tools.log.did('failed')
+  if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
+  const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
+    layout,
+    log: tools.log,
+    grace: tools.grace,
+    places: transaction.places,
+    keepPaths,
+    stagingFolder,
+    byContent: false,
+    services: transaction.services,
+    healthchecks: transaction.healthchecks,
+    undo: () => transaction.rollback(),
+  })
+  const isRestored = rollback?.restored !== false
+  const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }
+  return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished }
+}
+
+/**
+ * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
+ * explain.
+ */
+export function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
+  if (tools.signal.aborted) return toDeployError(tools.signal.reason)
+  return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown)
+}
