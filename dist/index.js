@@ -41429,15 +41429,20 @@ function refusedReport({ report, delivery }) {
 
 
 
-/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. */
+/**
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. What was meant as a dry run reports to nobody, and
+ * what may have been meant as one does not report to the hub: its contract has no word for a dry run (contract 2.2).
+ */
 async function refuseProject(request, error, tools) {
+    const { dryRun } = request;
+    const isReal = dryRun === false && request.hostId !== undefined;
     const refusal = {
         error,
         facts: deployment_initialFacts(request, tools),
-        projectRoot: request.projectRoot,
+        projectRoot: dryRun === true ? undefined : request.projectRoot,
         allowSharedRoot: request.allowSharedRoot ?? false,
         keepReports: request.keepReports,
-        sender: request.hostId === undefined ? undefined : refuse_senderFor(request, tools),
+        sender: isReal ? refuse_senderFor(request, tools) : undefined,
     };
     return await refuseDeployment(refusal, tools);
 }
@@ -42420,8 +42425,8 @@ function readProjectInputs(workspace) {
         signerKeys: readSignerKeys(read),
         version: read.withDefault('version', versionSchema, 'latest'),
         ...readHostInputs(read),
+        dryRun: readDryRun(read),
     };
-    refuseDryRun(read);
     return {
         request,
         sources: readSources(read),
@@ -42460,9 +42465,11 @@ function readSignerKeys(read) {
     }
 }
 /** Not an input of this action, but the runner passes it, and an operator who sets it expects that nothing changes. */
-function refuseDryRun(read) {
-    if (read.withDefault('dry-run', booleanSchema, false) !== false)
-        read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out');
+function readDryRun(read) {
+    const dryRun = read.withDefault('dry-run', booleanSchema, false);
+    if (dryRun === true)
+        read.refuse('dry-run', 'is not possible for a project yet, so nothing was done: leave it out to deploy');
+    return dryRun;
 }
 /** Ends a run whose inputs cannot be used; undefined when they can. */
 async function project_refuse(inputs, tools) {

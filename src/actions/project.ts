@@ -70,8 +70,8 @@ export function readProjectInputs(workspace: string): ProjectInputs {
     signerKeys: readSignerKeys(read),
     version: read.withDefault('version', versionSchema, 'latest'),
     ...readHostInputs(read),
+    dryRun: readDryRun(read),
   }
-  refuseDryRun(read)
   return {
     request,
     sources: readSources(read),
@@ -113,9 +113,11 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
 }
 
 /** Not an input of this action, but the runner passes it, and an operator who sets it expects that nothing changes. */
-function refuseDryRun(read: InputReader): void {
-  if (read.withDefault('dry-run', booleanSchema, false) !== false)
-    read.refuse('dry-run', 'is not an input of the project action, which would deploy for real: leave it out')
+function readDryRun(read: InputReader): boolean | undefined {
+  const dryRun = read.withDefault('dry-run', booleanSchema, false)
+  if (dryRun === true)
+    read.refuse('dry-run', 'is not possible for a project yet, so nothing was done: leave it out to deploy')
+  return dryRun
 }
 
 /** Ends a run whose inputs cannot be used; undefined when they can. */

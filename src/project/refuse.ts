@@ -8,19 +8,24 @@ import { initialFacts } from './deployment.ts'
 import { createReportSender } from './hub-report.ts'
 import type { IncompleteProjectRequest } from './request.ts'
 
-/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. */
+/**
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. What was meant as a dry run reports to nobody, and
+ * what may have been meant as one does not report to the hub: its contract has no word for a dry run (contract 2.2).
+ */
 export async function refuseProject(
   request: IncompleteProjectRequest,
   error: DeployError,
   tools: DeploymentTools,
 ): Promise<EndedDeployment> {
+  const { dryRun } = request
+  const isReal = dryRun === false && request.hostId !== undefined
   const refusal = {
     error,
     facts: initialFacts(request, tools),
-    projectRoot: request.projectRoot,
+    projectRoot: dryRun === true ? undefined : request.projectRoot,
     allowSharedRoot: request.allowSharedRoot ?? false,
     keepReports: request.keepReports,
-    sender: request.hostId === undefined ? undefined : senderFor(request, tools),
+    sender: isReal ? senderFor(request, tools) : undefined,
   }
   return await refuseDeployment(refusal, tools)
 }

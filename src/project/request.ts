@@ -26,4 +26,7 @@ export interface ProjectRequest extends HostRequest {
 }
 
 /** A request of which some inputs are missing or malformed. */
-export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined }
+export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined } & {
+  /** Whether nothing was to change, which this action cannot do; undefined when that cannot be read. */
+  readonly dryRun: boolean | undefined
+}

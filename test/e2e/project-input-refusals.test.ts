@@ -67,6 +67,17 @@ describe('unusable inputs of a project', () => {
     assert.equal(result.outputs['reported'], 'false')
   })
 
+  it('are no deployment where a dry run was meant: no hub hears of it', async t => {
+    for (const given of ['true', 'perhaps']) {
+      const hub = await serveUntrustedProjectHub(t, answersOf(stage, goodOffer(stage)))
+      const result = await stage.deploy({ 'hub-url': hub.url, 'dry-run': given })
+      assert.deepEqual([result.outputs['outcome'], result.outputs['error-code']], ['failed', 'invalid_input'])
+      assert.match(errorOf(result), /dry-run/)
+      assert.deepEqual([result.outputs['reported'], hub.asked()], ['false', []])
+      assert.equal(result.outputs['report-path'] === '', given === 'true')
+    }
+  })
+
   it('include a missing host config, before any request to the hub', async t => {
     const result = await refused(t, 'invalid_input', { 'host-config': 'no-such-file.yaml' })
     assert.match(errorOf(result), /no-such-file/)
