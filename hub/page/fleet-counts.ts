@@ -6,13 +6,19 @@ import type { Html } from './time-element.ts'
 
 /** The whole fleet in one line, and a line for each plugin or service: how many hosts run which version. */
 export function fleetCounts(counts: FleetCounts): Html {
-  const { hosts, hostsThatNeedAttention, unknown, listings, moreListings } = counts
-  const parts = [html`<strong>${number(hosts)}</strong> ${hosts === 1 ? 'host' : 'hosts'}`]
+  const { hosts, hostsThatNeedAttention, owners, unknown, listings, moreListings } = counts
+  const parts = [html`<strong>${number(hosts)}</strong> ${hosts === 1 ? 'host' : 'hosts'}${ofOwners(owners)}`]
   if (hosts > 0) parts.push(attention(hostsThatNeedAttention))
   if (unknown > 0) parts.push(html`${number(unknown)} unknown ${unknown === 1 ? 'name' : 'names'}`)
   const [only] = listings
   if (listings.length === 1 && moreListings === 0 && only !== undefined) parts.push(versions(only))
   return html`<p class="counts">${joined(parts, ' · ')}</p>${listings.length > 1 ? listingLines(counts) : ''}`
+}
+
+/** Of the hosts of two owners, nobody knows which are the same machine. */
+function ofOwners(owners: number): Html {
+  if (owners < 2) return html``
+  return html` <abbr title="A machine that reports with the keys of several owners counts once for each">of ${number(owners)} owners</abbr>`
 }
 
 export function number(value: number): string {

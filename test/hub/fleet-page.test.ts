@@ -84,6 +84,9 @@ describe('the fleet page', () => {
     assert.ok(!(await textOf(hub, '/')).includes('alice'))
     report(hub.store, { owner: 'bob' })
     assert.match(await textOf(hub, '/'), /host owner: alice .* host owner: bob /)
+    // The same machine, perhaps: nobody knows.
+    const page = await (await hub.call('/')).text()
+    assert.match(page, /<strong>2<\/strong> hosts <abbr title="[^"]+ counts once for each">of 2 owners<\/abbr> · /)
   })
 
   it('marks a name that the hub never published, and counts it as no product', async t => {
