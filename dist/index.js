@@ -38768,17 +38768,19 @@ function parseSealedSignature(signature) {
 }
 /**
  * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`. Throws SignatureError `missing_signature`, `invalid_signature_format` or
+ * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError `missing_signature`, `invalid_signature_format` or
  * `signature_mismatch`.
  */
 async function verifySealedSignature(artifact, signer, check) {
-    const { bytes, sha256 } = artifact;
+    const { sha256 } = artifact;
+    const size = artifact.bytes.length;
     const signature = parseSealedSignature(artifact.signature);
-    if ((await check({ bytes, key: signer.key, signature })) !== true) {
-        throw new SignatureError('signature_mismatch', `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
+    const bytes = await check({ bytes: artifact.bytes, key: signer.key, signature });
+    if (bytes === undefined) {
+        throw new SignatureError('signature_mismatch', `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
             'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.');
     }
-    return { bytes, sha256, size: bytes.length };
+    return { bytes, sha256, size };
 }
 
 ;// CONCATENATED MODULE: ./build/project/bodies.js
@@ -40250,29 +40252,32 @@ const IN_A_THREAD = `
   const { parentPort, workerData } = require('node:worker_threads')
   const { verify } = require('node:crypto')
   const { bytes, key, signature } = workerData
-  parentPort.postMessage(verify(null, bytes, key, signature))
+  parentPort.postMessage(verify(null, bytes, key, signature) ? bytes : undefined, [bytes.buffer])
 `;
 /**
- * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own,
- * so that signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous
- * form copies).
+ * The bytes, where an Ed25519 signature is valid for all of them; else undefined. Large artifacts, which must have a
+ * buffer of their own, are checked in a thread of their own, so that signals are handled meanwhile. They are moved to it
+ * and back, not copied (Node's own asynchronous form copies): the buffer that was given is empty afterwards.
  * Throws the signal's reason once it is aborted.
  */
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
     const { bytes, key, signature } = signed;
-    return bytes.length > ed25519_check_MAX_BYTES_AT_ONCE ? await checkInThread(signed, signal) : (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature);
+    if (bytes.length > ed25519_check_MAX_BYTES_AT_ONCE)
+        return await checkInThread(signed, signal);
+    return (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature) ? bytes : undefined;
 }
-async function checkInThread({ bytes, key, signature }, signal) {
+async function checkInThread(signed, signal) {
     // Loaded only here: most runs check nothing so large.
     const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 23));
     signal?.throwIfAborted();
-    const worker = new Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} });
+    const transferList = [signed.bytes.buffer];
+    const worker = new Worker(IN_A_THREAD, { eval: true, workerData: signed, transferList, env: {} });
     const stop = () => void worker.terminate();
     signal?.addEventListener('abort', stop);
     try {
         return await new Promise((resolve, reject) => {
-            worker.once('message', isValid => resolve(isValid === true));
+            worker.once('message', bytes => resolve(bytes instanceof Uint8Array ? asBuffer(bytes) : undefined));
             worker.once('error', reject);
             worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with code ${code}.`)));
         });
@@ -40280,6 +40285,9 @@ async function checkInThread({ bytes, key, signature }, signal) {
     finally {
         signal?.removeEventListener('abort', stop);
     }
+}
+function asBuffer({ buffer, byteOffset, byteLength }) {
+    return Buffer.from(buffer, byteOffset, byteLength);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-pax.js
@@ -41119,6 +41127,11 @@ async function unseal(artifact, dek, signal) {
         throw error;
     }
 }
+/** Frees the memory of an opened artifact, which is as large as the sealed file: nothing may read it any more. */
+function unseal_discard({ zstd }) {
+    ;
+    zstd.buffer.transfer(0);
+}
 function ciphertextOf({ bytes, size }) {
     if (size > NONCE_BYTES + TAG_BYTES)
         return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
@@ -41186,7 +41199,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
         });
         await record.update({ artifact_sha256: sha256, artifact_size: size });
         tools.log.did(bytesInWords(size));
-        const bytes = Buffer.from(new SharedArrayBuffer(size));
+        const bytes = Buffer.from(new ArrayBuffer(size));
         await readWhole(file.fd, bytes);
         return { bytes, sha256, signature: descriptor.signature };
     }
@@ -41232,8 +41245,17 @@ async function openSealed({ tools }, verified, dek) {
         dek.fill(0);
     }
 }
-/** Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact. */
+/**
+ * Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact.
+ * Uses the artifact up: its memory is free before the tree is compared and recorded.
+ */
 async function extractSealed(deployment, opened, folder) {
+    const extracted = await extractNeeded(deployment, opened, folder);
+    // Not after an error, when a decoder may still read it.
+    unseal_discard(opened.artifact);
+    return extracted;
+}
+async function extractNeeded(deployment, opened, folder) {
     const installed = await findInstalledParts(deployment, opened.sha256);
     if (installed !== undefined) {
         const content = (0,external_node_path_namespaceObject.join)(folder, 'manifest-and-plan');

@@ -12,7 +12,7 @@ import { refuseReusedVersion, replacedBytes, type ServedVersion } from '../core/
 import { checkEd25519 } from '../install/archive/ed25519-check.ts'
 import { extractTar, type TarExtractionRequest } from '../install/archive/extract-tar.ts'
 import { readWhole } from '../install/archive/read-exactly.ts'
-import { type OpenedArtifact, unseal } from '../install/archive/unseal.ts'
+import { discard, type OpenedArtifact, unseal } from '../install/archive/unseal.ts'
 import { watchDownload } from '../install/deployment/download-progress.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
 import type { ExtractedTree } from '../install/files/extracted-tree.ts'
@@ -64,7 +64,7 @@ export async function downloadSealed(
     })
     await record.update({ artifact_sha256: sha256, artifact_size: size })
     tools.log.did(bytesInWords(size))
-    const bytes = Buffer.from(new SharedArrayBuffer(size))
+    const bytes = Buffer.from(new ArrayBuffer(size))
     await readWhole(file.fd, bytes)
     return { bytes, sha256, signature: descriptor.signature }
   } finally {
@@ -122,8 +122,22 @@ export async function openSealed(
   }
 }
 
-/** Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact. */
+/**
+ * Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact.
+ * Uses the artifact up: its memory is free before the tree is compared and recorded.
+ */
 export async function extractSealed(
+  deployment: ProjectDeployment,
+  opened: OpenedProject,
+  folder: string,
+): Promise<ExtractedProject> {
+  const extracted = await extractNeeded(deployment, opened, folder)
+  // Not after an error, when a decoder may still read it.
+  discard(opened.artifact)
+  return extracted
+}
+
+async function extractNeeded(
   deployment: ProjectDeployment,
   opened: OpenedProject,
   folder: string,

@@ -5,7 +5,7 @@ import { decodeBase64 } from './strict-base64.ts'
 
 declare const verified: unique symbol
 
-/** A sealed artifact as the hub served it: untrusted. Its only copy in memory. */
+/** A sealed artifact as the hub served it: untrusted. Its only copy in memory, in a buffer of its own. */
 export interface SealedArtifact {
   readonly bytes: Buffer
   /** Lowercase hex SHA-256 of the bytes. */
@@ -28,8 +28,8 @@ export interface SignedBytes {
   readonly signature: Buffer
 }
 
-/** Whether the signature is the key's. */
-export type Ed25519Check = (signed: SignedBytes) => Promise<boolean>
+/** The bytes, where the signature is the key's; else undefined. The buffer that was given may be empty afterwards. */
+export type Ed25519Check = (signed: SignedBytes) => Promise<Buffer | undefined>
 
 const SIGNATURE_BYTES = 64
 
@@ -58,7 +58,7 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
 
 /**
  * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`. Throws SignatureError `missing_signature`, `invalid_signature_format` or
+ * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError `missing_signature`, `invalid_signature_format` or
  * `signature_mismatch`.
  */
 export async function verifySealedSignature(
@@ -66,14 +66,16 @@ export async function verifySealedSignature(
   signer: SignerKey,
   check: Ed25519Check,
 ): Promise<VerifiedSealedArtifact> {
-  const { bytes, sha256 } = artifact
+  const { sha256 } = artifact
+  const size = artifact.bytes.length
   const signature = parseSealedSignature(artifact.signature)
-  if ((await check({ bytes, key: signer.key, signature })) !== true) {
+  const bytes = await check({ bytes: artifact.bytes, key: signer.key, signature })
+  if (bytes === undefined) {
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${bytes.length} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
+      `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
         'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.',
     )
   }
-  return { bytes, sha256, size: bytes.length } as VerifiedSealedArtifact
+  return { bytes, sha256, size } as VerifiedSealedArtifact
 }

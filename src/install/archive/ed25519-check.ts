@@ -8,35 +8,41 @@ const IN_A_THREAD = `
   const { parentPort, workerData } = require('node:worker_threads')
   const { verify } = require('node:crypto')
   const { bytes, key, signature } = workerData
-  parentPort.postMessage(verify(null, bytes, key, signature))
+  parentPort.postMessage(verify(null, bytes, key, signature) ? bytes : undefined, [bytes.buffer])
 `
 
 /**
- * Whether an Ed25519 signature is valid for all of the bytes. Large artifacts are checked in a thread of their own,
- * so that signals are handled meanwhile; they are not copied when they are in shared memory (Node's own asynchronous
- * form copies).
+ * The bytes, where an Ed25519 signature is valid for all of them; else undefined. Large artifacts, which must have a
+ * buffer of their own, are checked in a thread of their own, so that signals are handled meanwhile. They are moved to it
+ * and back, not copied (Node's own asynchronous form copies): the buffer that was given is empty afterwards.
  * Throws the signal's reason once it is aborted.
  */
-export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<boolean> {
+export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
   signal?.throwIfAborted()
   const { bytes, key, signature } = signed
-  return bytes.length > MAX_BYTES_AT_ONCE ? await checkInThread(signed, signal) : verify(null, bytes, key, signature)
+  if (bytes.length > MAX_BYTES_AT_ONCE) return await checkInThread(signed, signal)
+  return verify(null, bytes, key, signature) ? bytes : undefined
 }
 
-async function checkInThread({ bytes, key, signature }: SignedBytes, signal?: AbortSignal): Promise<boolean> {
+async function checkInThread(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
   // Loaded only here: most runs check nothing so large.
   const { Worker } = await import('node:worker_threads')
   signal?.throwIfAborted()
-  const worker = new Worker(IN_A_THREAD, { eval: true, workerData: { bytes, key, signature }, env: {} })
+  const transferList = [signed.bytes.buffer as ArrayBuffer]
+  const worker = new Worker(IN_A_THREAD, { eval: true, workerData: signed, transferList, env: {} })
   const stop = (): void => void worker.terminate()
   signal?.addEventListener('abort', stop)
   try {
-    return await new Promise<boolean>((resolve, reject) => {
-      worker.once('message', isValid => resolve(isValid === true))
+    return await new Promise<Buffer | undefined>((resolve, reject) => {
+      worker.once('message', bytes => resolve(bytes instanceof Uint8Array ? asBuffer(bytes) : undefined))
       worker.once('error', reject)
       worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with code ${code}.`)))
     })
   } finally {
     signal?.removeEventListener('abort', stop)
   }
+}
+
+function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength)
 }

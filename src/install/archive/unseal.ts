@@ -43,6 +43,11 @@ export async function unseal(
   }
 }
 
+/** Frees the memory of an opened artifact, which is as large as the sealed file: nothing may read it any more. */
+export function discard({ zstd }: OpenedArtifact): void {
+  ;(zstd.buffer as ArrayBuffer).transfer(0)
+}
+
 function ciphertextOf({ bytes, size }: VerifiedSealedArtifact): Buffer {
   if (size > NONCE_BYTES + TAG_BYTES) return bytes.subarray(NONCE_BYTES, size - TAG_BYTES)
   throw decryptionFailed(`it is only ${size} bytes long, too short for any content`)

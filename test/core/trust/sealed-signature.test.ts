@@ -18,7 +18,8 @@ function sealed(bytes: Buffer, signature: Buffer) {
   return { bytes, sha256, signature: signature.toString('base64') }
 }
 
-const check = async ({ bytes, key, signature }: SignedBytes) => verify(null, bytes, key, signature)
+const check = async ({ bytes, key, signature }: SignedBytes) =>
+  verify(null, bytes, key, signature) ? bytes : undefined
 
 function keyOf(hex: string): SignerKey {
   return parseSignerKeys(hex).at(0) as SignerKey

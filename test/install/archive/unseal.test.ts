@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { ArtifactError } from '../../../src/core/errors.ts'
-import { unseal } from '../../../src/install/archive/unseal.ts'
+import { discard, unseal } from '../../../src/install/archive/unseal.ts'
 import { DEK, encrypt, verifiedBytes } from './sealed-artifact.ts'
 
 /** All of it hex; no associated data. */
@@ -92,6 +92,13 @@ describe('unseal', () => {
       assert.ok(isWiped(artifact.bytes))
     })
   }
+
+  it('leaves no bytes of an artifact that is discarded', async () => {
+    const artifact = await verifiedBytes(encrypt(Buffer.alloc(2 * MIB, 'secret')))
+    const opened = await unseal(artifact, DEK)
+    discard(opened)
+    assert.deepEqual([opened.zstd.length, artifact.bytes.length], [0, 0])
+  })
 
   it('opens an artifact only once', async () => {
     const artifact = await verifiedBytes(encrypt(Buffer.from('sealed')))
