@@ -34449,8 +34449,9 @@ const MAX_BATCH_FILES = 1000;
 const BATCHES_AHEAD = 2;
 /**
  * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
- * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared
- * sizes and CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ * file is requested. They come in batches, because promises for each of them take time: while one batch is
+ * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
+ * over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(window, files) {
     const inflater = new BatchInflater(window);
@@ -34461,17 +34462,17 @@ async function* readInBatches(window, files) {
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
         if (inflating.length > BATCHES_AHEAD)
-            yield* readNext(window, inflating);
+            yield await readNext(window, inflating);
     }
     while (inflating.length > 0)
-        yield* readNext(window, inflating);
+        yield await readNext(window, inflating);
 }
-async function* readNext(window, inflating) {
+async function readNext(window, inflating) {
     const next = inflating.shift();
     if (next === undefined)
-        return;
+        return [];
     const inflated = await next.inflated;
-    yield* inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated);
+    return inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated);
 }
 function* readOneByOne(window, batch) {
     for (const file of batch)
@@ -34540,10 +34541,8 @@ async function writeFiles({ window, slice, writer }, planned) {
     const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset);
     const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry));
     const files = [];
-    for await (const { file, bytes } of readInBatches(window, batched)) {
-        files.push(writer.writeFile(file, bytes));
-        if (slice.isOver())
-            await slice.giveBack();
+    for await (const batch of readInBatches(window, batched)) {
+        await slice.forEach(batch, ({ file, bytes }) => files.push(writer.writeFile(file, bytes)));
     }
     await slice.forEach(single, file => files.push(writer.writeFile(file, readSmallEntry(window, file.entry))));
     for (const file of large) {
@@ -40712,6 +40711,67 @@ function tar_reader_padded(size) {
     return Math.ceil(size / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES;
 }
 
+;// CONCATENATED MODULE: ./build/install/archive/tar-parts.js
+
+const NO_PARTS = [];
+/** The members of a tar, part by part. Those that are in one piece of it come without a promise for each. */
+class TarParts {
+    #tar;
+    #pieces;
+    #arrived = NO_PARTS[Symbol.iterator]();
+    #isOver = false;
+    /** `pieces` are the tar's bytes from the beginning, each of them valid until the next one is requested. */
+    constructor(pieces, limits) {
+        this.#tar = new TarReader(limits);
+        this.#pieces = pieces[Symbol.asyncIterator]();
+    }
+    /** Whether what was read is a whole tar. */
+    get isComplete() {
+        return this.#tar.isComplete;
+    }
+    /** The next part that has arrived; undefined where only `wait` knows whether there is another. Throws as `wait` does. */
+    take() {
+        try {
+            const { value, done } = this.#arrived.next();
+            return done === true ? undefined : value;
+        }
+        catch (error) {
+            this.#isOver = true;
+            throw error;
+        }
+    }
+    /**
+     * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the pieces throw and what a
+     * TarReader throws.
+     */
+    async wait() {
+        for (let part = this.take();; part = this.take()) {
+            if (part !== undefined || this.#isOver)
+                return part;
+            await this.#readPiece();
+        }
+    }
+    /** Ends the pieces, read to their end or not. */
+    async close() {
+        await this.#pieces.return?.();
+    }
+    async #readPiece() {
+        try {
+            const { value, done } = await this.#pieces.next();
+            if (done !== true)
+                this.#arrived = this.#tar.read(value);
+            else {
+                this.#isOver = true;
+                this.#tar.finish();
+            }
+        }
+        catch (error) {
+            this.#isOver = true;
+            throw error;
+        }
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/archive/read-tar.js
 
 
@@ -40726,65 +40786,54 @@ function tar_reader_padded(size) {
  */
 async function readTar({ rules, slice, unpack }, onFile) {
     const listing = new ArchiveListing(rules);
-    const tar = new TarReader(rules);
-    const parts = read_tar_partsOf(tar, slice.pace(unpack()));
+    const parts = new TarParts(slice.pace(unpack()), rules);
     let failure = null;
-    for await (const part of parts) {
-        if (slice.isOver())
-            await slice.giveBack();
-        if (!part.isFirst || isRoot(part.entry))
-            continue;
-        const path = listing.add(part.entry);
-        if (part.entry.type !== 'file' || failure !== null)
-            continue;
-        try {
-            await onFile(passing(path, part, parts));
-        }
-        catch (error) {
-            failure = { error };
+    try {
+        for (let part = await parts.wait(); part !== undefined; part = parts.take() ?? (await parts.wait())) {
+            if (slice.isOver())
+                await slice.giveBack();
+            if (!part.isFirst || isRoot(part.entry))
+                continue;
+            const path = listing.add(part.entry);
+            if (part.entry.type !== 'file' || failure !== null)
+                continue;
+            try {
+                const writing = onFile(passing(path, part, parts));
+                // Most files are written already; to wait for nothing would take as long as to hash a small one.
+                if (writing !== undefined)
+                    await writing;
+            }
+            catch (error) {
+                failure = { error };
+            }
         }
     }
+    finally {
+        await parts.close();
+    }
     // Where it was the file's own data that could not be read, the parts have ended early.
-    if (failure !== null && !tar.isComplete)
+    if (failure !== null && !parts.isComplete)
         throw failure.error;
     const plan = await slice.run(listing.plan());
     if (failure !== null)
         throw failure.error;
     return plan;
 }
-async function* read_tar_partsOf(tar, pieces) {
-    for await (const piece of pieces)
-        yield* tar.read(piece);
-    tar.finish();
-}
 function passing(path, first, parts) {
     const { entry, data, isLast } = first;
-    const pieces = () => dataFrom(first, parts);
-    return {
-        path,
-        mode: fileMode(entry),
-        size: entry.size,
-        pieces,
-        whole: async () => (isLast ? data : await collect(pieces(), entry.size)),
-    };
+    const bytes = isLast ? data : undefined;
+    return { path, mode: fileMode(entry), size: entry.size, bytes, pieces: () => dataFrom(first, parts) };
 }
 async function* dataFrom(first, parts) {
     yield first.data;
     for (let { isLast } = first; !isLast;) {
-        // Not with for-await, which would end the tar with the file. A tar that ends in a file throws.
-        const { value, done } = await parts.next();
-        if (done === true)
+        // A tar that ends in a file throws.
+        const part = await parts.wait();
+        if (part === undefined)
             return;
-        yield value.data;
-        isLast = value.isLast;
+        yield part.data;
+        isLast = part.isLast;
     }
-}
-async function collect(pieces, size) {
-    const bytes = Buffer.allocUnsafe(size);
-    let filled = 0;
-    for await (const piece of pieces)
-        filled += piece.copy(bytes, filled);
-    return bytes;
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
@@ -41022,8 +41071,6 @@ function toArchiveError(error) {
 
 
 
-/** Up to here a file is written in one go. */
-const SMALL_FILE_BYTES = 1024 * 1024;
 /**
  * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks it once: a file is
  * written as it passes, once its own path has been checked, while the listing is still being read. So the caller uses
@@ -41055,7 +41102,7 @@ async function requireRoom(extraction) {
     requireSpace(target, spaceFor(reduced(await listTar(extraction), extraction)));
 }
 async function listTar(source) {
-    return await readTar(source, async () => { });
+    return await readTar(source, () => undefined);
 }
 function reduced(plan, { only }) {
     if (only === undefined)
@@ -41066,37 +41113,48 @@ function reduced(plan, { only }) {
 }
 async function writeTar(extraction) {
     const { target, slice, only } = extraction;
-    const writer = new TreeWriter(target, slice);
-    const made = new Set();
-    const makeDirectory = (path) => {
-        if (made.has(path))
-            return;
-        writer.makeDirectory(path);
-        made.add(path);
-    };
-    const written = new Map();
-    const plan = await readTar(extraction, async (file) => {
-        if (only?.has(file.path) === false)
-            return;
-        for (const path of directoriesAbove(file.path))
-            makeDirectory(path);
-        written.set(file.path, await writeFile(writer, file));
-    });
+    const tree = new TreeWriter(target, slice);
+    const passing = new PassingFileWriter(tree);
+    const isLeftOut = (path) => only?.has(path) === false;
+    const plan = await readTar(extraction, file => (isLeftOut(file.path) ? undefined : passing.write(file)));
     const { directories, symlinks, flattened } = reduced(plan, extraction);
-    await slice.forEach(directories, makeDirectory);
-    await slice.forEach(symlinks, symlink => writer.makeSymlink(symlink));
-    const files = plan.files.flatMap(({ path }) => written.get(path) ?? []);
+    await slice.forEach(directories, path => passing.makeDirectory(path));
+    await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink));
+    const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? []);
     return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
 }
-/** The outermost first. */
-function* directoriesAbove(path) {
-    for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1))
-        yield path.slice(0, at);
-}
-async function writeFile(writer, file) {
-    if (file.size > SMALL_FILE_BYTES)
-        return await writer.writeFileFrom(file, file.pieces());
-    return writer.writeFile(file, await file.whole());
+/** Writes files in any order, and makes the directories that contain them, each once. */
+class PassingFileWriter {
+    /** By their paths. */
+    written = new Map();
+    #tree;
+    #directories = new Set();
+    constructor(tree) {
+        this.#tree = tree;
+    }
+    /** Undefined where the file has been written when this returns. */
+    write(file) {
+        this.#makeDirectoryOf(file.path);
+        if (file.bytes === undefined)
+            return this.#writePieces(file);
+        this.written.set(file.path, this.#tree.writeFile(file, file.bytes));
+        return undefined;
+    }
+    makeDirectory(path) {
+        if (this.#directories.has(path))
+            return;
+        this.#makeDirectoryOf(path);
+        this.#tree.makeDirectory(path);
+        this.#directories.add(path);
+    }
+    #makeDirectoryOf(path) {
+        const end = path.lastIndexOf('/');
+        if (end !== -1)
+            this.makeDirectory(path.slice(0, end));
+    }
+    async #writePieces(file) {
+        this.written.set(file.path, await this.#tree.writeFileFrom(file, file.pieces()));
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/unseal.js
@@ -42038,7 +42096,7 @@ function list_tree_parseRecord(record) {
 
 
 /** Up to here a file is written in one go. */
-const read_tree_SMALL_FILE_BYTES = 1024 * 1024;
+const SMALL_FILE_BYTES = 1024 * 1024;
 /**
  * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of
  * an extraction. The whole listing is checked first, and room found for it. Throws as `listTree` does, ArchiveError
@@ -42061,7 +42119,7 @@ async function read_tree_writeFiles(reading, { writer, slice }, planned) {
     const written = [];
     const files = planned.map(file => ({ ...file.entry, file }));
     await readBlobs(reading, files, async ({ file, size }, blob) => {
-        const isSmall = size <= read_tree_SMALL_FILE_BYTES;
+        const isSmall = size <= SMALL_FILE_BYTES;
         written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()));
         if (slice.isOver())
             await slice.giveBack();

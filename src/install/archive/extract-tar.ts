@@ -9,9 +9,6 @@ import { spaceFor, TreeWriter } from './tree-writer.ts'
 import type { OpenedArtifact } from './unseal.ts'
 import { declaredBytes, unpackZstd } from './zstd-stream.ts'
 
-/** Up to here a file is written in one go. */
-const SMALL_FILE_BYTES = 1024 * 1024
-
 /** Which part of a tar to extract. */
 export interface TarExtractionRequest extends Extraction {
   /** The files to write, and the directories that contain them; undefined for everything. */
@@ -54,7 +51,7 @@ async function requireRoom(extraction: TarExtraction): Promise<void> {
 }
 
 async function listTar(source: TarSource): Promise<ExtractionPlan<TarEntry>> {
-  return await readTar(source, async () => {})
+  return await readTar(source, () => undefined)
 }
 
 function reduced(plan: ExtractionPlan<TarEntry>, { only }: TarExtractionRequest): ExtractionPlan<TarEntry> {
@@ -66,32 +63,49 @@ function reduced(plan: ExtractionPlan<TarEntry>, { only }: TarExtractionRequest)
 
 async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
   const { target, slice, only } = extraction
-  const writer = new TreeWriter(target, slice)
-  const made = new Set<string>()
-  const makeDirectory = (path: string): void => {
-    if (made.has(path)) return
-    writer.makeDirectory(path)
-    made.add(path)
-  }
-  const written = new Map<string, ExtractedFile>()
-  const plan = await readTar(extraction, async file => {
-    if (only?.has(file.path) === false) return
-    for (const path of directoriesAbove(file.path)) makeDirectory(path)
-    written.set(file.path, await writeFile(writer, file))
-  })
+  const tree = new TreeWriter(target, slice)
+  const passing = new PassingFileWriter(tree)
+  const isLeftOut = (path: string): boolean => only?.has(path) === false
+  const plan = await readTar(extraction, file => (isLeftOut(file.path) ? undefined : passing.write(file)))
   const { directories, symlinks, flattened } = reduced(plan, extraction)
-  await slice.forEach(directories, makeDirectory)
-  await slice.forEach(symlinks, symlink => writer.makeSymlink(symlink))
-  const files = plan.files.flatMap(({ path }) => written.get(path) ?? [])
+  await slice.forEach(directories, path => passing.makeDirectory(path))
+  await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink))
+  const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? [])
   return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
 }
 
-/** The outermost first. */
-function* directoriesAbove(path: string): Generator<string> {
-  for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1)) yield path.slice(0, at)
-}
+/** Writes files in any order, and makes the directories that contain them, each once. */
+class PassingFileWriter {
+  /** By their paths. */
+  readonly written = new Map<string, ExtractedFile>()
+  readonly #tree: TreeWriter
+  readonly #directories = new Set<string>()
 
-async function writeFile(writer: TreeWriter, file: PassingFile): Promise<ExtractedFile> {
-  if (file.size > SMALL_FILE_BYTES) return await writer.writeFileFrom(file, file.pieces())
-  return writer.writeFile(file, await file.whole())
+  constructor(tree: TreeWriter) {
+    this.#tree = tree
+  }
+
+  /** Undefined where the file has been written when this returns. */
+  write(file: PassingFile): Promise<void> | undefined {
+    this.#makeDirectoryOf(file.path)
+    if (file.bytes === undefined) return this.#writePieces(file)
+    this.written.set(file.path, this.#tree.writeFile(file, file.bytes))
+    return undefined
+  }
+
+  makeDirectory(path: string): void {
+    if (this.#directories.has(path)) return
+    this.#makeDirectoryOf(path)
+    this.#tree.makeDirectory(path)
+    this.#directories.add(path)
+  }
+
+  #makeDirectoryOf(path: string): void {
+    const end = path.lastIndexOf('/')
+    if (end !== -1) this.makeDirectory(path.slice(0, end))
+  }
+
+  async #writePieces(file: PassingFile): Promise<void> {
+    this.written.set(file.path, await this.#tree.writeFileFrom(file, file.pieces()))
+  }
 }

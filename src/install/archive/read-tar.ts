@@ -5,8 +5,9 @@ import {
   fileMode,
 } from '../../core/archive/archive-policy.ts'
 import { isRoot, type TarEntry } from '../../core/archive/tar-member.ts'
-import { type TarPart, TarReader } from '../../core/archive/tar-reader.ts'
+import type { TarPart } from '../../core/archive/tar-reader.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
+import { TarParts } from './tar-parts.ts'
 
 /** A tar that can be read. */
 export interface TarSource {
@@ -22,10 +23,10 @@ export interface PassingFile {
   readonly mode: 0o644 | 0o755
   /** Bytes. */
   readonly size: number
+  /** All of its data, where it has arrived at once; valid until the next file passes. */
+  readonly bytes: Buffer | undefined
   /** Its data in parts, each of them valid until the next one is requested. */
   pieces(): AsyncGenerator<Buffer>
-  /** All of its data, valid until the next file passes. */
-  whole(): Promise<Buffer>
 }
 
 /**
@@ -38,61 +39,48 @@ export interface PassingFile {
  */
 export async function readTar(
   { rules, slice, unpack }: TarSource,
-  onFile: (file: PassingFile) => Promise<void>,
+  onFile: (file: PassingFile) => Promise<void> | undefined,
 ): Promise<ExtractionPlan<TarEntry>> {
   const listing = new ArchiveListing<TarEntry>(rules)
-  const tar = new TarReader(rules)
-  const parts = partsOf(tar, slice.pace(unpack()))
+  const parts = new TarParts(slice.pace(unpack()), rules)
   let failure: { readonly error: unknown } | null = null
-  for await (const part of parts) {
-    if (slice.isOver()) await slice.giveBack()
-    if (!part.isFirst || isRoot(part.entry)) continue
-    const path = listing.add(part.entry)
-    if (part.entry.type !== 'file' || failure !== null) continue
-    try {
-      await onFile(passing(path, part, parts))
-    } catch (error) {
-      failure = { error }
+  try {
+    for (let part = await parts.wait(); part !== undefined; part = parts.take() ?? (await parts.wait())) {
+      if (slice.isOver()) await slice.giveBack()
+      if (!part.isFirst || isRoot(part.entry)) continue
+      const path = listing.add(part.entry)
+      if (part.entry.type !== 'file' || failure !== null) continue
+      try {
+        const writing = onFile(passing(path, part, parts))
+        // Most files are written already; to wait for nothing would take as long as to hash a small one.
+        if (writing !== undefined) await writing
+      } catch (error) {
+        failure = { error }
+      }
     }
+  } finally {
+    await parts.close()
   }
   // Where it was the file's own data that could not be read, the parts have ended early.
-  if (failure !== null && !tar.isComplete) throw failure.error
+  if (failure !== null && !parts.isComplete) throw failure.error
   const plan = await slice.run(listing.plan())
   if (failure !== null) throw failure.error
   return plan
 }
 
-async function* partsOf(tar: TarReader, pieces: AsyncIterable<Buffer>): AsyncGenerator<TarPart> {
-  for await (const piece of pieces) yield* tar.read(piece)
-  tar.finish()
-}
-
-function passing(path: string, first: TarPart, parts: AsyncGenerator<TarPart>): PassingFile {
+function passing(path: string, first: TarPart, parts: TarParts): PassingFile {
   const { entry, data, isLast } = first
-  const pieces = (): AsyncGenerator<Buffer> => dataFrom(first, parts)
-  return {
-    path,
-    mode: fileMode(entry),
-    size: entry.size,
-    pieces,
-    whole: async () => (isLast ? data : await collect(pieces(), entry.size)),
-  }
+  const bytes = isLast ? data : undefined
+  return { path, mode: fileMode(entry), size: entry.size, bytes, pieces: () => dataFrom(first, parts) }
 }
 
-async function* dataFrom(first: TarPart, parts: AsyncGenerator<TarPart>): AsyncGenerator<Buffer> {
+async function* dataFrom(first: TarPart, parts: TarParts): AsyncGenerator<Buffer> {
   yield first.data
   for (let { isLast } = first; !isLast; ) {
-    // Not with for-await, which would end the tar with the file. A tar that ends in a file throws.
-    const { value, done } = await parts.next()
-    if (done === true) return
-    yield value.data
-    isLast = value.isLast
+    // A tar that ends in a file throws.
+    const part = await parts.wait()
+    if (part === undefined) return
+    yield part.data
+    isLast = part.isLast
   }
-}
-
-async function collect(pieces: AsyncIterable<Buffer>, size: number): Promise<Buffer> {
-  const bytes = Buffer.allocUnsafe(size)
-  let filled = 0
-  for await (const piece of pieces) filled += piece.copy(bytes, filled)
-  return bytes
 }

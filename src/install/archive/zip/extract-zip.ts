@@ -45,9 +45,8 @@ async function writeFiles(
   const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)
   const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry))
   const files: ExtractedFile[] = []
-  for await (const { file, bytes } of readInBatches(window, batched)) {
-    files.push(writer.writeFile(file, bytes))
-    if (slice.isOver()) await slice.giveBack()
+  for await (const batch of readInBatches(window, batched)) {
+    await slice.forEach(batch, ({ file, bytes }) => files.push(writer.writeFile(file, bytes)))
   }
   await slice.forEach(single, file => files.push(writer.writeFile(file, readSmallEntry(window, file.entry))))
   for (const file of large) {

@@ -24,10 +24,11 @@ const BATCHES_AHEAD = 2
 
 /**
  * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
- * file is requested. While a batch of files is used, the thread pool inflates the next ones. Vouches for declared
- * sizes and CRCs, and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ * file is requested. They come in batches, because promises for each of them take time: while one batch is
+ * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
+ * over. Throws ArchiveError `invalid_archive`.
  */
-export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGenerator<ReadFile> {
+export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGenerator<Iterable<ReadFile>> {
   const inflater = new BatchInflater(window)
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(files)) {
@@ -35,16 +36,16 @@ export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGen
     // It is thrown where the batch is used; until then nothing else catches it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
-    if (inflating.length > BATCHES_AHEAD) yield* readNext(window, inflating)
+    if (inflating.length > BATCHES_AHEAD) yield await readNext(window, inflating)
   }
-  while (inflating.length > 0) yield* readNext(window, inflating)
+  while (inflating.length > 0) yield await readNext(window, inflating)
 }
 
-async function* readNext(window: ReadWindow, inflating: Inflating[]): AsyncGenerator<ReadFile> {
+async function readNext(window: ReadWindow, inflating: Inflating[]): Promise<Iterable<ReadFile>> {
   const next = inflating.shift()
-  if (next === undefined) return
+  if (next === undefined) return []
   const inflated = await next.inflated
-  yield* inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated)
+  return inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated)
 }
 
 function* readOneByOne(window: ReadWindow, batch: Batch): Generator<ReadFile> {
