@@ -33015,6 +33015,8 @@ class ReadWindow {
 
 
 const PERMISSION_BITS = 4095n;
+/** O_EXCL fails on whatever is there, a symlink included. */
+const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
 /**
  * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
  * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
@@ -33082,9 +33084,8 @@ class TreeWriter {
         }
         return { path, size, mode, sha256: digest.digest('hex'), stamp };
     }
-    /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
     #openNew(path, mode) {
-        return (0,external_node_fs_namespaceObject.openSync)(this.#at(path), 'wx', mode);
+        return (0,external_node_fs_namespaceObject.openSync)(this.#at(path), NEW_FILE, mode);
     }
     #at(path) {
         return `${this.#root}/${path}`;

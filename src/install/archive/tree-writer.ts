@@ -1,5 +1,15 @@
 import { createHash, hash } from 'node:crypto'
-import { chmodSync, closeSync, fchmodSync, fstatSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { unsafeEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/archive-policy.ts'
 import { errnoOf } from '../../core/errors.ts'
@@ -10,6 +20,8 @@ import type { TimeSlice } from '../files/time-slice.ts'
 import { stampOf } from '../files/tree-scan.ts'
 
 const PERMISSION_BITS = 0o7777n
+/** O_EXCL fails on whatever is there, a symlink included. */
+const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL
 
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
@@ -88,9 +100,8 @@ export class TreeWriter {
     return { path, size, mode, sha256: digest.digest('hex'), stamp }
   }
 
-  /** `wx` is O_EXCL: it fails on whatever is there, a symlink included. */
   #openNew(path: string, mode: number): number {
-    return openSync(this.#at(path), 'wx', mode)
+    return openSync(this.#at(path), NEW_FILE, mode)
   }
 
   #at(path: string): string {
