@@ -58,8 +58,9 @@ export interface ExtractionRules extends ExtractionLimits {
  */
 export class ArchiveListing<Entry extends ArchiveEntry> {
   readonly #rules: ExtractionRules
-  readonly #tree: PlannedTree
-  readonly #listed = new Map<TreeNode, Entry>()
+  readonly #tree: PlannedTree<Entry>
+  readonly #symlinks: TreeNode<Entry>[] = []
+  #count = 0
   #bytes = 0
   #nameBytes = 0
 
@@ -74,15 +75,16 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
    * above a limit.
    */
   add(entry: Entry): string {
-    verifyEntryCount(this.#listed.size + 1, this.#rules)
+    this.#count += 1
+    verifyEntryCount(this.#count, this.#rules)
     this.#bytes += entry.size
     verifyExtractedBytes(this.#bytes, this.#rules)
     verifyTargetSize(entry)
     this.#nameBytes += entry.name.length + targetBytes(entry)
     verifyNameBytes(this.#nameBytes, this.#rules)
     const type = requireExtractable(entry.name, entry.type)
-    const node = this.#tree.add(parsePath(entry, this.#rules.platform), type)
-    this.#listed.set(node, entry)
+    const node = this.#tree.add(parsePath(entry, this.#rules.platform), type, entry)
+    if (type === 'symlink') this.#symlinks.push(node)
     // A single top-level directory, which is left out, does not count.
     verifyEntryCount(this.#tree.count - 1, this.#rules)
     return node.path
@@ -95,7 +97,7 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
    * file nor a symlink.
    */
   *plan(): Generator<void, ExtractionPlan<Entry>> {
-    verifyNotEmpty(this.#listed.keys())
+    verifyNotEmpty(this.#tree)
     const top = this.#rules.shape === 'flattened' ? singleDirectory(this.#tree.top) : null
     const root = top ?? this.#tree.top
     verifyEntryCount(this.#tree.count - (top === null ? 0 : 1), this.#rules)
@@ -109,26 +111,24 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
   }
 
   /** In tree order. */
-  *#planFiles(root: TreeNode): Generator<void, PlannedFile<Entry>[]> {
+  *#planFiles(root: TreeNode<Entry>): Generator<void, PlannedFile<Entry>[]> {
     const files: PlannedFile<Entry>[] = []
     for (const node of nodesInOrder(root)) {
-      const entry = this.#listed.get(node)
-      if (node.type === 'file' && entry !== undefined)
-        files.push({ path: pathBelow(root, node), mode: fileMode(entry), entry })
+      const { type, entry } = node
+      if (type === 'file' && entry !== null) files.push({ path: pathBelow(root, node), mode: fileMode(entry), entry })
       yield
     }
     return files
   }
 
-  *#planSymlinks(root: TreeNode): Generator<void, PlannedSymlink[]> {
+  *#planSymlinks(root: TreeNode<Entry>): Generator<void, PlannedSymlink[]> {
     const resolver = new SymlinkResolver(root, this.#rules.platform)
-    const listed = [...this.#listed].filter(([{ type }]) => type === 'symlink')
-    for (const [node, entry] of listed) resolver.add(node, entry.target ?? '')
+    for (const node of this.#symlinks) resolver.add(node, targetOf(node))
     const symlinks: PlannedSymlink[] = []
-    for (const [node, entry] of listed) {
+    for (const node of this.#symlinks) {
       const { end, reach } = resolver.resolve(node)
       const file = end?.type === 'file' ? pathBelow(root, end) : null
-      symlinks.push({ path: pathBelow(root, node), target: entry.target ?? '', file, reach: pathBelow(root, reach) })
+      symlinks.push({ path: pathBelow(root, node), target: targetOf(node), file, reach: pathBelow(root, reach) })
       yield
     }
     return symlinks
@@ -164,21 +164,25 @@ function targetBytes({ type, target, size }: ArchiveEntry): number {
   return type === 'symlink' ? (target?.length ?? size) : 0
 }
 
-function verifyNotEmpty(listed: Iterable<TreeNode>): void {
-  for (const { type } of listed) if (type !== 'directory') return
+function targetOf({ entry }: TreeNode<ArchiveEntry>): string {
+  return entry?.target ?? ''
+}
+
+function verifyNotEmpty({ count, directories }: PlannedTree<unknown>): void {
+  if (count > directories.length) return
   throw new ArchiveError(
     'empty_artifact',
     'The archive contains no files, so it was refused: the publisher must publish a version with its files.',
   )
 }
 
-function singleDirectory(top: TreeNode): TreeNode | null {
+function singleDirectory<Entry>(top: TreeNode<Entry>): TreeNode<Entry> | null {
   const [only = null, another] = top.children.values()
   return another === undefined && only?.type === 'directory' ? only : null
 }
 
 /** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
-function* nodesInOrder(root: TreeNode): Generator<TreeNode> {
+function* nodesInOrder<Entry>(root: TreeNode<Entry>): Generator<TreeNode<Entry>> {
   // Not by recursion: a generator in a generator costs a step for each level and node.
   const rest = [lastFirst(root)]
   for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
@@ -191,7 +195,7 @@ function* nodesInOrder(root: TreeNode): Generator<TreeNode> {
   }
 }
 
-function lastFirst({ children }: TreeNode): TreeNode[] {
+function lastFirst<Entry>({ children }: TreeNode<Entry>): TreeNode<Entry>[] {
   return [...children.values()].sort((a, b) => comparePaths(b.name, a.name))
 }
 

@@ -2,49 +2,50 @@ import { type ExtractableType, unsafeEntry } from './archive-entry.ts'
 import { comparisonKey } from './platform-names.ts'
 
 /** What an extraction is going to create at one path. */
-export interface TreeNode {
+export interface TreeNode<Entry = unknown> {
   readonly name: string
   /** From the archive's top. */
   readonly path: string
   readonly type: ExtractableType
+  /** Null for the archive's top itself, and for a directory that so far is only implied by the paths below it. */
+  readonly entry: Entry | null
   /** Null for the archive's top itself. */
-  readonly parent: TreeNode | null
+  readonly parent: TreeNode<Entry> | null
   /** Directories above it. */
   readonly depth: number
   /** Of a directory, by their comparison keys. */
-  readonly children: ReadonlyMap<string, TreeNode>
+  readonly children: ReadonlyMap<string, TreeNode<Entry>>
 }
 
-interface OwnNode extends TreeNode {
-  readonly children: Map<string, OwnNode>
-  /** False for a directory that so far is only implied by the paths below it. */
-  listed: boolean
+interface OwnNode<Entry> extends TreeNode<Entry> {
+  readonly children: Map<string, OwnNode<Entry>>
+  entry: Entry | null
 }
 
-const NO_CHILDREN: Map<string, OwnNode> = new Map()
+const NO_CHILDREN = new Map<string, never>()
 
 /**
  * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
  * names, a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name
  * to the platform.
  */
-export class PlannedTree {
-  readonly top: TreeNode
+export class PlannedTree<Entry> {
+  readonly top: TreeNode<Entry>
   /** All of them, parents before their children. */
-  readonly directories: TreeNode[] = []
+  readonly directories: TreeNode<Entry>[] = []
   /** Files, directories and symlinks, listed and implied. */
   count = 0
-  readonly #top: OwnNode
+  readonly #top: OwnNode<Entry>
   readonly #platform: NodeJS.Platform
 
   constructor(platform: NodeJS.Platform) {
     this.#platform = platform
-    this.#top = { name: '', path: '', type: 'directory', parent: null, depth: 0, children: new Map(), listed: true }
+    this.#top = { name: '', path: '', type: 'directory', entry: null, parent: null, depth: 0, children: new Map() }
     this.top = this.#top
   }
 
   /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
-  add(path: string, type: ExtractableType): TreeNode {
+  add(path: string, type: ExtractableType, entry: Entry): TreeNode<Entry> {
     let parent = this.#top
     let start = 0
     for (let end = path.indexOf('/'); end !== -1; end = path.indexOf('/', start)) {
@@ -55,25 +56,32 @@ export class PlannedTree {
     const key = comparisonKey(name, this.#platform)
     const there = parent.children.get(key)
     return there === undefined
-      ? this.#create(parent, key, { name, path, type, listed: true })
-      : unite(there, { path, type })
+      ? this.#create(parent, key, { name, path, type, entry })
+      : unite(there, { path, type, entry })
   }
 
   /** The directory on the way to a path whose name is at these positions. */
-  #directory(parent: OwnNode, { path, start, end }: { path: string; start: number; end: number }): OwnNode {
+  #directory(
+    parent: OwnNode<Entry>,
+    { path, start, end }: { path: string; start: number; end: number },
+  ): OwnNode<Entry> {
     const name = path.slice(start, end)
     const key = comparisonKey(name, this.#platform)
     const there = parent.children.get(key)
     if (there === undefined)
-      return this.#create(parent, key, { name, path: path.slice(0, end), type: 'directory', listed: false })
+      return this.#create(parent, key, { name, path: path.slice(0, end), type: 'directory', entry: null })
     if (there.type !== 'directory') throw unsafeEntry(path, `is below "${there.path}", which is a ${there.type}`)
     if (there.name === name) return there
     throw unsafeEntry(path, `is in "${name}", which is the same name as "${there.path}" on this platform`)
   }
 
-  #create(parent: OwnNode, key: string, own: Pick<OwnNode, 'name' | 'path' | 'type' | 'listed'>): OwnNode {
-    const children = own.type === 'directory' ? new Map<string, OwnNode>() : NO_CHILDREN
-    const node = { ...own, parent, depth: parent.depth + 1, children }
+  #create(
+    parent: OwnNode<Entry>,
+    key: string,
+    { name, path, type, entry }: Pick<OwnNode<Entry>, 'name' | 'path' | 'type' | 'entry'>,
+  ): OwnNode<Entry> {
+    const children = type === 'directory' ? new Map<string, OwnNode<Entry>>() : NO_CHILDREN
+    const node = { name, path, type, entry, parent, depth: parent.depth + 1, children }
     parent.children.set(key, node)
     this.count += 1
     if (node.type === 'directory') this.directories.push(node)
@@ -82,10 +90,13 @@ export class PlannedTree {
 }
 
 /** A directory may be listed once after its children. */
-function unite(there: OwnNode, { path, type }: Pick<TreeNode, 'path' | 'type'>): OwnNode {
+function unite<Entry>(
+  there: OwnNode<Entry>,
+  { path, type, entry }: Pick<OwnNode<Entry>, 'path' | 'type' | 'entry'>,
+): OwnNode<Entry> {
   if (there.path !== path) throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`)
   if (there.type !== type) throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`)
-  if (there.listed) throw unsafeEntry(path, 'is listed twice')
-  there.listed = true
+  if (there.entry !== null) throw unsafeEntry(path, 'is listed twice')
+  there.entry = entry
   return there
 }

@@ -95,7 +95,8 @@ export function isBarred(error: unknown): boolean {
 
 /** See `FoundItem`. */
 export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
-  return `${ino}\t${mtimeNs}\t${ctimeNs}`
+  // A template would keep its parts as well, in three times the memory.
+  return [ino, mtimeNs, ctimeNs].join('\t')
 }
 
 /** Empty where nothing is, or nothing that can be seen. */

@@ -19,6 +19,8 @@ export interface ZipEntry extends ArchiveEntry {
   readonly crc: number
   /** Position of its local header. */
   readonly headerOffset: number
+  /** Position of its packed bytes; undefined until the local header has been read. */
+  readonly dataOffset: number | undefined
 }
 
 export interface ZipDirectory extends DirectoryLocation {
@@ -129,7 +131,10 @@ function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
   const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) }
   const type = entryType(attributes, name)
   const executable = isOwnerExecutable(attributes)
-  return { name, type, size, packedSize, headerOffset, method, crc: fixed.readUInt32LE(16), executable, target: null }
+  const crc = fixed.readUInt32LE(16)
+  // Named here, although it is set later: a property that is added takes memory of its own.
+  const dataOffset = undefined
+  return { name, type, size, packedSize, headerOffset, dataOffset, method, crc, executable, target: null }
 }
 
 /** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */
