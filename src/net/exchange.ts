@@ -2,6 +2,7 @@ import http, { type Agent, type ClientRequest, type IncomingMessage } from 'node
 import https from 'node:https'
 import type { LookupFunction } from 'node:net'
 import { createAgent } from './agent.ts'
+import { weighOnHeap } from './chunk-weight.ts'
 import { ConnectionWatch } from './connection-watch.ts'
 import { type Headers, readResponseHeaders } from './headers.ts'
 import type { WireSettings } from './settings.ts'
@@ -105,6 +106,7 @@ async function* receiveBody(answer: IncomingMessage, watch: ConnectionWatch): As
     watch.awaitServer()
     for await (const chunk of answer) {
       watch.pause()
+      weighOnHeap(chunk)
       yield chunk
       watch.awaitServer()
     }
