@@ -8,7 +8,7 @@ import { ensureAdminToken, setAdminToken } from './admin-token.ts'
 import { errorBody } from './errors.ts'
 import { buildApp } from './http/app.ts'
 import { isLoopbackHost } from './http/loopback.ts'
-import { endSlowBodies } from './http/slow-bodies.ts'
+import { type EveryMinute, endSlowBodies } from './http/slow-bodies.ts'
 import { endStalledAnswers } from './http/stalled-answers.ts'
 import { prepareStop } from './http/stop-server.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
@@ -37,8 +37,8 @@ export interface HubOptions {
   maxArtifactBytes?: number
   /** What an upload leaves free on the disk. Default: 256 MiB. */
   reserveBytes?: number
-  /** After it, a request's body must have come at 16 kB/s. Default: a minute. */
-  bodyGraceMs?: number
+  /** When to look whether the body of a request comes fast enough. Default: as the machine's clock says. */
+  everyMinute?: EveryMinute
   /** An answer of which the client takes nothing for so long is ended. Default: two minutes. */
   stallMs?: number
   /** Milliseconds since 1970; decides when access tokens and download URLs expire. Default: the machine's clock. */
@@ -82,7 +82,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     const answer = getRequestListener(app.fetch, { errorHandler: refuseRequest })
     const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
     const stop = prepareStop(server)
-    endSlowBodies(server, options.bodyGraceMs)
+    endSlowBodies(server, options.everyMinute)
     endStalledAnswers(server, options.stallMs)
     await listen(server, { host, port })
     let stopped: Promise<void> | undefined

@@ -1,55 +1,128 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { globSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { describe, it } from 'node:test'
-import { setTimeout } from 'node:timers/promises'
+import { describe, it, type TestContext } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { endSlowBodies } from '../../hub/http/slow-bodies.ts'
 import { sealShop } from './project/project-source.ts'
-import { ADMIN } from './project/publishing.ts'
-import { runHub } from './running-hub.ts'
+import { ADMIN, PUBLISH } from './project/publishing.ts'
+import { type HubUnderTest, runHub } from './running-hub.ts'
 
-const GRACE_MS = 100
+/** What must come of a body in a minute. */
+const ENOUGH = 960_000
+const UPLOAD = { ...ADMIN, 'Content-Type': 'application/octet-stream' }
+const JSON_BODY = { 'Content-Type': 'application/json' }
 
 describe('a request whose body is slow', { timeout: 30_000 }, () => {
   for (const [name, path, headers] of [
-    ['an upload', '/v1/projects/shop/publish', { ...ADMIN, 'Content-Type': 'application/octet-stream' }],
-    ['a report', '/v1/auth', { 'Content-Type': 'application/json' }],
+    ['an upload', PUBLISH, UPLOAD],
+    ['a report', '/v1/auth', JSON_BODY],
   ] as const)
-    it(`is ended: ${name} that stops`, async t => {
-      const { url } = await runHub(t, { bodyGraceMs: GRACE_MS })
-      const client = connect(Number(new URL(url).port), '127.0.0.1')
-      const lines = Object.entries({ Host: 'localhost', 'Content-Length': '1000', ...headers }).map(pair =>
-        pair.join(': '),
-      )
-      client.write(`POST ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n{`)
-      assert.match(await text(client), /^HTTP\/1\.1 408 /)
+    it(`is ended after its second minute: ${name} that stops`, async t => {
+      const { send, minute, answer } = await open(t)
+      await send(head(path, { ...headers, 'Content-Length': '1000' }), '{')
+      minute()
+      minute()
+      assert.match(await answer, /^HTTP\/1\.1 408 /)
     })
 
-  it('is waited for when enough of it has come', async t => {
-    const hub = await runHub(t, { bodyGraceMs: GRACE_MS })
-    const { bytes, release } = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(100_000).toString('hex') })
-    const { signature, dek, version } = release
-    const fields = { 'X-Artifact-Signature': signature, 'X-Dek': dek, 'X-Version': version }
-    const headers = { ...ADMIN, ...fields, 'X-Signer-Public-Key': release.signer_public_key }
-    const body = async function* () {
-      yield bytes.subarray(0, -1)
-      await setTimeout(3 * GRACE_MS)
-      yield bytes.subarray(-1)
-    }
-    const response = await fetch(`${hub.url}/v1/projects/shop/publish`, {
-      method: 'POST',
-      headers: { ...headers, 'Content-Type': 'application/octet-stream' },
-      body: body() as unknown as ReadableStream,
-      duplex: 'half',
-    } as RequestInit)
-    assert.equal(response.status, 201, await response.text())
+  it('is ended when it has come fast before', async t => {
+    const { hub, send, minute, answer } = await open(t)
+    await send(head(PUBLISH, { ...UPLOAD, 'Content-Length': '100000000' }), randomBytes(10 * ENOUGH))
+    await received(hub, 10 * ENOUGH)
+    minute()
+    await send(randomBytes(ENOUGH - 1))
+    await received(hub, 11 * ENOUGH - 1)
+    minute()
+    assert.match(await answer, /^HTTP\/1\.1 408 /)
   })
 
-  it('has no limit for the whole, but one for its headers', () => {
+  it('is ended when only what frames it comes fast', async t => {
+    const { hub, send, minute, answer } = await open(t)
+    await send(head(PUBLISH, { ...UPLOAD, 'Transfer-Encoding': 'chunked' }), '1\r\nx\r\n')
+    minute()
+    const chunks = ENOUGH / 1000
+    await send(`${'1'.padStart(1000, '0')}\r\nx\r\n`.repeat(chunks))
+    await received(hub, chunks + 1)
+    minute()
+    assert.match(await answer, /^HTTP\/1\.1 408 /)
+  })
+
+  for (const [name, path, headers] of [
+    ['its length', '/v1/auth', JSON_BODY],
+    ['its sender', PUBLISH, { 'Content-Type': 'application/octet-stream' }],
+  ] as const)
+    it(`is ended, whatever still comes, when it was refused for ${name}`, async t => {
+      const { send, answer } = await open(t)
+      await send(head(path, { ...headers, 'Content-Length': '100000000' }), randomBytes(2 * ENOUGH))
+      await answer
+    })
+
+  it('is waited for when it is an upload of which enough comes in each minute', async t => {
+    const { hub, send, minute, answer } = await open(t)
+    const { bytes, release } = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(7_000_000).toString('latin1') })
+    const { signature, dek, version, signer_public_key } = release
+    const fields = { 'X-Artifact-Signature': signature, 'X-Dek': dek, 'X-Version': version }
+    const length = { 'Content-Length': String(bytes.length), Connection: 'close' }
+    await send(head(PUBLISH, { ...UPLOAD, ...fields, 'X-Signer-Public-Key': signer_public_key, ...length }))
+    for (let passed = 0; passed < 7; passed++) {
+      const sent = (passed + 1) * ENOUGH
+      await send(bytes.subarray(sent - ENOUGH, sent))
+      await received(hub, sent)
+      minute()
+    }
+    await send(bytes.subarray(7 * ENOUGH))
+    assert.match(await answer, /^HTTP\/1\.1 201 /)
+  })
+
+  it('has no limit of Node.js for the whole, but one for its headers', () => {
     const server = createServer()
     endSlowBodies(server)
     assert.deepEqual([server.requestTimeout, server.headersTimeout], [0, 60_000])
   })
 })
+
+/** A connection to a hub for which time passes when the test says so. */
+async function open(t: TestContext) {
+  const watching = new Set<() => void>()
+  const everyMinute = (work: () => void) => {
+    watching.add(work)
+    return () => void watching.delete(work)
+  }
+  const hub = await runHub(t, { everyMinute })
+  const client = connect(Number(new URL(hub.url).port), '127.0.0.1')
+  // A connection that is ended while it sends.
+  const answer = text(client).catch(() => 'ended')
+  t.after(() => client.destroy())
+  const send = async (...pieces: readonly (string | Buffer)[]) => {
+    for (const piece of pieces) await write(client, piece)
+    while (watching.size === 0) await setImmediate()
+  }
+  return {
+    hub,
+    answer,
+    send,
+    minute: () => {
+      for (const work of watching) work()
+    },
+  }
+}
+
+function write(client: Socket, piece: string | Buffer): Promise<void> {
+  return new Promise(resolve => client.write(piece, () => resolve()))
+}
+
+function head(path: string, headers: Record<string, string>): string {
+  const lines = Object.entries({ Host: 'localhost', ...headers }).map(pair => pair.join(': '))
+  return `POST ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`
+}
+
+/** Resolves when the hub has so much of an upload. */
+async function received({ dataDir }: HubUnderTest, bytes: number): Promise<void> {
+  const size = () => globSync(join(dataDir, 'uploads/*/sealed')).reduce((sum, path) => sum + statSync(path).size, 0)
+  while (size() < bytes) await setImmediate()
+}
