@@ -12,6 +12,7 @@ import { type EveryMinute, endSlowBodies } from './http/slow-bodies.ts'
 import { endStalledAnswers } from './http/stalled-answers.ts'
 import { prepareStop } from './http/stop-server.ts'
 import { catchUpWithReports } from './marketplace/fleet.ts'
+import { type FreeBytes, freeBytesOf } from './project/publishing/disk-space.ts'
 import { removeLeftUploads } from './project/publishing/upload-folder.ts'
 import { openStore, type Store } from './store.ts'
 import type { TlsCredentials } from './tls-files.ts'
@@ -37,6 +38,8 @@ export interface HubOptions {
   maxArtifactBytes?: number
   /** What an upload leaves free on the disk. Default: 256 MiB. */
   reserveBytes?: number
+  /** What the disk of a folder has free. Default: as the system says. */
+  freeBytes?: FreeBytes
   /** When to look whether the body of a request comes fast enough. Default: as the machine's clock says. */
   everyMinute?: EveryMinute
   /** An answer of which the client takes nothing for so long is ended. Default: two minutes. */
@@ -71,6 +74,7 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     now = Date.now,
     maxArtifactBytes = MAX_ARTIFACT_BYTES,
     reserveBytes = RESERVE_BYTES,
+    freeBytes = freeBytesOf,
   } = options
   const store = openStore(options.dataDir)
   try {
@@ -78,7 +82,8 @@ export async function startHub(options: HubOptions): Promise<RunningHub> {
     await removeLeftUploads(store.dataDir, log)
     const adminToken = prepareAdminToken(store, options.adminToken)
     const isLocal = isLoopbackHost(host) && options.behindProxy !== true
-    const app = buildApp({ store, isLocal, maxArtifactBytes, reserveBytes, now, log })
+    const disk = { folder: store.dataDir, reserveBytes, freeBytes }
+    const app = buildApp({ store, isLocal, maxArtifactBytes, disk, now, log })
     const answer = getRequestListener(app.fetch, { errorHandler: refuseRequest })
     const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer)
     const stop = prepareStop(server)

@@ -10,7 +10,7 @@ import { buildFleetPage, FLEET_PAGE_POLICY } from '../page/fleet-page.ts'
 import { parseFleetFilter } from '../page/page-link.ts'
 import { projectAdminRoutes } from '../project/admin-routes.ts'
 import { listProjects } from '../project/catalogue.ts'
-import { PUBLISH_PATH, publishRoutes } from '../project/publishing/publish-route.ts'
+import { PUBLISH_PATH, type PublishContext, publishRoutes } from '../project/publishing/publish-route.ts'
 import { listDeployments, readProjectState } from '../project/reports.ts'
 import { projectRoutes } from '../project/routes.ts'
 import type { Store } from '../store.ts'
@@ -22,14 +22,9 @@ const DEPLOYMENTS_SHOWN = 20
 const PROXY_HEADERS = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip']
 const PROJECTS_MOUNT = '/app/xdeploy'
 
-export interface AppOptions {
-  readonly store: Store
+export interface AppOptions extends PublishContext {
   /** Whether only this machine can reach the hub. */
   readonly isLocal: boolean
-  /** Of a sealed file. */
-  readonly maxArtifactBytes: number
-  /** What an upload leaves free on the disk. */
-  readonly reserveBytes: number
   /** Milliseconds since 1970; decides when access tokens and download URLs expire. */
   readonly now: () => number
   /** Receives one line for each internal error; the caller only learns that there was one. */

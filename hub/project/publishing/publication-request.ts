@@ -9,12 +9,15 @@ import { FewAtATime } from '../../few-at-a-time.ts'
 import { boundaryOf, readParts } from '../../http/multipart.ts'
 import { labelSchema, parseInput } from '../../names.ts'
 import type { SealedRelease } from '../publish.ts'
+import { type Disk, requireRoom } from './disk-space.ts'
 import { Receptions } from './receptions.ts'
 import { newUploadFolder } from './upload-folder.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
 /** What a form may have beyond its file. */
 const FORM_BYTES = 64 * 1024
+/** After so many, the disk is looked at again. */
+const CHECKED_BYTES = 8 * 1024 * 1024
 const RETRY_SECONDS = '60'
 const FILE_FIELD = 'artifact'
 /** Other clients send it; nothing here depends on it. */
@@ -28,11 +31,10 @@ const HEADER_OF_FIELD = {
 
 /** A file as it arrives; the caller gives its limit, in bytes. */
 interface Upload {
-  readonly dataDir: string
   readonly projectId: string
   readonly maxBytes: number
-  /** What must stay free on the disk, for the database. */
-  readonly reserveBytes: number
+  /** The hub's data folder. */
+  readonly disk: Disk
 }
 
 type Publish<T> = (sealed: SealedRelease) => Promise<T>
@@ -45,15 +47,14 @@ const receptions = new Receptions()
  * Receives a sealed file with its release, and publishes it when no other one is being published: as a form
  * (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the fields in
  * headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory. Throws
- * HubError 503 and 507 as Receptions does, 415 for another content type, 413 as soon as there are more than `maxBytes`,
+ * HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as soon as there are more than `maxBytes`,
  * and 400 for a malformed form.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   refuseAnnounced(c, upload)
-  const { dataDir, maxBytes, reserveBytes } = upload
-  const bytes = Number(c.req.header('content-length') ?? maxBytes)
+  const bytes = Number(c.req.header('content-length') ?? upload.maxBytes)
   try {
-    return await receptions.run({ folder: dataDir, bytes, reserveBytes }, () => accept(c, upload, publish))
+    return await receptions.run(upload.disk, bytes, () => accept(c, upload, publish))
   } catch (error) {
     if (error instanceof HubError && error.status === 503) c.header('Retry-After', RETRY_SECONDS)
     throw error
@@ -61,13 +62,17 @@ export async function receivePublication<T>(c: Context, upload: Upload, publish:
 }
 
 async function accept<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
-  const folder = await newUploadFolder(upload.dataDir)
+  const folder = await newUploadFolder(upload.disk.folder)
   try {
     const file = join(folder, 'sealed')
     const fields = await receive(c, { ...upload, file })
     parseInput(nameSchema, fields)
     const release = releaseOf(fields, upload)
-    return await publications.run(async () => await publish({ bytes: await readFile(file), release }))
+    return await publications.run(async () => {
+      const bytes = await readFile(file)
+      await requireRoom(upload.disk, bytes.length)
+      return await publish({ bytes, release })
+    })
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -117,16 +122,21 @@ async function readField(name: string, chunks: AsyncIterable<Buffer>): Promise<s
 }
 
 /** Returns nothing that a field could be mistaken for. */
-async function saveFile(chunks: AsyncIterable<Uint8Array>, { file, maxBytes }: Receiving): Promise<''> {
-  await pipeline(limited(chunks, maxBytes), createWriteStream(file, { flags: 'wx', mode: 0o600 }))
+async function saveFile(chunks: AsyncIterable<Uint8Array>, { file, ...upload }: Receiving): Promise<''> {
+  await pipeline(limited(chunks, upload), createWriteStream(file, { flags: 'wx', mode: 0o600 }))
   return ''
 }
 
-async function* limited(chunks: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array> {
-  let length = 0
+async function* limited(chunks: AsyncIterable<Uint8Array>, { maxBytes, disk }: Upload): AsyncGenerator<Uint8Array> {
+  let [length, checked] = [0, 0]
   for await (const chunk of chunks) {
     length += chunk.length
     if (length > maxBytes) throw tooLarge(maxBytes)
+    // Others write there too.
+    if (length - checked >= CHECKED_BYTES) {
+      await requireRoom(disk, chunk.length)
+      checked = length
+    }
     yield chunk
   }
 }

@@ -6,6 +6,7 @@ import { refuseOtherProject } from '../access-tokens.ts'
 import { requireDeployableProject } from '../deployable-project.ts'
 import { useProjectKey } from '../project-keys.ts'
 import { publishProject } from '../publish.ts'
+import type { Disk } from './disk-space.ts'
 import { receivePublication } from './publication-request.ts'
 
 export const PUBLISH_PATH = '/v1/projects/:projectId/publish'
@@ -17,8 +18,8 @@ export interface PublishContext {
   readonly store: Store
   /** Of a sealed file. */
   readonly maxArtifactBytes: number
-  /** What an upload leaves free on the disk. */
-  readonly reserveBytes: number
+  /** With the data folder. */
+  readonly disk: Disk
 }
 
 /** The route that takes sealed files: the only one whose body may exceed the limit for JSON. */
@@ -32,13 +33,13 @@ export function publishRoutes(context: PublishContext): Hono {
  * Takes a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads no byte of the body
  * before it knows that the sender may publish.
  */
-async function acceptVersion(c: Context, { store, maxArtifactBytes, reserveBytes }: PublishContext): Promise<Response> {
+async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''
   const value = c.req.header('x-api-key')
   if (value === undefined && c.req.header('authorization') === undefined) throw new HubError(401, NO_KEY)
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
-  const upload = { dataDir: store.dataDir, projectId, maxBytes: maxArtifactBytes, reserveBytes }
+  const upload = { projectId, maxBytes: maxArtifactBytes, disk }
   const { project_id, version, sha256, size, published_at } = await receivePublication(c, upload, sealed =>
     publishProject(store, sealed, requireDeployableProject),
   )

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, watch } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
@@ -214,6 +215,27 @@ describe('an upload', () => {
     const response = await sendRaw(hub, await sealShop(t))
     assert.equal(response.status, 507)
     assert.match(await errorOf(response), /bytes free/)
+    assertNothingKept(hub)
+  })
+
+  it('is answered with 507 as soon as others have filled the disk, before the rest of it comes', async t => {
+    let looks = 0
+    const hub = await runHub(t, { freeBytes: async () => (looks++ === 0 ? Number.MAX_SAFE_INTEGER : 0) })
+    const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream', 'Content-Length': '100000000' }
+    const sent = request(hub.url + PUBLISH, { method: 'POST', headers, agent: false })
+    // The hub ends the connection while the rest is missing.
+    sent.on('error', () => {}).write(randomBytes(9 * 1024 * 1024))
+    const [response] = await once(sent, 'response')
+    assert.deepEqual([response.statusCode, looks], [507, 2])
+    sent.destroy()
+    assertNothingKept(hub)
+  })
+
+  it('is answered with 507 when the disk has no room for it once more, as the artifact', async t => {
+    const sealed = await sealShop(t)
+    const free = [Number.MAX_SAFE_INTEGER, sealed.bytes.length + 999]
+    const hub = await runHub(t, { reserveBytes: 1000, freeBytes: async () => free.shift() ?? 0 })
+    assert.equal((await sendRaw(hub, sealed)).status, 507)
     assertNothingKept(hub)
   })
 

@@ -1,0 +1,28 @@
+import { statfs } from 'node:fs/promises'
+import { HubError } from '../../errors.ts'
+
+/** The disk that uploads share with the database, which must never find it full: no report could be written. */
+export interface Disk {
+  /** On it. */
+  readonly folder: string
+  /** What must stay free. */
+  readonly reserveBytes: number
+  readonly freeBytes: FreeBytes
+}
+
+export type FreeBytes = (folder: string) => Promise<number>
+
+export async function freeBytesOf(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+/** Throws HubError 507 when the disk has no room for so many bytes besides the reserve. */
+export async function requireRoom({ folder, reserveBytes, freeBytes }: Disk, bytes: number): Promise<void> {
+  const [free, needed] = [await freeBytes(folder), bytes + reserveBytes]
+  if (free >= needed) return
+  throw new HubError(
+    507,
+    `The hub's disk has ${free} bytes free, and needs ${needed} for the sealed files that it receives and a reserve for reports: free some of its disk.`,
+  )
+}
