@@ -1,7 +1,8 @@
+import { setTimeout } from 'node:timers/promises'
 import { UsageError } from '../../errors.ts'
 import { requireDeployableProject } from '../../project/deployable-project.ts'
 import { publishProject, type SealedRelease } from '../../project/publish.ts'
-import { sendPublication } from '../../project/publishing/send-publication.ts'
+import { type Published, sendPublication } from '../../project/publishing/send-publication.ts'
 import { type Command, DATA_OPTION, withStore } from '../command.ts'
 import { parseCommandLine } from '../command-line.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
@@ -39,12 +40,6 @@ To publish on a running hub instead:
   },
 }
 
-interface Published {
-  readonly version: string
-  readonly size: number
-  readonly sha256: string
-}
-
 function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published> {
   const { data, 'hub-url': hubUrl, 'devkey-env': variable } = values
   if (hubUrl === undefined && variable === undefined)
@@ -54,7 +49,12 @@ function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published
     throw new UsageError('Name a running hub with --hub-url and --devkey-env, or a data folder with --data.')
   const devkey = process.env[variable]
   if (!devkey) throw new UsageError(`The environment variable ${variable} is empty: set it to the dev key.`)
-  return sealed => sendPublication({ hubUrl, devkey }, sealed)
+  return sealed => sendPublication({ hubUrl, devkey }, sealed, waitForHub)
+}
+
+async function waitForHub(ms: number): Promise<void> {
+  console.error(`The hub is busy: sending it again in ${ms / 1000} s.`)
+  await setTimeout(ms)
 }
 
 async function readSealed(values: Values): Promise<SealedRelease> {

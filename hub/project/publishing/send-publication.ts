@@ -10,6 +10,12 @@ export interface HubAccess {
   readonly devkey: string
 }
 
+export interface Published {
+  readonly version: string
+  readonly size: number
+  readonly sha256: string
+}
+
 const answerSchema = z.object({ version: z.string(), size_bytes: z.number(), content_sha256: z.string() })
 /** Of a connection that was never established, or not trusted. */
 const BEFORE_SENDING =
@@ -17,24 +23,46 @@ const BEFORE_SENDING =
 
 const refusalSchema = z.object({ error: z.string() }).or(z.object({ detail: z.string() }))
 
+const BUSY = 503
+const MOST_ATTEMPTS = 11
+const MOST_WAIT_SECONDS = 60
+
 /**
  * Publishes a sealed file on a running hub, as a form. Sends key and DEK over https or to this machine only, and follows
- * no redirect. Throws HubError 400 with the hub's own words when it refuses, and for any other answer or none.
+ * no redirect. Waits for a hub that is busy, at most ten times for a minute. Throws HubError 400 with the hub's own words
+ * when it refuses, and for any other answer or none. `wait`: for so many milliseconds.
  */
-export async function sendPublication({ hubUrl, devkey }: HubAccess, { bytes, release }: SealedRelease) {
-  const { project_id, ...fields } = release
+export async function sendPublication(
+  access: HubAccess,
+  sealed: SealedRelease,
+  wait: (ms: number) => Promise<unknown>,
+): Promise<Published> {
+  const url = `${requireSafe(access.hubUrl)}/v1/projects/${encodeURIComponent(sealed.release.project_id)}/publish`
+  const request = { method: 'POST', headers: { 'X-API-Key': access.devkey }, body: formOf(sealed) }
+  for (let attempt = 1; ; attempt++) {
+    const response = await fetch(url, { ...request, redirect: 'manual' }).catch(error => {
+      throw noAnswer(url, error)
+    })
+    const answer: unknown = await response.json().catch(() => undefined)
+    const { success, data } = answerSchema.safeParse(answer)
+    if (response.ok && success) return { version: data.version, size: data.size_bytes, sha256: data.content_sha256 }
+    if (response.status !== BUSY || attempt === MOST_ATTEMPTS)
+      throw new HubError(400, `${url} answered ${response.status}${quoted(answer)}: nothing was published.`)
+    await wait(waitSeconds(response) * 1000)
+  }
+}
+
+function formOf({ bytes, release: { project_id, ...fields } }: SealedRelease): FormData {
   const form = new FormData()
   for (const [name, value] of Object.entries({ ...fields, project_name: project_id })) form.set(name, value)
   form.set('artifact', new Blob([new Uint8Array(bytes)]), 'artifact.sealed')
-  const url = `${requireSafe(hubUrl)}/v1/projects/${encodeURIComponent(project_id)}/publish`
-  const headers = { 'X-API-Key': devkey }
-  const response = await fetch(url, { method: 'POST', headers, body: form, redirect: 'manual' }).catch(error => {
-    throw noAnswer(url, error)
-  })
-  const answer: unknown = await response.json().catch(() => undefined)
-  const { success, data } = answerSchema.safeParse(answer)
-  if (response.ok && success) return { version: data.version, size: data.size_bytes, sha256: data.content_sha256 }
-  throw new HubError(400, `${url} answered ${response.status}${quoted(answer)}: nothing was published.`)
+  return form
+}
+
+/** As the hub asks for, but not for ever. */
+function waitSeconds({ headers }: Response): number {
+  const asked = /^[1-9]\d?$/.exec(headers.get('retry-after') ?? '')?.[0]
+  return Math.min(Number(asked ?? MOST_WAIT_SECONDS), MOST_WAIT_SECONDS)
 }
 
 /** `fetch` has the reason in the cause of its error. */
