@@ -21613,13 +21613,17 @@ class TreeStamps {
 
 /** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
 const RECENT_MS = 5000;
+/** Milliseconds for which it counts as one of now: no more than the comparison itself may take. */
+const JUST_NOW_MS = 200;
 /** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
     #setting;
+    #clockMs;
     #isDisregarded = false;
     #found = new Map();
     constructor(setting) {
         this.#setting = setting;
+        this.#clockMs = setting.clockMs ?? monotonicMs;
     }
     /** From now on, nothing is known: what is in the places is not what the records are of. */
     disregard() {
@@ -21643,21 +21647,25 @@ class DriftCheck {
     /** As it is now, or was some seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
-        const isRecent = found !== undefined && monotonicMs() - found.endedAt < RECENT_MS;
-        return isRecent ? await this.of(part) : await this.again(part);
+        return found !== undefined && this.#ageMs(found) < RECENT_MS ? await this.of(part) : await this.again(part);
     }
     /**
-     * As it was when it left its place: its tree was moved to `root`, where nobody reaches it by its old name. Compares it
-     * again only if anything in it has changed since. What could not be compared is not compared again.
+     * As it was when it left its place, or a moment before: its tree was moved to `root`, where nobody reaches it by its old
+     * name. Compares it again only if anything in it has changed since. What could not be compared is not compared again.
      */
     async moved(part, root) {
         const known = this.#found.get(placeName(part));
         if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
             return undefined;
+        if (this.#ageMs(known) < JUST_NOW_MS)
+            return await known.difference;
         const tree = { root, keepPaths: this.#setting.keepPaths() };
         if (await known.stamps.areThoseOf(tree, this.#setting.signal))
             return await known.difference;
         return await this.#compare(part, root).difference;
+    }
+    #ageMs({ endedAt }) {
+        return this.#clockMs() - endedAt;
     }
     #compare({ shelf, id }, root) {
         const { signal } = this.#setting;
@@ -21667,7 +21675,7 @@ class DriftCheck {
         const difference = findDrift(this.#setting, tree, signal);
         const found = { difference, stamps, endedAt: Number.POSITIVE_INFINITY };
         const end = () => {
-            found.endedAt = monotonicMs();
+            found.endedAt = this.#clockMs();
         };
         difference.then(end, end);
         this.#found.set(placeName({ shelf, id }), found);

@@ -86,11 +86,17 @@ export function newRecord(): DeploymentRecord {
 /** A deployment that has only begun, without a journal. */
 export function deploymentOf(
   layout: Layout,
-  more: { request?: Partial<HostRequest>; tools?: Partial<DeploymentTools> } = {},
+  more: { request?: Partial<HostRequest>; tools?: Partial<DeploymentTools>; clockMs?: () => number } = {},
 ): Deployment {
   const [request, tools] = [requestOf(layout, more.request), toolsOf(more.tools)]
   const { keepPaths } = request
-  const drift = new DriftCheck({ layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal })
+  const drift = new DriftCheck({
+    layout,
+    log: tools.log,
+    keepPaths: () => keepPaths,
+    signal: tools.signal,
+    ...(more.clockMs && { clockMs: more.clockMs }),
+  })
   return { request, tools, layout, keepPaths, record: newRecord(), drift }
 }
 

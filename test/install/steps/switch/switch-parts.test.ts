@@ -212,11 +212,18 @@ describe('an installed tree that another process changes after it was compared, 
   const IDS = ['x', 'y']
   const FILES = { main: 'old', 'lib/a': '1' }
   const DIGEST = hash('sha256', '2')
+  /** From then on, a comparison is not one of now. */
+  const JUST_NOW_MS = 200
 
   /** Two installed parts, each with its record, and their new versions. */
-  async function makeInstalled(t: TestContext) {
+  async function makeInstalled(t: TestContext, msPerCall = JUST_NOW_MS) {
     const layout = await prepareTemporaryHost(t)
-    const context = await contextOf(t, deploymentOf(layout))
+    let now = 0
+    const clockMs = (): number => {
+      now += msPerCall
+      return now
+    }
+    const context = await contextOf(t, deploymentOf(layout, { clockMs }))
     const [parts, rows] = [[] as NewPart[], [] as InstalledRow[]]
     for (const id of IDS) {
       const place = { ...PLACE, id }
@@ -236,8 +243,8 @@ describe('an installed tree that another process changes after it was compared, 
   }
 
   /** Changes the first part's tree at the `nth` call of `reach`, if it is still in its place: resolves to whether it was. */
-  async function switchMeanwhile(t: TestContext, nth: number) {
-    const scene = await makeInstalled(t)
+  async function switchMeanwhile(t: TestContext, nth: number, msPerCall?: number) {
+    const scene = await makeInstalled(t, msPerCall)
     const changed = join(scene.layout.root, 'plugins/x/lib/a')
     let [calls, isChanged] = [0, false]
     await switchParts(scene.context, { removed: [], prepared: scene.prepared }, () => {
@@ -268,6 +275,12 @@ describe('an installed tree that another process changes after it was compared, 
     }
     // Two parts are compared, planned, identified; then the first one is moved.
     assert.ok(nth > 6, `only ${nth - 2} moments`)
+  })
+
+  it('is not looked at again right after it was compared', async t => {
+    const { context, isChanged } = await switchMeanwhile(t, 4, 1)
+    assert.ok(isChanged)
+    assert.equal(context.results.get('plugins/x')?.modified, undefined)
   })
 
   it('is a genuine snapshot where nobody changes it', async t => {
