@@ -18673,7 +18673,7 @@ const MAX_LISTINGS = 5;
 /**
  * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
  * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to whoever owned the installed files, so it does not look into them.
+ * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so it does not look into them.
  * No folder is fine. Tightens nothing, because somebody may have used what was open.
  * Throws UntouchableHostError `unsafe_host`.
  */
@@ -24703,7 +24703,7 @@ const stepKeys = {
     depends_on: schemas_default(array(stepIdSchema), []),
     snapshot: schemas_default(schemas_boolean(), false),
 };
-/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
+/** For the tool that seals a project: the signed manifest repeats it, and is what counts. */
 const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
 /** The keys of every step. */
 const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
@@ -30867,7 +30867,10 @@ function judged({ layout }, end) {
 
 
 
-/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
+/**
+ * The lock of its host in one deployment, which may have it twice: to survey a host that is not quiet, before it
+ * fetches, and to install.
+ */
 class HostLock {
     #deployment;
     #held;
@@ -30976,7 +30979,7 @@ async function session_orWarn(log, act) {
 
 
 /**
- * A look at the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
+ * Examines the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
  * its lock. Otherwise this takes the lock, for which it does not wait: a dead run is recovered, and the outbox is sent;
  * where another run has the host, all of that comes after the download. It only ever refuses: whatever passes is judged
  * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws except
@@ -30990,7 +30993,7 @@ async function surveyHost(deployment, lock, check) {
     await check();
     lock.release();
 }
-/** Refuses nothing: without the lock, another run may be moving what is looked at. */
+/** Refuses nothing: without the lock, another run may be moving what is examined. */
 async function passesUnlocked(deployment, check) {
     if (!isQuiet(deployment.host.layout))
         return false;
@@ -31039,7 +31042,7 @@ async function isFree(deployment, lock) {
 
 
 /**
- * Runs a deployment on its host: a look at the host, the fetch, then the lock, recovery of what a dead run left, the rest
+ * Runs a deployment on its host: the survey, the fetch, then the lock, recovery of what a dead run left, the rest
  * of the contract's flow, commit or rollback, reports. So no run waits for the download of another one. However it ends,
  * the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for what
  * happens on the way: it is in the result.
@@ -31970,7 +31973,7 @@ async function planSwitches(context, { removed, prepared }, reach) {
 const MAX_STRAYS = 2000;
 /**
  * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
- * whole cache is strange, the cache. Whoever could write in the tree may have put code there. Undefined where
+ * whole cache is strange, the cache. A process that could write in the tree may have put code there. Undefined where
  * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
  */
 async function findStrayCaches({ root, keepPaths }, record, signal) {
@@ -32758,7 +32761,7 @@ function refuseForeignDirectory(layout, { directory }) {
         return;
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists, and nothing says that it is for plugins: nothing was changed. If it is, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
-/** What is below a directory of plugins is in a plugin, whoever has put that there. */
+/** What is below a directory of plugins is in a plugin, whatever put it there. */
 function refuseBelowPart(layout, { directory }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
@@ -34338,7 +34341,7 @@ const READ_AHEAD_BYTES = 64 * 1024;
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
  * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
  * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
- * because deflated data tells its own end, and stored data of open size ends at the first descriptor's signature.
+ * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
  * Throws ArchiveError `invalid_archive` where it is not so.
  */
 async function locateEntries(zip, directory) {
@@ -34411,7 +34414,7 @@ function zip_local_headers_readHeader(window, { name, headerOffset }) {
     const fields = new ZipExtraFields(fixed.subarray(extraAt), name);
     return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt), fields, bytes };
 }
-/** Whether only a data descriptor's signature tells a reader of a stream where the data ends. */
+/** Whether only a data descriptor's signature shows a reader of a stream where the data ends. */
 function isEndless(header, { method }) {
     return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize);
 }
@@ -36716,7 +36719,7 @@ const VERBS = {
     timeout: 'could not be fetched',
     bad_response: 'could not be fetched',
     artifact_unavailable: 'could not be fetched',
-    not_found: 'was not found by the hub and was not installed',
+    not_found: 'is not on the hub and was not installed',
     no_published_version: 'has no published version and was not installed',
     not_installed: 'was not found intact',
     cancelled: 'was cancelled',
@@ -38121,7 +38124,7 @@ function host_report_unusableAnswer(expected) {
 ;// CONCATENATED MODULE: ./build/fleet/fleet.js
 
 
-/** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
+/** What a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
 /** Made on first use: it costs more than anything else that the other actions load. */
 let natural;
@@ -38895,7 +38898,7 @@ function malformedAnswer({ call, subject }, expected) {
     const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`;
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
-/** Whoever knows a whole `download_url` may download: a signed one has its permission in the query, others in the path. */
+/** Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of others. */
 function shownUrl(call, url) {
     const { origin, pathname } = new URL(url);
     return call === 'download' ? origin : origin + pathname;
@@ -42902,7 +42905,7 @@ function readKeepPaths(layout, request) {
         return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
     }
     catch {
-        // Whoever needs that record names what is wrong with it.
+        // What reads that record later names what is wrong with it.
         return [];
     }
 }
@@ -44390,7 +44393,7 @@ function driftEntry({ shelf, id, row, drift }, room) {
 
 
 const private_folder_NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-/** The path of a private folder below `parent`, which does not exist yet: whoever may have to remove it is told first. */
+/** The path of a private folder below `parent`, which does not exist yet: what may have to remove it must know it first. */
 function namePrivateFolder(parent) {
     return (0,external_node_path_namespaceObject.join)(parent, `hub-deploy-${(0,external_node_crypto_namespaceObject.randomUUID)()}`);
 }

@@ -1,4 +1,4 @@
-/** How a try reacts to signals. */
+/** How `npm run try` reacts to signals. */
 export interface Interruption {
   readonly hasCome: boolean
   /** Resolves at the first signal, or at once if one has come. */

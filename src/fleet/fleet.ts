@@ -43,7 +43,7 @@ export interface Fleet {
   readonly notes: readonly string[]
 }
 
-/** What a workflow may use as a label, a group or a part of a path, whoever chose it. */
+/** What a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
 /** Made on first use: it costs more than anything else that the other actions load. */

@@ -80,7 +80,7 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
   return new ERROR_CLASSES[call].other('bad_response', message)
 }
 
-/** Whoever knows a whole `download_url` may download: a signed one has its permission in the query, others in the path. */
+/** Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of others. */
 function shownUrl(call: HubCall, url: string): string {
   const { origin, pathname } = new URL(url)
   return call === 'download' ? origin : origin + pathname

@@ -39,7 +39,7 @@ function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
     const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
     return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
   } catch {
-    // Whoever needs that record names what is wrong with it.
+    // What reads that record later names what is wrong with it.
     return []
   }
 }

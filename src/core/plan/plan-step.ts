@@ -65,7 +65,7 @@ const stepKeys = {
   snapshot: z._default(z.boolean(), false),
 }
 
-/** For whoever seals a project: the signed manifest repeats it, and is what counts. */
+/** For the tool that seals a project: the signed manifest repeats it, and is what counts. */
 const sourceKey = { source: z.exactOptional(z.record(z.string(), z.unknown())) }
 
 /** The keys of every step. */

@@ -6,7 +6,7 @@ import { toHostError } from './system-errors.ts'
 
 const NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** The path of a private folder below `parent`, which does not exist yet: whoever may have to remove it is told first. */
+/** The path of a private folder below `parent`, which does not exist yet: what may have to remove it must know it first. */
 export function namePrivateFolder(parent: string): string {
   return join(parent, `hub-deploy-${randomUUID()}`)
 }

@@ -16,7 +16,7 @@ import { knownDirectories } from './plugins-directory.ts'
 import type { PreviousInstall } from './previous-install.ts'
 import { findRealDirectory, nearestDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
-/** The operator for this run, the host's own file (or our record of it), or whoever has made a project. */
+/** The operator for this run, the host's own file (or our record of it), or the publisher of a project. */
 export type Chooser = 'operator' | 'host' | 'publisher'
 
 /** Where a part is going to be. */
@@ -69,7 +69,7 @@ function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
   )
 }
 
-/** What is below a directory of plugins is in a plugin, whoever has put that there. */
+/** What is below a directory of plugins is in a plugin, whatever put it there. */
 function refuseBelowPart(layout: Layout, { directory }: Place): void {
   const path = realDirectory(layout, directory)
   for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {

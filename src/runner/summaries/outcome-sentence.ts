@@ -42,7 +42,7 @@ const VERBS: Partial<Record<ErrorCode, string>> = {
   timeout: 'could not be fetched',
   bad_response: 'could not be fetched',
   artifact_unavailable: 'could not be fetched',
-  not_found: 'was not found by the hub and was not installed',
+  not_found: 'is not on the hub and was not installed',
   no_published_version: 'has no published version and was not installed',
   not_installed: 'was not found intact',
   cancelled: 'was cancelled',

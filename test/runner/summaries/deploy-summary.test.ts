@@ -447,7 +447,7 @@ describe('buildDeploySummary', () => {
 
   const endings = {
     no_published_version: 'greeter (latest) has no published version and was not installed on host-1; 1.0.0 is still',
-    not_found: 'greeter (latest) was not found by the hub and was not installed on host-1; 1.0.0 is still installed',
+    not_found: 'greeter (latest) is not on the hub and was not installed on host-1; 1.0.0 is still installed',
     not_installed: 'greeter (latest) was not found intact on host-1; 1.0.0 is still installed',
     network: 'greeter (latest) could not be fetched on host-1; 1.0.0 is still installed',
     invalid_plan: 'greeter (latest) was refused on host-1; 1.0.0 is still installed',

@@ -40,7 +40,7 @@ interface TakenUp {
  * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
  * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
  * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
- * because deflated data tells its own end, and stored data of open size ends at the first descriptor's signature.
+ * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
  * Throws ArchiveError `invalid_archive` where it is not so.
  */
 export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Promise<LocatedZipEntry[]> {
@@ -114,7 +114,7 @@ function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): Local
   return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(HEADER_BYTES, extraAt), fields, bytes }
 }
 
-/** Whether only a data descriptor's signature tells a reader of a stream where the data ends. */
+/** Whether only a data descriptor's signature shows a reader of a stream where the data ends. */
 function isEndless(header: LocalHeader, { method }: ZipEntry): boolean {
   return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize)
 }

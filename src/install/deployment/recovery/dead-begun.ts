@@ -21,7 +21,7 @@ const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
 /** The journal of a run that died, or may have died, before it had the host. */
 export interface BegunJournal {
   readonly path: string
-  /** Whether it tells nothing: a journal that was not written completely, or is none that this action writes. */
+  /** Whether it says nothing: a journal that was not written completely, or is none that this action writes. */
   readonly isDamaged: boolean
 }
 

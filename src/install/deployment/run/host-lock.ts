@@ -6,7 +6,10 @@ import type { RunningDeployment } from '../deployment.ts'
 import { holdLock } from '../recovery/hold-lock.ts'
 import { recover } from '../recovery/recovery.ts'
 
-/** The lock of its host in one deployment, which may have it twice: for a look before it fetches, where the host is not quiet, and to install. */
+/**
+ * The lock of its host in one deployment, which may have it twice: to survey a host that is not quiet, before it
+ * fetches, and to install.
+ */
 export class HostLock {
   readonly #deployment: RunningDeployment
   #held: HeldLock | undefined

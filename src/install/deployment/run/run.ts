@@ -12,7 +12,7 @@ import { type HostSession, openSession } from './session.ts'
 import { surveyHost } from './survey.ts'
 
 /**
- * Runs a deployment on its host: a look at the host, the fetch, then the lock, recovery of what a dead run left, the rest
+ * Runs a deployment on its host: the survey, the fetch, then the lock, recovery of what a dead run left, the rest
  * of the contract's flow, commit or rollback, reports. So no run waits for the download of another one. However it ends,
  * the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for what
  * happens on the way: it is in the result.

@@ -7,7 +7,7 @@ import type { RunningDeployment } from '../deployment.ts'
 import type { HostLock } from './host-lock.ts'
 
 /**
- * A look at the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
+ * Examines the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
  * its lock. Otherwise this takes the lock, for which it does not wait: a dead run is recovered, and the outbox is sent;
  * where another run has the host, all of that comes after the download. It only ever refuses: whatever passes is judged
  * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws except
@@ -24,7 +24,7 @@ export async function surveyHost(
   lock.release()
 }
 
-/** Refuses nothing: without the lock, another run may be moving what is looked at. */
+/** Refuses nothing: without the lock, another run may be moving what is examined. */
 async function passesUnlocked(deployment: RunningDeployment, check: () => Promise<void>): Promise<boolean> {
   if (!isQuiet(deployment.host.layout)) return false
   deployment.noteRunning()

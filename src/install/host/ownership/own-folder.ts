@@ -18,7 +18,7 @@ export interface OwnFolder {
 /**
  * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
  * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to whoever owned the installed files, so it does not look into them.
+ * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so it does not look into them.
  * No folder is fine. Tightens nothing, because somebody may have used what was open.
  * Throws UntouchableHostError `unsafe_host`.
  */

@@ -10,7 +10,7 @@ const MAX_STRAYS = 2000
 
 /**
  * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
- * whole cache is strange, the cache. Whoever could write in the tree may have put code there. Undefined where
+ * whole cache is strange, the cache. A process that could write in the tree may have put code there. Undefined where
  * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
  */
 export async function findStrayCaches(
