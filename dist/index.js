@@ -21747,7 +21747,7 @@ const systemClock = {
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = require("node:net");
 var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node_net_namespaceObject);
-;// CONCATENATED MODULE: ./build/net/failures.js
+;// CONCATENATED MODULE: ./build/net/exchange/failures.js
 
 
 /** A failure of the connection that another attempt may avoid. */
@@ -22785,7 +22785,7 @@ class lib_HttpClient {
 }
 const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCase()] = obj[k]), c), {});
 //# sourceMappingURL=index.js.map
-;// CONCATENATED MODULE: ./build/net/agent.js
+;// CONCATENATED MODULE: ./build/net/exchange/agent.js
 
 /**
  * The agent for one request: it connects directly, or through the proxy that the environment names for this URL.
@@ -22803,7 +22803,7 @@ function createAgent(url, { trust, signal }) {
     return { agent, isProxied: agent.options.proxy !== undefined };
 }
 
-;// CONCATENATED MODULE: ./build/net/chunk-weight.js
+;// CONCATENATED MODULE: ./build/net/exchange/chunk-weight.js
 const POINTER_BYTES = 8;
 /** The one weight that is not garbage yet. */
 const last = [];
@@ -22818,7 +22818,7 @@ function weighOnHeap(chunk) {
 
 ;// CONCATENATED MODULE: external "node:tls"
 const external_node_tls_namespaceObject = require("node:tls");
-;// CONCATENATED MODULE: ./build/net/connection-watch.js
+;// CONCATENATED MODULE: ./build/net/exchange/connection-watch.js
 
 
 /**
@@ -22891,7 +22891,7 @@ function whenReady(socket, ready) {
         ready();
 }
 
-;// CONCATENATED MODULE: ./build/net/headers.js
+;// CONCATENATED MODULE: ./build/net/exchange/headers.js
 
 
 
@@ -22921,14 +22921,14 @@ function readResponseHeaders(headers) {
     return Object.fromEntries(entries);
 }
 
-;// CONCATENATED MODULE: ./build/net/unusable-answer.js
+;// CONCATENATED MODULE: ./build/net/exchange/unusable-answer.js
 
 /** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
 function unusableAnswer(answer, expected, found) {
     return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
 }
 
-;// CONCATENATED MODULE: ./build/net/exchange.js
+;// CONCATENATED MODULE: ./build/net/exchange/exchange.js
 
 
 
@@ -23009,7 +23009,7 @@ async function* receiveBody(answer, watch) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/net/url-policy.js
+;// CONCATENATED MODULE: ./build/net/policy/url-policy.js
 
 
 /**
@@ -23383,7 +23383,7 @@ async function receiveJson(exchange, maxBytes) {
     return { ...headOf(exchange), ...answer };
 }
 
-;// CONCATENATED MODULE: ./build/net/route-for-child.js
+;// CONCATENATED MODULE: ./build/net/relay/route-for-child.js
 
 
 
@@ -23439,7 +23439,7 @@ function isAddress(hostname) {
 
 ;// CONCATENATED MODULE: external "node:dns"
 const external_node_dns_namespaceObject = require("node:dns");
-;// CONCATENATED MODULE: ./build/net/address-policy.js
+;// CONCATENATED MODULE: ./build/net/policy/address-policy.js
 
 
 /**
@@ -23537,7 +23537,7 @@ function reachesThisHost(url) {
     return new ConfigError('insecure_url', `The hub names ${url.origin}, which is an address of this host itself or of its link: nothing was requested there. Report it to the hub.`);
 }
 
-;// CONCATENATED MODULE: ./build/net/trust.js
+;// CONCATENATED MODULE: ./build/net/policy/trust.js
 
 
 
@@ -41580,7 +41580,7 @@ function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
 const external_node_events_namespaceObject = require("node:events");
 ;// CONCATENATED MODULE: external "node:stream/promises"
 const external_node_stream_promises_namespaceObject = require("node:stream/promises");
-;// CONCATENATED MODULE: ./build/net/relay.js
+;// CONCATENATED MODULE: ./build/net/relay/relay.js
 
 
 

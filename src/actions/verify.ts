@@ -18,7 +18,7 @@ import {
   type GateRequest,
   type GateResult,
 } from '../marketplace/gate/gate.ts'
-import { parseRequestUrl } from '../net/url-policy.ts'
+import { parseRequestUrl } from '../net/policy/url-policy.ts'
 import { createWire } from '../net/wire.ts'
 import { failStep } from '../runner/action-step.ts'
 import { readRunnerFacts, readWorkspace } from '../runner/environment.ts'

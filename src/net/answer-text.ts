@@ -1,6 +1,6 @@
 import { cleanForeignText } from '../core/foreign-text.ts'
 import { MAX_JSON_BODY_BYTES } from '../core/limits.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange } from './exchange/exchange.ts'
 import { MAX_QUOTED_BODY_CHARS } from './limits.ts'
 
 const MAX_CONTAINERS = 1_000_000

@@ -1,10 +1,10 @@
 import { withDeadline } from './deadline.ts'
-import { type Exchange, openExchange } from './exchange.ts'
-import { type Headers, readRequestHeaders } from './headers.ts'
+import { type Exchange, openExchange } from './exchange/exchange.ts'
+import { type Headers, readRequestHeaders } from './exchange/headers.ts'
+import { parseRequestUrl } from './policy/url-policy.ts'
 import { followRedirects, type Hop } from './redirects.ts'
 import { type RetryPolicy, withRetries } from './retries.ts'
 import type { WireSettings } from './settings.ts'
-import { parseRequestUrl } from './url-policy.ts'
 
 export interface Call<T> {
   method: 'GET' | 'POST'

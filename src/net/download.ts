@@ -4,10 +4,10 @@ import { ArchiveError, ConfigError } from '../core/errors.ts'
 import { isEncoded, readAnswerText } from './answer-text.ts'
 import { BlockWriter, toWriteError } from './block-writer.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
-import type { Exchange } from './exchange.ts'
-import type { Headers } from './headers.ts'
+import type { Exchange } from './exchange/exchange.ts'
+import type { Headers } from './exchange/headers.ts'
+import { unusableAnswer } from './exchange/unusable-answer.ts'
 import type { WireSettings } from './settings.ts'
-import { unusableAnswer } from './unusable-answer.ts'
 
 export interface DownloadRequest {
   url: string

@@ -1,11 +1,11 @@
 import { MAX_JSON_BODY_BYTES } from '../core/limits.ts'
 import { isEncoded, readAnswerText } from './answer-text.ts'
 import { type AnswerHead, headOf, makeCall } from './call.ts'
-import type { Exchange } from './exchange.ts'
-import type { Headers } from './headers.ts'
+import type { Exchange } from './exchange/exchange.ts'
+import type { Headers } from './exchange/headers.ts'
+import { unusableAnswer } from './exchange/unusable-answer.ts'
 import type { RetryPolicy } from './retries.ts'
 import type { WireSettings } from './settings.ts'
-import { unusableAnswer } from './unusable-answer.ts'
 
 export interface JsonRequest {
   method: 'GET' | 'POST'

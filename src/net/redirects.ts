@@ -1,10 +1,10 @@
 import { ArtifactError, ConfigError } from '../core/errors.ts'
 import { cleanForeignText } from '../core/foreign-text.ts'
-import type { Exchange } from './exchange.ts'
-import type { Headers } from './headers.ts'
+import type { Exchange } from './exchange/exchange.ts'
+import type { Headers } from './exchange/headers.ts'
 import { MAX_REDIRECTS } from './limits.ts'
+import { refuseInsecureHop, refuseInsecureUrl, type UrlPolicy } from './policy/url-policy.ts'
 import type { WireSettings } from './settings.ts'
-import { refuseInsecureHop, refuseInsecureUrl, type UrlPolicy } from './url-policy.ts'
 
 /** Where a request goes next, and with which headers. */
 export interface Hop {

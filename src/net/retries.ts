@@ -1,6 +1,6 @@
 import type { Deadline } from './deadline.ts'
-import { TransientError } from './failures.ts'
-import type { Headers } from './headers.ts'
+import { TransientError } from './exchange/failures.ts'
+import type { Headers } from './exchange/headers.ts'
 import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from './limits.ts'
 import type { Sleep } from './settings.ts'
 

@@ -1,9 +1,9 @@
 import { lookup } from 'node:dns'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
-import { AddressPolicy, type AddressSources } from './address-policy.ts'
 import { CONNECT_TIMEOUT_MS, IDLE_TIMEOUT_MS } from './limits.ts'
-import { readTrust, type Trust } from './trust.ts'
+import { AddressPolicy, type AddressSources } from './policy/address-policy.ts'
+import { readTrust, type Trust } from './policy/trust.ts'
 
 export interface WireOptions {
   /** Accepts plain http for any host, not only for loopback addresses. */

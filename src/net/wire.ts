@@ -1,6 +1,6 @@
 import { type DownloadAnswer, type DownloadRequest, download } from './download.ts'
 import { type JsonAnswer, type JsonRequest, requestJson } from './json-request.ts'
-import { type ChildRoute, routeForChild } from './route-for-child.ts'
+import { type ChildRoute, routeForChild } from './relay/route-for-child.ts'
 import { readSettings, type WireOptions } from './settings.ts'
 
 export type { DownloadAnswer, DownloadRequest } from './download.ts'

@@ -1,5 +1,5 @@
 import type { Log } from '../../core/log.ts'
-import { readTrust } from '../../net/trust.ts'
+import { readTrust } from '../../net/policy/trust.ts'
 import type { WireOptions } from '../../net/wire.ts'
 import type { InputReader } from './input-reader.ts'
 import { booleanSchema } from './input-schemas.ts'

@@ -7,7 +7,7 @@ import { ArchiveError, ArtifactError, AuthenticationError, type DeployError } fr
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
 import type { ChildEnd } from '../../install/files/child-process.ts'
-import type { Relay } from '../../net/relay.ts'
+import type { Relay } from '../../net/relay/relay.ts'
 import { boundedUrl, type GitSetting } from './git-settings.ts'
 import type { HostGit } from './host-git.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { afterEach, describe, it } from 'node:test'
-import { DeployError } from '../../src/core/errors.ts'
-import { createWire, type WireOptions } from '../../src/net/wire.ts'
+import { DeployError } from '../../../src/core/errors.ts'
+import { createWire, type WireOptions } from '../../../src/net/wire.ts'
 
 const HUB = new URL('https://hub.example.org')
 const names: Readonly<Record<string, readonly string[]>> = {

@@ -3,10 +3,10 @@ import { lookup } from 'node:dns/promises'
 import type { LookupFunction } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
 import { describe, it, type TestContext } from 'node:test'
-import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
-import { type LoopbackServer, serve } from './loopback-server.ts'
-import { openPrivateFile } from './private-file.ts'
-import { createTestedWire, get, type TestedWire } from './tested-wire.ts'
+import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
+import { type LoopbackServer, serve } from '../loopback-server.ts'
+import { openPrivateFile } from '../private-file.ts'
+import { createTestedWire, get, type TestedWire } from '../tested-wire.ts'
 
 const REFUSED = { name: 'ConfigError', code: 'insecure_url' }
 /** Of TEST-NET-1 and of the documentation's IPv6 network, where nobody answers. */

@@ -1,5 +1,5 @@
-import { ArtifactError, DeployError, type ErrorCode, type ErrorOptions, errnoOf } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
+import { ArtifactError, DeployError, type ErrorCode, type ErrorOptions, errnoOf } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
 
 /** A connection as far as an operator needs to know it. */
 export interface ConnectionState {

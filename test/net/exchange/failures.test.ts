@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { explainFailure } from '../../src/net/failures.ts'
-import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
-import { closedPort, serveSocket } from './loopback-server.ts'
-import { openPrivateFile } from './private-file.ts'
-import { createTestedWire, get } from './tested-wire.ts'
+import { explainFailure } from '../../../src/net/exchange/failures.ts'
+import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
+import { closedPort, serveSocket } from '../loopback-server.ts'
+import { openPrivateFile } from '../private-file.ts'
+import { createTestedWire, get } from '../tested-wire.ts'
 
 const QUERY = '/blob?X-Amz-Signature=s3cret'
 

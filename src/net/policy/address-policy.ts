@@ -1,5 +1,5 @@
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net'
-import { ConfigError } from '../core/errors.ts'
+import { ConfigError } from '../../core/errors.ts'
 
 /** How names become addresses, and which addresses this host has. */
 export interface AddressSources {

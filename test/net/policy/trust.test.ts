@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it, type TestContext } from 'node:test'
-import { type Certificate, makeCertificate } from './certificates.ts'
-import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
-import { serve, serveSocket, serveTls } from './loopback-server.ts'
-import { createTestedWire, get } from './tested-wire.ts'
+import { type Certificate, makeCertificate } from '../certificates.ts'
+import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
+import { serve, serveSocket, serveTls } from '../loopback-server.ts'
+import { createTestedWire, get } from '../tested-wire.ts'
 
 const certificate = makeCertificate()
 const skip = certificate === undefined ? 'openssl is not installed' : false

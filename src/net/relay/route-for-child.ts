@@ -1,8 +1,8 @@
 import { promisify } from 'node:util'
 import { getProxyUrl } from '@actions/http-client/lib/proxy'
-import { ArtifactError } from '../core/errors.ts'
-import { explainFailure } from './failures.ts'
-import type { WireSettings } from './settings.ts'
+import { ArtifactError } from '../../core/errors.ts'
+import { explainFailure } from '../exchange/failures.ts'
+import type { WireSettings } from '../settings.ts'
 
 /** How a program that speaks HTTP itself must connect, so that the address rules hold for it too. */
 export type ChildRoute =

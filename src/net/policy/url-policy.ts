@@ -1,5 +1,5 @@
-import { ConfigError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
+import { ConfigError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
 
 export interface UrlPolicy {
   /** Accepts plain http for any host, not only for loopback addresses. */

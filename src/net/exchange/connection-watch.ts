@@ -1,8 +1,8 @@
 import type { ClientRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
+import type { WireSettings } from '../settings.ts'
 import { CONNECTION_ADVICE, explainFailure, TransientError } from './failures.ts'
-import type { WireSettings } from './settings.ts'
 
 type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 

@@ -5,8 +5,8 @@ import net, { type AddressInfo } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import type { Duplex } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import { Relay } from '../../src/net/relay.ts'
-import type { ChildRoute } from '../../src/net/route-for-child.ts'
+import { Relay } from '../../../src/net/relay/relay.ts'
+import type { ChildRoute } from '../../../src/net/relay/route-for-child.ts'
 
 const hasIPv6 = Object.values(networkInterfaces()).some(all => all?.some(({ address }) => address === '::1'))
 

@@ -1,11 +1,11 @@
 import http, { type Agent, type ClientRequest, type IncomingMessage } from 'node:http'
 import https from 'node:https'
 import type { LookupFunction } from 'node:net'
+import type { WireSettings } from '../settings.ts'
 import { createAgent } from './agent.ts'
 import { weighOnHeap } from './chunk-weight.ts'
 import { ConnectionWatch } from './connection-watch.ts'
 import { type Headers, readResponseHeaders } from './headers.ts'
-import type { WireSettings } from './settings.ts'
 import { unusableAnswer } from './unusable-answer.ts'
 
 export interface HttpRequest {

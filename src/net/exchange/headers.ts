@@ -1,6 +1,6 @@
 import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } from 'node:http'
-import { ConfigError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
+import { ConfigError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
 
 export type Headers = Record<string, string>
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { openExchange } from '../../src/net/exchange.ts'
-import { readSettings } from '../../src/net/settings.ts'
-import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
-import { serve, serveSocket } from './loopback-server.ts'
-import { createManualTimers, type ManualTimers } from './manual-timers.ts'
-import { createTestedWire, get } from './tested-wire.ts'
+import { openExchange } from '../../../src/net/exchange/exchange.ts'
+import { readSettings } from '../../../src/net/settings.ts'
+import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
+import { serve, serveSocket } from '../loopback-server.ts'
+import { createManualTimers, type ManualTimers } from '../manual-timers.ts'
+import { createTestedWire, get } from '../tested-wire.ts'
 
 const CONNECT_MS = 100
 const IDLE_MS = 200

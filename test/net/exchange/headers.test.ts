@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { parseSignatureHeader } from '../../src/core/trust/signature.ts'
-import { readRequestHeaders } from '../../src/net/headers.ts'
-import { serve, serveSocket } from './loopback-server.ts'
-import { createTestedWire, get } from './tested-wire.ts'
+import { parseSignatureHeader } from '../../../src/core/trust/signature.ts'
+import { readRequestHeaders } from '../../../src/net/exchange/headers.ts'
+import { serve, serveSocket } from '../loopback-server.ts'
+import { createTestedWire, get } from '../tested-wire.ts'
 
 describe('readRequestHeaders', () => {
   it('converts names to lower case', () =>

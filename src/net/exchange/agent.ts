@@ -1,6 +1,6 @@
 import type { Agent } from 'node:http'
 import { HttpClient } from '@actions/http-client'
-import type { WireSettings } from './settings.ts'
+import type { WireSettings } from '../settings.ts'
 
 /**
  * The agent for one request: it connects directly, or through the proxy that the environment names for this URL.

@@ -1,4 +1,4 @@
-import { ArtifactError } from '../core/errors.ts'
+import { ArtifactError } from '../../core/errors.ts'
 
 /** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
 export function unusableAnswer(answer: { url: URL }, expected: string, found: string): ArtifactError {

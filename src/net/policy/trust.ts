@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
-import { ConfigError } from '../core/errors.ts'
+import { ConfigError } from '../../core/errors.ts'
 
 /** `rejectUnauthorized` is set explicitly so that NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment changes nothing. */
 export interface Trust {

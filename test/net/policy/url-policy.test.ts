@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { isLoopback, parseRequestUrl, refuseInsecureHop } from '../../src/net/url-policy.ts'
+import { isLoopback, parseRequestUrl, refuseInsecureHop } from '../../../src/net/policy/url-policy.ts'
 
 describe('parseRequestUrl', () => {
   const accepted: [name: string, url: string, allowHttp: boolean][] = [
