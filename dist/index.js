@@ -38817,7 +38817,7 @@ async function verifySealedSignature(artifact, signer, check) {
     return { bytes, sha256, size };
 }
 
-;// CONCATENATED MODULE: ./build/project/bodies.js
+;// CONCATENATED MODULE: ./build/project/api/bodies.js
 
 
 
@@ -38850,7 +38850,7 @@ function bodies_parseErrorText(body) {
     return reasonText(readReasonFields(body).find(reasonText));
 }
 
-;// CONCATENATED MODULE: ./build/project/answers.js
+;// CONCATENATED MODULE: ./build/project/api/answers.js
 
 
 
@@ -38933,7 +38933,7 @@ function answers_remedyOf(call, isDenied, status) {
     return "Try again later, or ask the hub's operator.";
 }
 
-;// CONCATENATED MODULE: ./build/project/download-url.js
+;// CONCATENATED MODULE: ./build/project/api/download-url.js
 
 
 /**
@@ -38964,7 +38964,7 @@ function withHttps(url) {
     return secured;
 }
 
-;// CONCATENATED MODULE: ./build/project/session.js
+;// CONCATENATED MODULE: ./build/project/api/session.js
 
 
 
@@ -39057,7 +39057,7 @@ function verifyProjectId(projectId) {
     throw new ConfigError('invalid_input', `project-id must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
 }
 
-;// CONCATENATED MODULE: ./build/project/client.js
+;// CONCATENATED MODULE: ./build/project/api/client.js
 
 
 
@@ -39160,7 +39160,7 @@ function artifactOf(session, version) {
     return `version ${version} of project ${session.projectId}`;
 }
 
-;// CONCATENATED MODULE: ./build/project/hub-report.js
+;// CONCATENATED MODULE: ./build/project/api/hub-report.js
 
 
 
@@ -39231,6 +39231,40 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
         started_at: now().toISOString(),
         run: runner.workflow,
     };
+}
+
+;// CONCATENATED MODULE: ./build/project/offer.js
+
+
+/**
+ * Asks for the version's artifact. Refuses one that no pinned key has signed before anything is downloaded:
+ * SignatureError `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
+ */
+async function requestArtifact(deployment) {
+    const { request, client, tools } = deployment;
+    const version = await chooseVersion(deployment);
+    const descriptor = await client.readDescriptor(version);
+    const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
+    tools.log.did(`${request.projectId} ${version}`);
+    return { version, descriptor, pinned };
+}
+/** Refuses a `latest` that is older than the version that this host had when that was last read. */
+function refuseOlder({ request, record }, version) {
+    if (request.version !== 'latest' || request.allowDowngrade)
+        return;
+    refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true });
+}
+async function chooseVersion(deployment) {
+    const { request, client, record } = deployment;
+    const note = async (version) => await record.update({ version, version_source: 'requested' });
+    if (request.version !== 'latest') {
+        await note(request.version);
+        return request.version;
+    }
+    const latest = await client.readLatestVersion();
+    await note(latest);
+    refuseOlder(deployment, latest);
+    return latest;
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/external-source.js
@@ -39549,7 +39583,7 @@ function readManifest(content) {
     throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`);
 }
 
-;// CONCATENATED MODULE: ./build/project/installed-parts.js
+;// CONCATENATED MODULE: ./build/project/parts/installed-parts.js
 
 
 
@@ -39614,40 +39648,6 @@ function isAllInstalled(content, installed) {
     catch {
         return false;
     }
-}
-
-;// CONCATENATED MODULE: ./build/project/offer.js
-
-
-/**
- * Asks for the version's artifact. Refuses one that no pinned key has signed before anything is downloaded:
- * SignatureError `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
- */
-async function requestArtifact(deployment) {
-    const { request, client, tools } = deployment;
-    const version = await chooseVersion(deployment);
-    const descriptor = await client.readDescriptor(version);
-    const pinned = findPinnedKey(request.signerKeys, descriptor.signerPublicKey);
-    tools.log.did(`${request.projectId} ${version}`);
-    return { version, descriptor, pinned };
-}
-/** Refuses a `latest` that is older than the version that this host had when that was last read. */
-function refuseOlder({ request, record }, version) {
-    if (request.version !== 'latest' || request.allowDowngrade)
-        return;
-    refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true });
-}
-async function chooseVersion(deployment) {
-    const { request, client, record } = deployment;
-    const note = async (version) => await record.update({ version, version_source: 'requested' });
-    if (request.version !== 'latest') {
-        await note(request.version);
-        return request.version;
-    }
-    const latest = await client.readLatestVersion();
-    await note(latest);
-    refuseOlder(deployment, latest);
-    return latest;
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/project-plan.js
@@ -39936,7 +39936,7 @@ function treeBelow({ files, symlinks, directories }, folder) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/project/overlay.js
+;// CONCATENATED MODULE: ./build/project/parts/overlay.js
 
 
 
@@ -39989,7 +39989,7 @@ function foldersAbove(path) {
     return parts.slice(1).map((_, index) => parts.slice(0, index + 1).join('/'));
 }
 
-;// CONCATENATED MODULE: ./build/project/fetch-parts.js
+;// CONCATENATED MODULE: ./build/project/parts/fetch-parts.js
 
 
 
@@ -40076,7 +40076,7 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
     return versionSchema.safeParse(versionAsWritten).data ?? version;
 }
 
-;// CONCATENATED MODULE: ./build/project/part.js
+;// CONCATENATED MODULE: ./build/project/parts/part.js
 
 
 

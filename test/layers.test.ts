@@ -30,6 +30,7 @@ const LAYERS = {
   'src/install/deployment': [['dry-run'], ['run'], ['recovery']],
   'src/install/steps': [['switch'], ['settings'], ['parts']],
   'src/install/transaction': [['journal'], ['changes']],
+  'src/project': [['api', 'parts']],
   'src/net': [['relay'], ['exchange'], ['policy']],
   'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],
 } as const satisfies Record<string, readonly (readonly string[])[]>
@@ -83,6 +84,7 @@ const imports: readonly Row[] = [
   ...LAYERS.src.flat().map(folder => ({ file: `src/${folder}/hub.ts`, from: '../../hub/x.ts', rule: RESTRICTED })),
   { file: 'src/install/deployment/recovery/above.ts', from: '../x.ts', rule: RESTRICTED },
   { file: 'src/install/transaction/changes/above.ts', from: '../x.ts', rule: RESTRICTED },
+  { file: 'src/project/api/above.ts', from: '../x.ts', rule: RESTRICTED },
   { file: 'src/net/policy/above.ts', from: '../x.ts', rule: RESTRICTED },
   { file: 'src/install/files/core-archive.ts', from: '../../core/archive/x.ts', rule: undefined },
   { file: 'src/main.ts', from: '../hub/x.ts', rule: RESTRICTED },

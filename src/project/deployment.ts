@@ -4,9 +4,9 @@ import {
   startDeployment as startOnHost,
 } from '../install/deployment/deployment.ts'
 import type { DeploymentFacts } from '../install/transaction/facts.ts'
-import { createProjectClient, type ProjectClient } from './client.ts'
-import { createReportSender } from './hub-report.ts'
-import type { PartSupplier } from './part-supplier.ts'
+import { createProjectClient, type ProjectClient } from './api/client.ts'
+import { createReportSender } from './api/hub-report.ts'
+import type { PartSupplier } from './parts/part-supplier.ts'
 import type { ProjectRequest } from './request.ts'
 import { PROJECT_TRANSITIONS, type ProjectState } from './states.ts'
 

@@ -1,6 +1,6 @@
 import { findPinnedKey, type SignerKey } from '../core/trust/signer-keys.ts'
 import { refuseDowngrade } from '../core/trust/version-rules.ts'
-import type { ArtifactDescriptor } from './client.ts'
+import type { ArtifactDescriptor } from './api/client.ts'
 import type { ProjectDeployment } from './deployment.ts'
 
 /** What the hub offers, and the pinned key that must have signed it. */

@@ -3,9 +3,9 @@ import { type DeploymentTools, type EndedDeployment, hostOf } from '../install/d
 import { refuseDeployment } from '../install/deployment/refuse.ts'
 import type { Host } from '../install/reports/host.ts'
 import type { ReportSender } from '../install/reports/outbox.ts'
-import { createProjectClient } from './client.ts'
+import { createProjectClient } from './api/client.ts'
+import { createReportSender } from './api/hub-report.ts'
 import { initialFacts } from './deployment.ts'
-import { createReportSender } from './hub-report.ts'
 import type { IncompleteProjectRequest } from './request.ts'
 
 /**

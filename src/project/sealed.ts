@@ -23,8 +23,8 @@ import { presentVersion, wasReplaced } from '../install/reports/replaced-artifac
 import type { IntactTree } from '../install/steps/parts/intact-part.ts'
 import { BUNDLED_PLAN } from './bundled-plan.ts'
 import type { ProjectDeployment } from './deployment.ts'
-import { findInstalledParts, isAllInstalled } from './installed-parts.ts'
 import { type Offer, refuseOlder } from './offer.ts'
+import { findInstalledParts, isAllInstalled } from './parts/installed-parts.ts'
 
 const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED_PLAN])
 

@@ -1,22 +1,22 @@
 import { join } from 'node:path'
-import { isSourced, type ManifestPart } from '../core/content/manifest.ts'
-import type { PluginYaml, VariableNames } from '../core/content/plugin-yaml.ts'
-import { treeBelow } from '../install/files/tree-below.ts'
-import { installPath, placeName } from '../install/host/layout.ts'
-import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../install/host/previous-install.ts'
-import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
-import { signForHost } from '../install/host/sign-for-host.ts'
-import { keepIfIntact } from '../install/steps/parts/intact-part.ts'
+import { isSourced, type ManifestPart } from '../../core/content/manifest.ts'
+import type { PluginYaml, VariableNames } from '../../core/content/plugin-yaml.ts'
+import { treeBelow } from '../../install/files/tree-below.ts'
+import { installPath, placeName } from '../../install/host/layout.ts'
+import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../../install/host/previous-install.ts'
+import { readPluginYaml } from '../../install/host/read-plugin-yaml.ts'
+import { signForHost } from '../../install/host/sign-for-host.ts'
+import { keepIfIntact } from '../../install/steps/parts/intact-part.ts'
 import {
   environmentOf,
   type NewPart,
   type Part,
   type PartEnvironment,
   type PartTree,
-} from '../install/steps/parts/part.ts'
-import type { ProjectDeployment } from './deployment.ts'
+} from '../../install/steps/parts/part.ts'
+import type { ProjectDeployment } from '../deployment.ts'
+import type { VerifiedProject } from '../verify.ts'
 import { findUnchanged, type SuppliedPart } from './fetch-parts.ts'
-import type { VerifiedProject } from './verify.ts'
 
 /** Where the parts of a project come from. */
 export interface PartSource extends VerifiedProject {

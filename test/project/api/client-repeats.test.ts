@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { createProjectClient, type ProjectClient } from '../../src/project/client.ts'
-import { temporaryDirectory } from '../install/temporary-directory.ts'
-import { closedPort, serve, serveSocket } from '../net/loopback-server.ts'
-import { createTestedWire } from '../net/tested-wire.ts'
+import { createProjectClient, type ProjectClient } from '../../../src/project/api/client.ts'
+import { temporaryDirectory } from '../../install/temporary-directory.ts'
+import { closedPort, serve, serveSocket } from '../../net/loopback-server.ts'
+import { createTestedWire } from '../../net/tested-wire.ts'
 import {
   type Answer,
   clientOf,

@@ -1,8 +1,8 @@
-import { AuthenticationError, ConfigError } from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
-import { projectIdSchema } from '../core/identifiers.ts'
-import { monotonicMs } from '../core/monotonic.ts'
-import type { JsonAnswer, JsonRequest, Wire } from '../net/wire.ts'
+import { AuthenticationError, ConfigError } from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import { projectIdSchema } from '../../core/identifiers.ts'
+import { monotonicMs } from '../../core/monotonic.ts'
+import type { JsonAnswer, JsonRequest, Wire } from '../../net/wire.ts'
 import { parseAnswer } from './answers.ts'
 import { authAnswerSchema } from './bodies.ts'
 

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { describe, it, type TestContext } from 'node:test'
-import { ArtifactError, AuthenticationError, type DeployError, DeploymentError } from '../../src/core/errors.ts'
-import { type ArtifactDescriptor, createProjectClient, type ProjectClient } from '../../src/project/client.ts'
-import { makeCertificate } from '../net/certificates.ts'
-import { serve, serveTls } from '../net/loopback-server.ts'
-import { openPrivateFile } from '../net/private-file.ts'
-import { createTestedWire } from '../net/tested-wire.ts'
+import { ArtifactError, AuthenticationError, type DeployError, DeploymentError } from '../../../src/core/errors.ts'
+import { type ArtifactDescriptor, createProjectClient, type ProjectClient } from '../../../src/project/api/client.ts'
+import { makeCertificate } from '../../net/certificates.ts'
+import { serve, serveTls } from '../../net/loopback-server.ts'
+import { openPrivateFile } from '../../net/private-file.ts'
+import { createTestedWire } from '../../net/tested-wire.ts'
 import {
   type Answer,
   answering,

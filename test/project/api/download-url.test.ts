@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { type ArtifactError, ConfigError } from '../../src/core/errors.ts'
-import { resolveDownloadUrl } from '../../src/project/download-url.ts'
+import { type ArtifactError, ConfigError } from '../../../src/core/errors.ts'
+import { resolveDownloadUrl } from '../../../src/project/api/download-url.ts'
 
 function resolve(downloadUrl: string, hub = 'https://hub.example'): string {
   return resolveDownloadUrl(downloadUrl, `${hub}/v1/projects/shop/artifacts/1.0.0`, new URL(hub)).href

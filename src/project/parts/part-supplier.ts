@@ -1,6 +1,6 @@
-import type { SourcedPart } from '../core/content/manifest.ts'
-import type { NamedTree } from '../install/files/tree-below.ts'
-import type { SourceRecord } from '../install/host/installed/rows.ts'
+import type { SourcedPart } from '../../core/content/manifest.ts'
+import type { NamedTree } from '../../install/files/tree-below.ts'
+import type { SourceRecord } from '../../install/host/installed/rows.ts'
 
 /** A part to fetch. */
 export interface WantedPart {

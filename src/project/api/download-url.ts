@@ -1,5 +1,5 @@
-import { ArtifactError } from '../core/errors.ts'
-import { refuseInsecureHop } from '../net/policy/url-policy.ts'
+import { ArtifactError } from '../../core/errors.ts'
+import { refuseInsecureHop } from '../../net/policy/url-policy.ts'
 
 /**
  * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain

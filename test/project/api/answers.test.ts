@@ -7,9 +7,9 @@ import {
   type DeployError,
   DeploymentError,
   type ErrorCode,
-} from '../../src/core/errors.ts'
-import type { JsonAnswer } from '../../src/net/wire.ts'
-import { type HubCall, parseAnswer, refusalOf } from '../../src/project/answers.ts'
+} from '../../../src/core/errors.ts'
+import type { JsonAnswer } from '../../../src/net/wire.ts'
+import { type HubCall, parseAnswer, refusalOf } from '../../../src/project/api/answers.ts'
 
 type Row = [call: HubCall, statuses: number[], type: new (...args: never[]) => DeployError, code: ErrorCode]
 

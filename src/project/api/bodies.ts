@@ -1,6 +1,6 @@
 import { z } from 'zod/mini'
-import { versionSchema } from '../core/identifiers.ts'
-import { readReasonFields, reasonText } from '../net/error-reason.ts'
+import { versionSchema } from '../../core/identifiers.ts'
+import { readReasonFields, reasonText } from '../../net/error-reason.ts'
 
 const MAX_TEXT_CHARS = 8192
 const textSchema = z

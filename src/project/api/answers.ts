@@ -5,9 +5,9 @@ import {
   type DeployError,
   DeploymentError,
   type ErrorCode,
-} from '../core/errors.ts'
-import { cleanForeignText } from '../core/foreign-text.ts'
-import type { JsonAnswer } from '../net/wire.ts'
+} from '../../core/errors.ts'
+import { cleanForeignText } from '../../core/foreign-text.ts'
+import type { JsonAnswer } from '../../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
 
 /** The calls of the project contract (contract 4.2), in their order. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { buildReportBody, createReportSender } from '../../src/project/hub-report.ts'
-import { reportOf } from '../install/prepared-host.ts'
-import { closedPort } from '../net/loopback-server.ts'
+import { buildReportBody, createReportSender } from '../../../src/project/api/hub-report.ts'
+import { reportOf } from '../../install/prepared-host.ts'
+import { closedPort } from '../../net/loopback-server.ts'
 import { clientOf, serveHub } from './stub-hub.ts'
 
 const ROUTE = 'POST /v1/deployments/report'
