@@ -36310,52 +36310,6 @@ function provisionSteps({ steps }) {
     return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/checked-parts.js
-
-
-
-/** Only checks that passed, and that had something to examine. */
-function checkedParts({ steps }) {
-    const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
-    const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
-    const parts = steps.filter(({ action, status }) => isInstallAction(action) && status !== 'not_run').length;
-    if (ids.size === 0)
-        return { extent: 'none' };
-    if (ids.size >= parts)
-        return { extent: 'all' };
-    return { extent: 'some', inWords: `${listNames([...ids])} (${ids.size} of ${countInWords(parts, 'part')})` };
-}
-
-;// CONCATENATED MODULE: ./build/runner/summaries/dry-run-table.js
-
-
-
-const MAX_ROWS = 100;
-const MAX_PATH_CHARS = 200;
-const MAX_PARTS = 20;
-const MAX_STEPS = 20;
-/** What a real run would change: parts, files and steps. */
-function dryRunBlocks(dryRun, steps) {
-    const { changes, parts, count } = dryRun;
-    const rows = changes
-        .slice(0, MAX_ROWS)
-        .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
-    const more = count - rows.length;
-    return [
-        'This was a dry run: nothing was written on this host, and nothing was reported.',
-        ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
-        ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-        ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),
-        ...stepsLine(steps),
-    ];
-}
-function stepsLine(steps) {
-    if (steps.length === 0)
-        return [];
-    const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
-    return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`];
-}
-
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
 /**
  * What to do about an error, in a sentence or two. It comes after the error's message, which names the remedy, so it adds
@@ -36571,13 +36525,144 @@ function withProblems(sentence, report) {
     return [sentence, '', ...lines, ...(more > 0 ? [`- and ${more} more, which the local report lists`] : [])].join('\n');
 }
 
+;// CONCATENATED MODULE: ./build/runner/summaries/warnings.js
+
+
+
+
+
+const warnings_MAX_LISTED = 10;
+const MAX_NOTE_CHARS = 600;
+const warnings_MAX_NAME_CHARS = 150;
+/** What is worth attention, as highlighted blocks: warnings, then notices; each is also in the log. */
+function warningBlocks(report, notes) {
+    const others = withoutDrift(report, notes);
+    const warnings = [...drift(report), ...provisioned(report), ...warnings_linesOf(others, 'warning')];
+    return [...block('WARNING', warnings), ...block('NOTE', warnings_linesOf(others, 'notice'))];
+}
+/** The same for a run that has no report. */
+function noteBlocks(notes) {
+    return [...block('WARNING', warnings_linesOf(notes, 'warning')), ...block('NOTE', warnings_linesOf(notes, 'notice'))];
+}
+function block(kind, lines) {
+    if (lines.length === 0)
+        return [];
+    const more = lines.length - warnings_MAX_LISTED;
+    return [markdown_alert(kind, [...lines.slice(0, warnings_MAX_LISTED), ...(more > 0 ? [`and ${more} more, which the log lists`] : [])])];
+}
+function warnings_linesOf(notes, level) {
+    return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []));
+}
+/** The report says it with the snapshots that keep what was changed. */
+function withoutDrift({ drift: entries = [] }, notes) {
+    const differing = entries.filter(({ compared }) => compared !== false);
+    if (differing.length === 0)
+        return notes;
+    const logged = describeDrift(differing);
+    return notes.filter(({ text }) => text !== logged);
+}
+/** What was not as it was installed before the deployment: what it replaced, what it did not, and what is not known. */
+function drift(report) {
+    const { drift: entries = [] } = report;
+    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
+    const unknown = entries
+        .filter(({ compared }) => compared === false)
+        .map(entry => code(pathOfEntry(entry), warnings_MAX_NAME_CHARS));
+    return [
+        ...edited(entries.filter(({ snapshot }) => snapshot !== undefined), ` This deployment replaced them; they are kept in ${listFirst(snapshots, warnings_MAX_LISTED)}.`),
+        ...edited(entries.filter(({ snapshot }) => snapshot === undefined), fateWithoutSnapshot(report)),
+        ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${listFirst(unknown, warnings_MAX_LISTED)}.`]),
+    ];
+}
+function edited(entries, fate) {
+    const { names, more } = listDrift(entries);
+    if (names.length === 0)
+        return [];
+    return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`];
+}
+/** What became of edited files of which there is no snapshot, as far as the report says. */
+function fateWithoutSnapshot({ outcome, state, rollback }) {
+    if (outcome === 'success')
+        return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : '';
+    if (outcome !== 'failed' && outcome !== 'rolled_back')
+        return '';
+    const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
+    return isAsBefore ? ' They are as they were before this run.' : '';
+}
+/** A path, and in brackets how it differs. */
+function shownName(name) {
+    const at = name.lastIndexOf(' (');
+    return `${code(name.slice(0, at), warnings_MAX_NAME_CHARS)}${cellOf(name.slice(at), warnings_MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`;
+}
+/** What no rollback undoes, whatever it says of the files. */
+function provisioned(report) {
+    const ran = provisionSteps(report);
+    if (report.outcome === 'success')
+        return [];
+    const unlisted = mayHaveRunUnlisted(report)
+        ? [
+            `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes that.`,
+        ]
+        : [];
+    if (ran.length === 0)
+        return unlisted;
+    const names = ran.map(({ id, status }) => `${code(id, warnings_MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`);
+    return [`What these provision steps did was not undone: ${listFirst(names, warnings_MAX_LISTED)}.`, ...unlisted];
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy/checked-parts.js
+
+
+
+/** Only checks that passed, and that had something to examine. */
+function checkedParts({ steps }) {
+    const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
+    const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
+    const parts = steps.filter(({ action, status }) => isInstallAction(action) && status !== 'not_run').length;
+    if (ids.size === 0)
+        return { extent: 'none' };
+    if (ids.size >= parts)
+        return { extent: 'all' };
+    return { extent: 'some', inWords: `${listNames([...ids])} (${ids.size} of ${countInWords(parts, 'part')})` };
+}
+
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy/dry-run-table.js
+
+
+
+const MAX_ROWS = 100;
+const MAX_PATH_CHARS = 200;
+const MAX_PARTS = 20;
+const MAX_STEPS = 20;
+/** What a real run would change: parts, files and steps. */
+function dryRunBlocks(dryRun, steps) {
+    const { changes, parts, count } = dryRun;
+    const rows = changes
+        .slice(0, MAX_ROWS)
+        .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
+    const more = count - rows.length;
+    return [
+        'This was a dry run: nothing was written on this host, and nothing was reported.',
+        ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
+        ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
+        ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),
+        ...stepsLine(steps),
+    ];
+}
+function stepsLine(steps) {
+    if (steps.length === 0)
+        return [];
+    const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
+    return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`];
+}
+
 ;// CONCATENATED MODULE: ./build/runner/summaries/ending.js
 /** What a sentence about a run calls what was deployed. */
 function ending_nameOf({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/success-sentence.js
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy/success-sentence.js
 
 
 
@@ -36679,7 +36764,7 @@ function describeParts(version, { plugins = [], sources }) {
     return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`;
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/outcome-sentence.js
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy/outcome-sentence.js
 
 
 
@@ -36753,7 +36838,7 @@ function wanted(report) {
     return `${ending_nameOf(report)} ${version ?? asked ?? ''}`.trim();
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/steps-table.js
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy/steps-table.js
 
 
 
@@ -36806,92 +36891,7 @@ function steps_table_resultOf(step, error) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/warnings.js
-
-
-
-
-
-const warnings_MAX_LISTED = 10;
-const MAX_NOTE_CHARS = 600;
-const warnings_MAX_NAME_CHARS = 150;
-/** What is worth attention, as highlighted blocks: warnings, then notices; each is also in the log. */
-function warningBlocks(report, notes) {
-    const others = withoutDrift(report, notes);
-    const warnings = [...drift(report), ...provisioned(report), ...warnings_linesOf(others, 'warning')];
-    return [...block('WARNING', warnings), ...block('NOTE', warnings_linesOf(others, 'notice'))];
-}
-/** The same for a run that has no report. */
-function noteBlocks(notes) {
-    return [...block('WARNING', warnings_linesOf(notes, 'warning')), ...block('NOTE', warnings_linesOf(notes, 'notice'))];
-}
-function block(kind, lines) {
-    if (lines.length === 0)
-        return [];
-    const more = lines.length - warnings_MAX_LISTED;
-    return [markdown_alert(kind, [...lines.slice(0, warnings_MAX_LISTED), ...(more > 0 ? [`and ${more} more, which the log lists`] : [])])];
-}
-function warnings_linesOf(notes, level) {
-    return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []));
-}
-/** The report says it with the snapshots that keep what was changed. */
-function withoutDrift({ drift: entries = [] }, notes) {
-    const differing = entries.filter(({ compared }) => compared !== false);
-    if (differing.length === 0)
-        return notes;
-    const logged = describeDrift(differing);
-    return notes.filter(({ text }) => text !== logged);
-}
-/** What was not as it was installed before the deployment: what it replaced, what it did not, and what is not known. */
-function drift(report) {
-    const { drift: entries = [] } = report;
-    const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
-    const unknown = entries
-        .filter(({ compared }) => compared === false)
-        .map(entry => code(pathOfEntry(entry), warnings_MAX_NAME_CHARS));
-    return [
-        ...edited(entries.filter(({ snapshot }) => snapshot !== undefined), ` This deployment replaced them; they are kept in ${listFirst(snapshots, warnings_MAX_LISTED)}.`),
-        ...edited(entries.filter(({ snapshot }) => snapshot === undefined), fateWithoutSnapshot(report)),
-        ...(unknown.length === 0 ? [] : [`Not compared with what was installed: ${listFirst(unknown, warnings_MAX_LISTED)}.`]),
-    ];
-}
-function edited(entries, fate) {
-    const { names, more } = listDrift(entries);
-    if (names.length === 0)
-        return [];
-    return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`];
-}
-/** What became of edited files of which there is no snapshot, as far as the report says. */
-function fateWithoutSnapshot({ outcome, state, rollback }) {
-    if (outcome === 'success')
-        return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : '';
-    if (outcome !== 'failed' && outcome !== 'rolled_back')
-        return '';
-    const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
-    return isAsBefore ? ' They are as they were before this run.' : '';
-}
-/** A path, and in brackets how it differs. */
-function shownName(name) {
-    const at = name.lastIndexOf(' (');
-    return `${code(name.slice(0, at), warnings_MAX_NAME_CHARS)}${cellOf(name.slice(at), warnings_MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`;
-}
-/** What no rollback undoes, whatever it says of the files. */
-function provisioned(report) {
-    const ran = provisionSteps(report);
-    if (report.outcome === 'success')
-        return [];
-    const unlisted = mayHaveRunUnlisted(report)
-        ? [
-            `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes that.`,
-        ]
-        : [];
-    if (ran.length === 0)
-        return unlisted;
-    const names = ran.map(({ id, status }) => `${code(id, warnings_MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`);
-    return [`What these provision steps did was not undone: ${listFirst(names, warnings_MAX_LISTED)}.`, ...unlisted];
-}
-
-;// CONCATENATED MODULE: ./build/runner/summaries/deploy-summary.js
+;// CONCATENATED MODULE: ./build/runner/summaries/deploy/deploy-summary.js
 
 
 

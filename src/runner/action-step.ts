@@ -16,8 +16,8 @@ import type { GivenInputs } from './inputs/input-reader.ts'
 import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper } from './secret-keeper.ts'
-import { buildDeploySummary } from './summaries/deploy-summary.ts'
-import { describeEnding } from './summaries/outcome-sentence.ts'
+import { buildDeploySummary } from './summaries/deploy/deploy-summary.ts'
+import { describeEnding } from './summaries/deploy/outcome-sentence.ts'
 
 /** What the post step knows of the main step's run. */
 const RUN_STATE = 'deployment-id'

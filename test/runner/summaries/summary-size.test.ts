@@ -4,7 +4,7 @@ import { marked } from 'marked'
 import { SourceError } from '../../../src/core/document/source-problem.ts'
 import { DeploymentError, ERROR_CODES } from '../../../src/core/errors.ts'
 import { DryRunResult } from '../../../src/install/deployment/dry-run/dry-run-result.ts'
-import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
+import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy/deploy-summary.ts'
 import { nextStep } from '../../../src/runner/summaries/next-steps.ts'
 import { reportOf } from '../../install/prepared-host.ts'
 

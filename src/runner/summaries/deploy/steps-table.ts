@@ -1,8 +1,8 @@
-import { cellOf, code, table } from '../../core/markdown.ts'
-import { isMarkerAction } from '../../core/plan/action.ts'
-import { countInWords, durationInWords } from '../../core/quantities.ts'
-import type { LocalReport } from '../../install/reports/local-report.ts'
-import { withoutStep } from '../../install/reports/rollback-problems.ts'
+import { cellOf, code, table } from '../../../core/markdown.ts'
+import { isMarkerAction } from '../../../core/plan/action.ts'
+import { countInWords, durationInWords } from '../../../core/quantities.ts'
+import type { LocalReport } from '../../../install/reports/local-report.ts'
+import { withoutStep } from '../../../install/reports/rollback-problems.ts'
 
 type Step = LocalReport['steps'][number]
 

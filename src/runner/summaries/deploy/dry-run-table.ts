@@ -1,7 +1,7 @@
-import { cellOf, code, table } from '../../core/markdown.ts'
-import { listFirst } from '../../core/quantities.ts'
-import { type DryRunResult, sizesInWords } from '../../install/deployment/dry-run/dry-run-result.ts'
-import type { PlannedStep } from '../../install/transaction/record.ts'
+import { cellOf, code, table } from '../../../core/markdown.ts'
+import { listFirst } from '../../../core/quantities.ts'
+import { type DryRunResult, sizesInWords } from '../../../install/deployment/dry-run/dry-run-result.ts'
+import type { PlannedStep } from '../../../install/transaction/record.ts'
 
 const MAX_ROWS = 100
 const MAX_PATH_CHARS = 200

@@ -1,7 +1,7 @@
-import { listNames } from '../../core/foreign-text.ts'
-import { isInstallAction } from '../../core/plan/action.ts'
-import { countInWords } from '../../core/quantities.ts'
-import type { LocalReport } from '../../install/reports/local-report.ts'
+import { listNames } from '../../../core/foreign-text.ts'
+import { isInstallAction } from '../../../core/plan/action.ts'
+import { countInWords } from '../../../core/quantities.ts'
+import type { LocalReport } from '../../../install/reports/local-report.ts'
 
 /** Which parts the health checks of a run have examined. */
 export type CheckedParts =

@@ -1,7 +1,7 @@
-import type { ErrorCode } from '../../core/errors.ts'
-import type { LocalReport } from '../../install/reports/local-report.ts'
-import { actingSteps } from './acting-steps.ts'
-import { type Ending, nameOf, type RunFacts } from './ending.ts'
+import type { ErrorCode } from '../../../core/errors.ts'
+import type { LocalReport } from '../../../install/reports/local-report.ts'
+import { actingSteps } from '../acting-steps.ts'
+import { type Ending, nameOf, type RunFacts } from '../ending.ts'
 import { describeSuccess } from './success-sentence.ts'
 
 /** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { SourceError } from '../../../src/core/document/source-problem.ts'
-import { DeploymentError, type ErrorCode } from '../../../src/core/errors.ts'
-import type { LocalReport } from '../../../src/install/reports/local-report.ts'
-import { buildDeploySummary, type SummaryFacts } from '../../../src/runner/summaries/deploy-summary.ts'
-import { reportOf } from '../../install/prepared-host.ts'
+import { SourceError } from '../../../../src/core/document/source-problem.ts'
+import { DeploymentError, type ErrorCode } from '../../../../src/core/errors.ts'
+import type { LocalReport } from '../../../../src/install/reports/local-report.ts'
+import { buildDeploySummary, type SummaryFacts } from '../../../../src/runner/summaries/deploy/deploy-summary.ts'
+import { reportOf } from '../../../install/prepared-host.ts'
 
 const HOSTILE =
   'x|y`z\n# h\r<img src=x onerror=alert(1)> [a](http://b) ::error:: ##[group] @team **b** \u202e ~~s~~ \\| &lt;'

@@ -1,11 +1,11 @@
-import { listNames } from '../../core/foreign-text.ts'
-import { shortDigest } from '../../core/quantities.ts'
-import { addedInWords, isOnlyAdded } from '../../install/host/trees/drift-check.ts'
-import type { LocalReport } from '../../install/reports/local-report.ts'
-import type { DriftEntry } from '../../install/transaction/facts.ts'
-import { actingSteps, hasMovedParts } from './acting-steps.ts'
+import { listNames } from '../../../core/foreign-text.ts'
+import { shortDigest } from '../../../core/quantities.ts'
+import { addedInWords, isOnlyAdded } from '../../../install/host/trees/drift-check.ts'
+import type { LocalReport } from '../../../install/reports/local-report.ts'
+import type { DriftEntry } from '../../../install/transaction/facts.ts'
+import { actingSteps, hasMovedParts } from '../acting-steps.ts'
+import { type Ending, nameOf, type RunFacts } from '../ending.ts'
 import { checkedParts } from './checked-parts.ts'
-import { type Ending, nameOf, type RunFacts } from './ending.ts'
 
 /** The ending of a run that succeeded. Its step fails all the same if the hub has refused its report. */
 export function describeSuccess(run: RunFacts): Ending {
