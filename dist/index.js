@@ -28403,8 +28403,8 @@ function isAnyMade(root, pending) {
     return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
 }
 /**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
- * made: certainly, when a newer change was announced after it.
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether the
+ * change had been made: it certainly had if a newer one was announced after it.
  */
 async function dropUndone({ root, journal }, pending) {
     const latest = pending.at(-1)?.seq ?? 0;
@@ -38108,7 +38108,7 @@ function notesOnHosts({ contradicted, early }) {
         ...(early.length === 0
             ? []
             : [
-                `Reports are of a time that has not come yet, which counts as no time; check the clocks of these hosts, and of this one: ${host_report_nameHosts(early)}.`,
+                `Reports have a time in the future, which counts as no time; check the clocks of this host and of these: ${host_report_nameHosts(early)}.`,
             ]),
     ];
 }
@@ -41959,7 +41959,7 @@ class HostGit {
         const [leastMajor, leastMinor] = LEAST_VERSION;
         if (major > leastMajor || (major === leastMajor && minor >= leastMinor))
             return;
-        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, found ${found}: nothing was installed. Install it.`);
+        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, found ${found}: nothing was installed. Install or update git.`);
     }
     /** How a command ended; its output is cut to 2 KiB. Throws ArtifactError `timeout`, and the signal's reason. */
     async run(call) {

@@ -15,7 +15,7 @@ export interface Command {
 export const DATA_OPTION = { data: { type: 'string', default: '.hub-data' } } as const
 export const DATA_USAGE = '  --data DIR       the data folder (default .hub-data)'
 /** For the help of a command whose standard output a script catches. */
-export const SILENT_USAGE = 'In a script, use npm run --silent hub: npm prints lines of its own there.'
+export const SILENT_USAGE = 'In a script, use npm run --silent hub: otherwise, npm prints lines of its own.'
 
 /** Reads the file that an option names. Throws HubError 400 when it cannot be read. */
 export function readGivenFile(option: string, path: string): Buffer {

@@ -177,7 +177,7 @@ function notesOnHosts({ contradicted, early }: Record<'contradicted' | 'early', 
     ...(early.length === 0
       ? []
       : [
-          `Reports are of a time that has not come yet, which counts as no time; check the clocks of these hosts, and of this one: ${nameHosts(early)}.`,
+          `Reports have a time in the future, which counts as no time; check the clocks of this host and of these: ${nameHosts(early)}.`,
         ]),
   ]
 }

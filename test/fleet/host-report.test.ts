@@ -111,7 +111,7 @@ describe('parseHostReports', () => {
       }
     })
 
-  it('names the hosts with a time that has not come yet, and no host whose clock is a little ahead', () => {
+  it('names the hosts with a time in the future, and no host whose clock is a little ahead', () => {
     const { reports, notes } = parsed([
       rowOf('app-1', { completed_at: '2026-01-02T12:04:00Z' }),
       rowOf('app-2', { completed_at: '2999-01-01T00:00:00Z' }),
@@ -120,7 +120,7 @@ describe('parseHostReports', () => {
       reports.map(({ version }) => version),
       ['1.0.0', '1.0.0'],
     )
-    assert.match(notes.join(), /a time that has not come yet.*: app-2\.$/)
+    assert.match(notes.join(), /a time in the future.*: app-2\.$/)
   })
 
   for (const [name, row] of [

@@ -167,8 +167,8 @@ export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): bo
 }
 
 /**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether that had been
- * made: certainly, when a newer change was announced after it.
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether the
+ * change had been made: it certainly had if a newer one was announced after it.
  */
 async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const latest = pending.at(-1)?.seq ?? 0
