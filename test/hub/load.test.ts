@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { describe, it, type TestContext } from 'node:test'
+import { after, before, describe, it, type TestContext } from 'node:test'
 import { deploy, type MarketplaceTarget, type ProjectTarget, type Target } from '../../bench/load/host.ts'
 import { type Hosts, runHosts } from '../../bench/load/hosts.ts'
 import { serveHub } from '../../bench/load/served-hub.ts'
@@ -14,22 +14,31 @@ import { openStore, type Store } from '../../hub/store.ts'
 import { byExtent } from '../extent.ts'
 import { sealShop } from './project/project-source.ts'
 import { type Ended, hubProcess } from './run-cli.ts'
-import { newFolder, SIGNING_SECRET } from './running-hub.ts'
+import { type Ends, newFolder, SIGNING_SECRET } from './running-hub.ts'
 
 const ARTIFACT_BYTES = 1_000_000
 const REPORTING: Hosts = { count: 40, deployments: byExtent({ sample: 2, ci: 10 }), downloads: false }
 const DOWNLOADING: Hosts = { count: 10, deployments: byExtent({ sample: 2, ci: 10 }), downloads: true }
 const DEPLOYMENTS = REPORTING.count * REPORTING.deployments + DOWNLOADING.count * DOWNLOADING.deployments
-const CONTRACTS = ['marketplace', 'project'] as const
+/** Each with what others do meanwhile. */
+const CONTRACTS = [
+  ['marketplace', [publishAnother, backUp]],
+  ['project', byExtent({ sample: [], ci: [publishAnother, backUp] })],
+] as const
 
-describe('a hub that many hosts use at once', { timeout: 120_000 }, () => {
-  for (const contract of CONTRACTS)
-    it(`answers each call of the ${contract} contract, and keeps each report once, while others publish and back up`, async t => {
-      const { target, dataDir, store } = await serve(t, contract)
+for (const [contract, commands] of CONTRACTS)
+  describe(`a hub that many hosts use at once by the ${contract} contract`, { timeout: 120_000 }, () => {
+    let served: Served
+    before(async () => {
+      served = await serve(contract)
+    })
+    after(async () => await served.close())
+
+    it(`answers each call, and keeps each report once, while others use it`, async () => {
+      const { target, store } = served
       const [tallies, ...others] = await Promise.all([
         Promise.all([REPORTING, DOWNLOADING].map(hosts => runHosts(target, hosts))),
-        publishAnother(t, dataDir),
-        backUp(t, dataDir),
+        ...commands.map(command => command(served)),
       ])
       assert.deepEqual(
         tallies.flatMap(({ errors }) => errors),
@@ -39,9 +48,14 @@ describe('a hub that many hosts use at once', { timeout: 120_000 }, () => {
       assert.equal(idsOfReports(store, contract).length, DEPLOYMENTS)
     })
 
-  for (const contract of CONTRACTS)
-    it(`has every report of the ${contract} contract that it answered before it was killed`, async t => {
-      const { target, hub, store } = await serve(t, contract)
+    it('is not said to answer without an error when it sends other bytes', async () => {
+      const other = { ...served.target, sha256: '0'.repeat(64) }
+      const deployment = { hostId: 'a', downloads: true }
+      await assert.rejects(deploy(other, deployment, newTally()), /^Error: download: wrong bytes$/)
+    })
+
+    it('has every report that it answered before it was killed', async () => {
+      const { target, hub, store } = served
       const headers = await credentialsOf(target)
       const answered: string[] = []
       let isKilled: Promise<void> | undefined
@@ -60,14 +74,7 @@ describe('a hub that many hosts use at once', { timeout: 120_000 }, () => {
         [],
       )
     })
-
-  it('is not said to answer without an error when it sends other bytes', async t => {
-    const { target } = await serve(t, 'marketplace')
-    const other = { ...target, sha256: '0'.repeat(64) }
-    const deployment = { hostId: 'a', downloads: true }
-    await assert.rejects(deploy(other, deployment, newTally()), /^Error: download: wrong bytes$/)
   })
-})
 
 describe('what expires', () => {
   it('is found by its time, however much there is', t => {
@@ -125,15 +132,22 @@ describe('writing for several requests at once', () => {
   })
 })
 
-/** A hub in its own process, with a plugin and a project that hosts can deploy. */
-async function serve(t: TestContext, contract: Target['contract']) {
-  const dataDir = join(newFolder(t), 'data')
+type Served = Awaited<ReturnType<typeof serve>>
+
+/** A hub in its own process, with a plugin or a project that hosts can deploy. */
+async function serve(contract: Target['contract']) {
+  const cleanUps: (() => void)[] = []
+  const end: Ends = { after: cleanUp => cleanUps.push(cleanUp) }
+  const dataDir = join(newFolder(end), 'data')
   const store = openStore(dataDir)
-  t.after(() => store.close())
-  const targets = { marketplace: await publishPlugin(store), project: await publishProjectOf(t, store) }
+  const published = contract === 'marketplace' ? await publishPlugin(store) : await publishShop(store, end)
   const hub = await serveHub(dataDir)
-  t.after(() => hub.stop())
-  return { hub, dataDir, store, target: { ...targets[contract], hubUrl: hub.url } }
+  const close = async () => {
+    await hub.stop()
+    store.close()
+    for (const cleanUp of cleanUps) cleanUp()
+  }
+  return { hub, end, dataDir, store, close, target: { ...published, hubUrl: hub.url } }
 }
 
 async function publishPlugin(store: Store): Promise<Omit<MarketplaceTarget, 'hubUrl'>> {
@@ -143,22 +157,22 @@ async function publishPlugin(store: Store): Promise<Omit<MarketplaceTarget, 'hub
   return { contract: 'marketplace', slug, version, sha256, apiKey: key }
 }
 
-async function publishProjectOf(t: TestContext, store: Store): Promise<Omit<ProjectTarget, 'hubUrl'>> {
+async function publishShop(store: Store, end: Ends): Promise<Omit<ProjectTarget, 'hubUrl'>> {
   const data = randomBytes(ARTIFACT_BYTES / 2).toString('hex')
-  const { sha256, version } = await publishProject(store, await sealShop(t, {}, { 'plugins/cart/data': data }))
+  const { sha256, version } = await publishProject(store, await sealShop(end, {}, { 'plugins/cart/data': data }))
   const newKey = (purpose: Purpose) => createProjectKey(store, { project_id: 'shop', purpose, name: 'test' }).value
   const keys = { devkey: newKey('devkey'), credential: newKey('credential') }
   return { contract: 'project', projectId: 'shop', version, sha256, ...keys }
 }
 
-async function publishAnother(t: TestContext, dataDir: string): Promise<Ended> {
-  const from = newFolder(t, { 'run.sh': 'true' })
+async function publishAnother({ dataDir, end }: Served): Promise<Ended> {
+  const from = newFolder(end, { 'run.sh': 'true' })
   const options = ['--data', dataDir, '--kind', 'service', '--slug', 'other', '--version', '1.0.0', '--from', from]
   return await hubProcess('publish', ...options, '--signing-secret-env', 'HUB_TEST_SECRET')
 }
 
-async function backUp(t: TestContext, dataDir: string): Promise<Ended> {
-  return await hubProcess('backup', '--data', dataDir, '--to', join(newFolder(t), 'backup.tar'))
+async function backUp({ dataDir, end }: Served): Promise<Ended> {
+  return await hubProcess('backup', '--data', dataDir, '--to', join(newFolder(end), 'backup.tar'))
 }
 
 /** What a report is sent with. */

@@ -53,8 +53,13 @@ export async function runHub(t: TestContext, options: Partial<HubOptions> = {}):
   }
 }
 
+/** What cleans up when it ends, such as a test. */
+export interface Ends {
+  after(cleanUp: () => void): void
+}
+
 /** Makes a temporary folder with these files, which is removed when the test ends. */
-export function newFolder(t: TestContext, files: Record<string, string> = {}): string {
+export function newFolder(t: Ends, files: Record<string, string> = {}): string {
   const folder = mkdtempSync(join(tmpdir(), 'hub-test-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   for (const [path, content] of Object.entries(files)) {

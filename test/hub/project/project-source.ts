@@ -3,7 +3,7 @@ import type { TestContext } from 'node:test'
 import { publishProject } from '../../../hub/project/publish.ts'
 import { type SealedProject, type SealOptions, sealProject } from '../../../hub/project/seal.ts'
 import type { Store } from '../../../hub/store.ts'
-import { newFolder } from '../running-hub.ts'
+import { type Ends, newFolder } from '../running-hub.ts'
 
 export const SIGNING_KEY = generateKeyPairSync('ed25519').privateKey
 
@@ -23,7 +23,7 @@ steps:
 
 /** Seals the project `shop`; `files` add to its own, replace them or, with undefined, remove them. */
 export async function sealShop(
-  t: TestContext,
+  t: Ends,
   options: Partial<SealOptions> = {},
   files: Record<string, string | undefined> = {},
 ): Promise<SealedProject> {
@@ -31,7 +31,7 @@ export async function sealShop(
   return sealProject({ source, projectId: 'shop', version: '1.0.0', signingKey: SIGNING_KEY, ...options })
 }
 
-export function newShop(t: TestContext, files: Record<string, string | undefined> = {}): string {
+export function newShop(t: Ends, files: Record<string, string | undefined> = {}): string {
   const present = Object.entries({ ...SHOP, ...files }).filter(([, content]) => content !== undefined)
   return newFolder(t, Object.fromEntries(present) as Record<string, string>)
 }
