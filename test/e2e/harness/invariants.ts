@@ -20,7 +20,7 @@ export function listLive(root: string): Listing {
 export function listLasting(root: string): Listing {
   const listing: Record<string, string> = listSome(
     root,
-    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|reserve|trees\/)/.test(path),
+    path => !/^\.hub-deploy\/(reports\/|audit\.jsonl|installed\.json|rename-probe|reserve|trees\/)/.test(path),
   )
   const names = new Map<string, string>()
   for (const [path, what] of Object.entries(listSome(root, isTreeRecord))) {
