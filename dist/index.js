@@ -21032,14 +21032,29 @@ function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
  * earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function record_line_parseLine(line, recordedAt) {
-    const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? [];
-    if (path === '')
+    if (!LINE.test(line))
         throw new TreeRecordDamage('it has a line that this action does not write');
-    const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt;
-    const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined };
-    if (LEAVES_TREE.test(item.path))
+    const kindAt = line.indexOf('\t') + 1;
+    const contentAt = line.indexOf('\t', kindAt) + 1;
+    const stampAt = line.indexOf('\t', contentAt) + 1;
+    const pathAt = line.lastIndexOf('\t') + 1;
+    const path = unquote(line.slice(pathAt));
+    if (LEAVES_TREE.test(path))
         throw new TreeRecordDamage('it has a path that leaves the tree');
-    return { ...item, sha256: sha256 === '-' ? undefined : sha256 };
+    const changedAt = line.slice(line.lastIndexOf('\t', pathAt - 2) + 1, pathAt - 1);
+    return {
+        path,
+        kind: line.slice(kindAt, contentAt - 1),
+        content: unquote(line.slice(contentAt, stampAt - 1)),
+        stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
+        sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
+    };
+}
+/** Compares two times in nanoseconds without parsing them. What was before 1970 is no time of a host that is right. */
+function isEarlier(time, other) {
+    if (time === '' || time.startsWith('-') || other.startsWith('-'))
+        return false;
+    return time.length < other.length || (time.length === other.length && time < other);
 }
 /** The line that an item would have. */
 function asLine({ sha256 = '-', kind, content, path }) {
@@ -21135,7 +21150,7 @@ function readWholeRecord(fd, name) {
         const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
         if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
             throw new TreeRecordDamage('its content does not have the digest of its name');
-        return { text, recordedAt: stat.mtimeNs };
+        return { text, recordedAt: String(stat.mtimeNs) };
     }
     finally {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
@@ -21148,9 +21163,10 @@ function* readItems(fd, name) {
         if (!stat.isFile())
             throw new TreeRecordDamage('it is no regular file');
         const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
+        const recordedAt = String(stat.mtimeNs);
         let before = '';
         for (const line of linesOf(fd, found)) {
-            const item = record_line_parseLine(line, stat.mtimeNs);
+            const item = record_line_parseLine(line, recordedAt);
             if (before !== '' && comparePaths(before, item.path) >= 0)
                 throw new TreeRecordDamage(`${item.path} is not in its place`);
             before = item.path;
@@ -21243,69 +21259,12 @@ class FileDigester {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/tree-scan.js
+;// CONCATENATED MODULE: ./build/install/files/tree-item.js
 
 
 
-
-/** What a directory with some thousand entries takes at least: a larger one is not read at once. */
-const MAX_BYTES_AT_ONCE = 64 * 1024;
-/** How many entries of a large directory are listed between two pauses. */
-const LISTED_AT_ONCE = 2000;
 /** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd';
-/**
- * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
- * `root`: where that is no directory, there is none. An undefined item is a pause.
- */
-function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
-    if (!lstatIfPresentSync(root)?.isDirectory())
-        return;
-    const top = yield* tree_scan_listDirectory(root, '');
-    const open = top === undefined ? [] : [top];
-    if (top !== undefined)
-        onDirectory?.('');
-    for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
-        const name = listing.names[listing.next++];
-        if (name === undefined) {
-            open.pop();
-            continue;
-        }
-        const path = listing.path === '' ? name : `${listing.path}/${name}`;
-        if (isLeftOut(path))
-            continue;
-        const isDirectory = listing.directories.has(name);
-        if (isDirectory)
-            onStamp?.(path, stampAt(`${root}/${path}`));
-        const below = isDirectory ? yield* tree_scan_listDirectory(`${root}/${path}`, path) : undefined;
-        if (below === undefined) {
-            const item = describeItemSync(root, path);
-            if (!isDirectory)
-                onStamp?.(path, item?.stamp ?? '');
-            yield item;
-            continue;
-        }
-        onDirectory?.(path);
-        open.push(below);
-    }
-}
-/**
- * Lists the directories that `scanTree` lists, and returns nothing: the first process that reads a directory has the file
- * system note the time in its journal, which waits while the file system is synced; the next one does not. Each item is
- * a pause.
- */
-function* touchDirectories(root, { isLeftOut }) {
-    const open = lstatIfPresentSync(root)?.isDirectory() ? [''] : [];
-    for (let path = open.pop(); path !== undefined; path = open.pop()) {
-        const listing = yield* tree_scan_listDirectory(`${root}/${path}`, path);
-        for (const name of listing?.directories ?? []) {
-            const inner = path === '' ? name : `${path}/${name}`;
-            if (!isLeftOut(inner))
-                open.push(inner);
-        }
-    }
-}
 /** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
 function isBarred(error) {
     return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
@@ -21315,26 +21274,21 @@ function stampOf({ ino, mtimeNs, ctimeNs }) {
     // A template would keep its parts as well, in three times the memory.
     return [ino, mtimeNs, ctimeNs].join('\t');
 }
-/** Empty where nothing is, or nothing that can be seen. */
-function stampAt(path) {
-    try {
-        return stampOf((0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true }));
-    }
-    catch {
-        return '';
-    }
-}
 /** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
 function describeItemSync(root, path) {
+    const at = `${root}/${path}`;
     try {
-        const at = `${root}/${path}`;
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        const stamp = stat.isDirectory() ? '' : stampOf(stat);
-        if (stat.isSymbolicLink())
-            return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp };
-        if (!stat.isFile())
-            return { path, kind: 'other', content: '', stamp };
-        return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp };
+        // The methods of the class do this with large integers, which takes as long as all the rest.
+        const mode = Number(stat.mode);
+        switch (mode & external_node_fs_namespaceObject.constants.S_IFMT) {
+            case external_node_fs_namespaceObject.constants.S_IFREG:
+                return { path, kind: (mode & 0o7777).toString(8), content: String(stat.size), stamp: stampOf(stat) };
+            case external_node_fs_namespaceObject.constants.S_IFLNK:
+                return { path, kind: 'link', content: (0,external_node_fs_namespaceObject.readlinkSync)(at), stamp: stampOf(stat) };
+            default:
+                return { path, kind: 'other', content: '', stamp: stat.isDirectory() ? '' : stampOf(stat) };
+        }
     }
     catch (error) {
         const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE));
@@ -21345,16 +21299,91 @@ function describeItemSync(root, path) {
         throw error;
     }
 }
+
+;// CONCATENATED MODULE: ./build/install/files/tree-scan.js
+
+
+
+
+/** What a directory with some thousand entries takes at least: a larger one is not read at once. */
+const MAX_BYTES_AT_ONCE = 64 * 1024;
+/** How many entries of a large directory are listed between two pauses. */
+const LISTED_AT_ONCE = 2000;
+/** How many names are in memory before the first item; a service may have made millions. */
+const MAX_LISTED_AHEAD = 30_000;
+/**
+ * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
+ * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
+ * `root`: where that is no directory, there is none. An undefined item is a pause.
+ */
+function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
+    if (!lstatIfPresentSync(root)?.isDirectory())
+        return;
+    const top = yield* tree_scan_listDirectory(root, '');
+    if (top === undefined)
+        return;
+    yield* listAhead(root, top, isLeftOut);
+    onDirectory?.('');
+    const open = [top];
+    for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
+        const name = listing.names[listing.next++];
+        if (name === undefined) {
+            open.pop();
+            continue;
+        }
+        const path = `${listing.prefix}${name}`;
+        if (isLeftOut(path))
+            continue;
+        const below = listing.directories.has(name) ? yield* listBelow(root, listing, name) : undefined;
+        if (below === undefined) {
+            const item = describeItemSync(root, path);
+            onStamp?.(path, item?.stamp ?? '');
+            yield item;
+            continue;
+        }
+        onStamp?.(path, below.stamp);
+        onDirectory?.(path);
+        open.push(below);
+    }
+}
+/**
+ * Lists the directories below one that is listed. The first process that reads a directory has the file system note the
+ * time in its journal, which waits while the file system is synced: so all are read soon, and once.
+ */
+function* listAhead(root, top, isLeftOut) {
+    let room = MAX_LISTED_AHEAD;
+    const pending = [top];
+    for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
+        room -= listing.names.length;
+        for (const name of listing.directories.keys()) {
+            if (room <= 0)
+                return;
+            if (isLeftOut(`${listing.prefix}${name}`))
+                continue;
+            const below = yield* listBelow(root, listing, name);
+            if (below !== undefined)
+                pending.push(below);
+        }
+    }
+}
+function* listBelow(root, above, name) {
+    const path = `${above.prefix}${name}`;
+    const listing = above.directories.get(name) ?? (yield* tree_scan_listDirectory(`${root}/${path}`, `${path}/`));
+    above.directories.set(name, listing);
+    return listing;
+}
 /** Undefined where no directory is, or none that can be listed. */
-function* tree_scan_listDirectory(at, path) {
-    const [names, directories] = [[], new Set()];
-    let hasSurrogates = false;
+function* tree_scan_listDirectory(at, prefix) {
+    const [names, directories] = [[], new Map()];
+    let [stamp, hasSurrogates] = ['', false];
     try {
-        for (const entry of isSmall(at) ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
+        const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        stamp = stampOf(stat);
+        for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
             names.push(entry.name);
             hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
             if (entry.isDirectory())
-                directories.add(entry.name);
+                directories.set(entry.name, undefined);
             if (names.length % LISTED_AT_ONCE === 0)
                 yield;
         }
@@ -21367,11 +21396,7 @@ function* tree_scan_listDirectory(at, path) {
     yield;
     // Without surrogates, code units have the order of code points, and sort ten times as fast.
     names.sort(hasSurrogates ? comparePaths : undefined);
-    return { path, names, directories, next: 0 };
-}
-function isSmall(at) {
-    const stat = lstatIfPresentSync(at);
-    return stat === undefined || stat.size <= MAX_BYTES_AT_ONCE;
+    return { prefix, stamp, names, directories, next: 0 };
 }
 /** Takes twice as long for each entry. */
 function* readLarge(at) {
@@ -21386,6 +21411,7 @@ function* readLarge(at) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/tree-comparison.js
+
 
 
 
@@ -21424,8 +21450,14 @@ async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, recor
         }
         else if (isKept(recorded.path))
             continue;
-        else if (found === undefined || !(await tree_comparison_isSame(recorded, found, { root, digester })))
+        else if (found === undefined)
             yield { recorded, found };
+        else {
+            // Most files are decided without being read: to wait for that, file by file, takes longer than to decide it.
+            const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }));
+            if (!isSame)
+                yield { recorded, found };
+        }
     }
 }
 /** What is in place of a directory; undefined where one is there. */
@@ -21443,13 +21475,11 @@ function findNoDirectory(root) {
 function isCache(path) {
     return /(?:^|\/)__pycache__\//.test(path);
 }
-async function tree_comparison_isSame(recorded, found, tree) {
-    if (!isSameKind(recorded, found))
+/** Whether what is found is what was recorded; undefined where only the bytes of a file can tell. */
+function compareStates(recorded, found) {
+    if (!isSameKind(recorded, found) || recorded.content !== found.content)
         return false;
-    const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp;
-    if (!isFile(found) || isStamped)
-        return recorded.content === found.content;
-    return await hasSameBytes(recorded, found, tree);
+    return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
 }
 /** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
 async function hasSameBytes(recorded, found, { root, digester }) {
@@ -30534,7 +30564,7 @@ function digestBehind(link, byPath) {
 
 
 
-const write_tree_record_WINDOW_BYTES = 256 * 1024;
+const write_tree_record_WINDOW_BYTES = 64 * 1024;
 /**
  * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
  * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
@@ -30564,8 +30594,9 @@ async function writeItems(fd, items, signal) {
     const [record, digest, slice] = [(0,external_node_crypto_namespaceObject.createHash)('sha256'), (0,external_node_crypto_namespaceObject.createHash)('sha256'), new TimeSlice(signal)];
     let [lines, digested, separator] = ['', '', ''];
     const flush = () => {
-        (0,external_node_fs_namespaceObject.writeFileSync)(fd, lines);
-        record.update(lines);
+        const bytes = Buffer.from(lines);
+        (0,external_node_fs_namespaceObject.writeFileSync)(fd, bytes);
+        record.update(bytes);
         digest.update(digested);
         [lines, digested] = ['', ''];
     };
@@ -31652,8 +31683,6 @@ function orUndefined(read) {
 
 
 
-
-
 /**
  * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced next
  * with their records. Changes nothing but the staging folder and the records. The tree of a part that returns is durable
@@ -31673,9 +31702,6 @@ async function prepareParts(context, { parts, next }, reach = () => undefined) {
     });
     if (parts[0] !== undefined)
         reach(parts[0]);
-    for (const { part, wasThere } of found)
-        if (wasThere && next.has(part))
-            await touchInstalled(context, part);
     const [, recorded] = await awaitAll(syncNew(parts, tools.signal), recordEach(context, found), 
     // Not once more at the switch, unless the sync takes long.
     compareEach(context, next));
@@ -31708,20 +31734,6 @@ async function recordTree({ deployment }, { part, change }) {
         if (slice.isOver())
             await slice.giveBack();
     return part.recorded;
-}
-/** Before the sync, on which the comparison would wait otherwise. */
-async function touchInstalled({ deployment }, { previous }) {
-    const { layout, keepPaths, tools } = deployment;
-    if (previous.installed === undefined)
-        return;
-    const path = installPath(layout, previous.place);
-    try {
-        await new TimeSlice(tools.signal).run(touchDirectories(path, { isLeftOut: isBelow(keepPaths) }));
-    }
-    catch {
-        // The comparison says what is wrong with the tree.
-        tools.signal.throwIfAborted();
-    }
 }
 async function compareEach({ deployment }, parts) {
     for (const { previous } of parts)
@@ -34199,7 +34211,7 @@ const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const zip_entry_data_SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
-function zip_entry_data_isSmall(entry) {
+function isSmall(entry) {
     return entry.size <= read_window_WINDOW_BYTES && entry.packedSize <= read_window_WINDOW_BYTES;
 }
 /**
@@ -34467,7 +34479,7 @@ async function readTargets({ window, slice }, entries) {
     });
 }
 function plan_zip_readTarget(window, entry) {
-    if (!zip_entry_data_isSmall(entry))
+    if (!isSmall(entry))
         throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have');
     return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
 }
@@ -34586,7 +34598,7 @@ async function writeFiles({ window, slice, writer }, planned) {
     return files;
 }
 function howToRead(entry) {
-    if (!zip_entry_data_isSmall(entry))
+    if (!isSmall(entry))
         return 'large';
     return canInflateTogether(entry) ? 'batched' : 'single';
 }
@@ -43277,7 +43289,7 @@ function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
     const folder = snapshotsPath(layout, place);
     const known = existingSnapshots(folder, snapshotsFrom(row, row));
-    const asked = known.filter(snapshot => toVersion === undefined ? isEarlier(snapshot, row) : part_target_isNamed(snapshot.version, toVersion));
+    const asked = known.filter(snapshot => toVersion === undefined ? part_target_isEarlier(snapshot, row) : part_target_isNamed(snapshot.version, toVersion));
     const recorded = asked.filter(({ tree_digest: digest }) => digest !== null);
     const chosen = recorded.findLast(isGenuine) ?? (toVersion === undefined ? undefined : recorded.at(-1));
     if (chosen !== undefined)
@@ -43296,7 +43308,7 @@ function part_target_versionIn(row) {
     return installed;
 }
 /** By when each was first installed, which a rollback does not change. */
-function isEarlier(snapshot, row) {
+function part_target_isEarlier(snapshot, row) {
     return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
 

@@ -17,7 +17,7 @@ import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
-import { stampOf } from '../files/tree-scan.ts'
+import { stampOf } from '../files/tree-item.ts'
 
 const PERMISSION_BITS = 0o7777n
 /** O_EXCL fails on whatever is there, a symlink included. */

@@ -1,39 +1,21 @@
-import { type BigIntStats, type Dirent, lstatSync, opendirSync, readdirSync, readlinkSync } from 'node:fs'
-import { errnoOf } from '../../core/errors.ts'
+import { type Dirent, lstatSync, opendirSync, readdirSync } from 'node:fs'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { describeItemSync, type FoundItem, isBarred, stampOf } from './tree-item.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
-
-/** A file, symlink or special file in a tree. */
-export interface TreeItem {
-  /** Relative to the tree's root. */
-  readonly path: string
-  /** The mode of a file in octal, such as `644`; `link` for a symlink, `other` for anything else. */
-  readonly kind: string
-  /** The size of a file in bytes, or the target of a symlink. */
-  readonly content: string
-}
-
-export interface FoundItem extends TreeItem {
-  /**
-   * Inode, and when the item was last modified and changed, in nanoseconds. Every write, chmod or replacement of the
-   * item changes this text; moving a directory around it does not.
-   */
-  readonly stamp: string
-}
 
 /** What a directory with some thousand entries takes at least: a larger one is not read at once. */
 const MAX_BYTES_AT_ONCE = 64 * 1024
 /** How many entries of a large directory are listed between two pauses. */
 const LISTED_AT_ONCE = 2000
-/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
-const UNREADABLE = '\ufffd'
+/** How many names are in memory before the first item; a service may have made millions. */
+const MAX_LISTED_AHEAD = 30_000
 
 /** What of a tree is scanned. */
 export interface ScanRules {
   readonly isLeftOut: (path: string) => boolean
   /** Hears of every directory that is listed, `root` included, whose path is empty. */
   readonly onDirectory?: ((path: string) => void) | undefined
-  /** Hears the stamp of everything below `root`, of a directory before it is listed. */
+  /** Hears the stamp of everything below `root`, of a directory from before it was listed; empty where it is not known. */
   readonly onStamp?: ((path: string, stamp: string) => void) | undefined
 }
 
@@ -48,100 +30,78 @@ export function* scanTree(
 ): Generator<FoundItem | undefined, undefined> {
   if (!lstatIfPresentSync(root)?.isDirectory()) return
   const top = yield* listDirectory(root, '')
-  const open = top === undefined ? [] : [top]
-  if (top !== undefined) onDirectory?.('')
+  if (top === undefined) return
+  yield* listAhead(root, top, isLeftOut)
+  onDirectory?.('')
+  const open = [top]
   for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
     const name = listing.names[listing.next++]
     if (name === undefined) {
       open.pop()
       continue
     }
-    const path = listing.path === '' ? name : `${listing.path}/${name}`
+    const path = `${listing.prefix}${name}`
     if (isLeftOut(path)) continue
-    const isDirectory = listing.directories.has(name)
-    if (isDirectory) onStamp?.(path, stampAt(`${root}/${path}`))
-    const below = isDirectory ? yield* listDirectory(`${root}/${path}`, path) : undefined
+    const below = listing.directories.has(name) ? yield* listBelow(root, listing, name) : undefined
     if (below === undefined) {
       const item = describeItemSync(root, path)
-      if (!isDirectory) onStamp?.(path, item?.stamp ?? '')
+      onStamp?.(path, item?.stamp ?? '')
       yield item
       continue
     }
+    onStamp?.(path, below.stamp)
     onDirectory?.(path)
     open.push(below)
   }
 }
 
+/** The entries of one directory, in order, and how many of them have been visited. */
+interface Listing {
+  /** What precedes their names in a path. */
+  readonly prefix: string
+  readonly stamp: string
+  readonly names: readonly string[]
+  /** What is listed of the directories among them. */
+  readonly directories: Map<string, Listing | undefined>
+  next: number
+}
+
 /**
- * Lists the directories that `scanTree` lists, and returns nothing: the first process that reads a directory has the file
- * system note the time in its journal, which waits while the file system is synced; the next one does not. Each item is
- * a pause.
+ * Lists the directories below one that is listed. The first process that reads a directory has the file system note the
+ * time in its journal, which waits while the file system is synced: so all are read soon, and once.
  */
-export function* touchDirectories(root: string, { isLeftOut }: ScanRules): Generator<undefined, undefined> {
-  const open = lstatIfPresentSync(root)?.isDirectory() ? [''] : []
-  for (let path = open.pop(); path !== undefined; path = open.pop()) {
-    const listing = yield* listDirectory(`${root}/${path}`, path)
-    for (const name of listing?.directories ?? []) {
-      const inner = path === '' ? name : `${path}/${name}`
-      if (!isLeftOut(inner)) open.push(inner)
+function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut']): Generator<undefined, undefined> {
+  let room = MAX_LISTED_AHEAD
+  const pending = [top]
+  for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
+    room -= listing.names.length
+    for (const name of listing.directories.keys()) {
+      if (room <= 0) return
+      if (isLeftOut(`${listing.prefix}${name}`)) continue
+      const below = yield* listBelow(root, listing, name)
+      if (below !== undefined) pending.push(below)
     }
   }
 }
 
-/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
-export function isBarred(error: unknown): boolean {
-  return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
-}
-
-/** See `FoundItem`. */
-export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
-  // A template would keep its parts as well, in three times the memory.
-  return [ino, mtimeNs, ctimeNs].join('\t')
-}
-
-/** Empty where nothing is, or nothing that can be seen. */
-function stampAt(path: string): string {
-  try {
-    return stampOf(lstatSync(path, { bigint: true }))
-  } catch {
-    return ''
-  }
-}
-
-/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
-export function describeItemSync(root: string, path: string): FoundItem | undefined {
-  try {
-    const at = `${root}/${path}`
-    const stat = lstatSync(at, { bigint: true })
-    const stamp = stat.isDirectory() ? '' : stampOf(stat)
-    if (stat.isSymbolicLink()) return { path, kind: 'link', content: readlinkSync(at), stamp }
-    if (!stat.isFile()) return { path, kind: 'other', content: '', stamp }
-    return { path, kind: (Number(stat.mode) & 0o7777).toString(8), content: String(stat.size), stamp }
-  } catch (error) {
-    const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE))
-    if (isHidden) return { path, kind: 'other', content: '', stamp: '' }
-    if (isAbsent(error)) return undefined
-    throw error
-  }
-}
-
-/** The entries of one directory, in order, and how many of them have been visited. */
-interface Listing {
-  readonly path: string
-  readonly names: readonly string[]
-  readonly directories: ReadonlySet<string>
-  next: number
+function* listBelow(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
+  const path = `${above.prefix}${name}`
+  const listing = above.directories.get(name) ?? (yield* listDirectory(`${root}/${path}`, `${path}/`))
+  above.directories.set(name, listing)
+  return listing
 }
 
 /** Undefined where no directory is, or none that can be listed. */
-function* listDirectory(at: string, path: string): Generator<undefined, Listing | undefined> {
-  const [names, directories] = [[] as string[], new Set<string>()]
-  let hasSurrogates = false
+function* listDirectory(at: string, prefix: string): Generator<undefined, Listing | undefined> {
+  const [names, directories] = [[] as string[], new Map<string, undefined>()]
+  let [stamp, hasSurrogates] = ['', false]
   try {
-    for (const entry of isSmall(at) ? readdirSync(at, { withFileTypes: true }) : readLarge(at)) {
+    const stat = lstatSync(at, { bigint: true })
+    stamp = stampOf(stat)
+    for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? readdirSync(at, { withFileTypes: true }) : readLarge(at)) {
       names.push(entry.name)
       hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name)
-      if (entry.isDirectory()) directories.add(entry.name)
+      if (entry.isDirectory()) directories.set(entry.name, undefined)
       if (names.length % LISTED_AT_ONCE === 0) yield
     }
   } catch (error) {
@@ -151,12 +111,7 @@ function* listDirectory(at: string, path: string): Generator<undefined, Listing 
   yield
   // Without surrogates, code units have the order of code points, and sort ten times as fast.
   names.sort(hasSurrogates ? comparePaths : undefined)
-  return { path, names, directories, next: 0 }
-}
-
-function isSmall(at: string): boolean {
-  const stat = lstatIfPresentSync(at)
-  return stat === undefined || stat.size <= MAX_BYTES_AT_ONCE
+  return { prefix, stamp, names, directories, next: 0 }
 }
 
 /** Takes twice as long for each entry. */

@@ -1,6 +1,6 @@
 import { comparePaths } from '../../core/trust/tree-digest.ts'
 import { FileDigester } from '../files/file-digester.ts'
-import { describeItemSync } from '../files/tree-scan.ts'
+import { describeItemSync } from '../files/tree-item.ts'
 import { lstatIfPresentSync } from '../files/tree-walk.ts'
 import { placeOf } from '../host/installed/row-place.ts'
 import type { InstalledRow } from '../host/installed/rows.ts'

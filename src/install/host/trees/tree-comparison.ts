@@ -2,7 +2,8 @@ import { isBelow } from '../../../core/is-below.ts'
 import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import { FileDigester } from '../../files/file-digester.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
-import { type FoundItem, isBarred, type ScanRules, scanTree } from '../../files/tree-scan.ts'
+import { type FoundItem, isBarred } from '../../files/tree-item.ts'
+import { type ScanRules, scanTree } from '../../files/tree-scan.ts'
 import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
 import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
@@ -70,7 +71,12 @@ export async function* findDifferences(
     if (recorded === undefined) {
       if (found !== undefined && !isCache(found.path)) yield { recorded, found }
     } else if (isKept(recorded.path)) continue
-    else if (found === undefined || !(await isSame(recorded, found, { root, digester }))) yield { recorded, found }
+    else if (found === undefined) yield { recorded, found }
+    else {
+      // Most files are decided without being read: to wait for that, file by file, takes longer than to decide it.
+      const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }))
+      if (!isSame) yield { recorded, found }
+    }
   }
 }
 
@@ -94,11 +100,10 @@ interface ReadableTree {
   readonly digester: FileDigester
 }
 
-async function isSame(recorded: RecordedItem, found: FoundItem, tree: ReadableTree): Promise<boolean> {
-  if (!isSameKind(recorded, found)) return false
-  const isStamped = recorded.stamp !== undefined && recorded.stamp === found.stamp
-  if (!isFile(found) || isStamped) return recorded.content === found.content
-  return await hasSameBytes(recorded, found, tree)
+/** Whether what is found is what was recorded; undefined where only the bytes of a file can tell. */
+function compareStates(recorded: RecordedItem, found: FoundItem): boolean | undefined {
+  if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
+  return !isFile(found) || recorded.stamp === found.stamp ? true : undefined
 }
 
 /** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */

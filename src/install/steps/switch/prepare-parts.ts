@@ -1,8 +1,6 @@
-import { isBelow } from '../../../core/is-below.ts'
 import { awaitAll } from '../../files/await-all.ts'
 import { syncTrees } from '../../files/durable-files.ts'
 import { hearSignals, TimeSlice } from '../../files/time-slice.ts'
-import { touchDirectories } from '../../files/tree-scan.ts'
 import { pathExistsSync } from '../../files/tree-walk.ts'
 import { findKeptPaths } from '../../host/keep-paths.ts'
 import { installPath } from '../../host/layout.ts'
@@ -51,7 +49,6 @@ export async function prepareParts(
     return { part, wasThere, change: new TreeChange(layout, wasThere ? part.previous.installed : undefined) }
   })
   if (parts[0] !== undefined) reach(parts[0])
-  for (const { part, wasThere } of found) if (wasThere && next.has(part)) await touchInstalled(context, part)
   const [, recorded] = await awaitAll(
     syncNew(parts, tools.signal),
     recordEach(context, found),
@@ -89,19 +86,6 @@ async function recordTree({ deployment }: StepContext, { part, change }: Found):
   const slice = new TimeSlice(tools.signal)
   for (const _ of change.count(readTreeRecord(layout, part.recorded) ?? [])) if (slice.isOver()) await slice.giveBack()
   return part.recorded
-}
-
-/** Before the sync, on which the comparison would wait otherwise. */
-async function touchInstalled({ deployment }: StepContext, { previous }: NewPart | ReturningPart): Promise<void> {
-  const { layout, keepPaths, tools } = deployment
-  if (previous.installed === undefined) return
-  const path = installPath(layout, previous.place)
-  try {
-    await new TimeSlice(tools.signal).run(touchDirectories(path, { isLeftOut: isBelow(keepPaths) }))
-  } catch {
-    // The comparison says what is wrong with the tree.
-    tools.signal.throwIfAborted()
-  }
 }
 
 async function compareEach({ deployment }: StepContext, parts: Iterable<NewPart | ReturningPart>): Promise<void> {

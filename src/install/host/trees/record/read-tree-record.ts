@@ -60,7 +60,7 @@ export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindReco
   return fd === undefined ? undefined : findIn(readWholeRecord(fd, record))
 }
 
-function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recordedAt: bigint }): FindRecorded {
+function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recordedAt: string }): FindRecorded {
   return path => {
     const end = text.indexOf(`\t${quote(path)}\n`)
     if (end === -1) return undefined
@@ -70,13 +70,13 @@ function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recorded
 }
 
 /** Closes the descriptor. */
-function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: bigint } {
+function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: string } {
   try {
     const stat = fstatSync(fd, { bigint: true })
     if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
     const text = readFileSync(fd)
     if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
-    return { text, recordedAt: stat.mtimeNs }
+    return { text, recordedAt: String(stat.mtimeNs) }
   } finally {
     closeSync(fd)
   }
@@ -88,9 +88,10 @@ function* readItems(fd: number, name: string): Generator<RecordedItem, undefined
     const stat = fstatSync(fd, { bigint: true })
     if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
     const found = createHash('sha256')
+    const recordedAt = String(stat.mtimeNs)
     let before = ''
     for (const line of linesOf(fd, found)) {
-      const item = parseLine(line, stat.mtimeNs)
+      const item = parseLine(line, recordedAt)
       if (before !== '' && comparePaths(before, item.path) >= 0)
         throw new TreeRecordDamage(`${item.path} is not in its place`)
       before = item.path

@@ -15,13 +15,28 @@ export function lineOf({ sha256 = '-', kind, content, stamp = '', path }: Record
  * has no stamp: a later change may have been in the same tick of the file system's clock. A change in the tick of an
  * earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
  */
-export function parseLine(line: string, recordedAt: bigint): RecordedItem {
-  const [, sha256 = '', kind = '', content = '', stamp = '', changedAt = '', path = ''] = LINE.exec(line) ?? []
-  if (path === '') throw new TreeRecordDamage('it has a line that this action does not write')
-  const isCertain = stamp !== '' && BigInt(changedAt) < recordedAt
-  const item = { path: unquote(path), kind, content: unquote(content), stamp: isCertain ? stamp : undefined }
-  if (LEAVES_TREE.test(item.path)) throw new TreeRecordDamage('it has a path that leaves the tree')
-  return { ...item, sha256: sha256 === '-' ? undefined : sha256 }
+export function parseLine(line: string, recordedAt: string): RecordedItem {
+  if (!LINE.test(line)) throw new TreeRecordDamage('it has a line that this action does not write')
+  const kindAt = line.indexOf('\t') + 1
+  const contentAt = line.indexOf('\t', kindAt) + 1
+  const stampAt = line.indexOf('\t', contentAt) + 1
+  const pathAt = line.lastIndexOf('\t') + 1
+  const path = unquote(line.slice(pathAt))
+  if (LEAVES_TREE.test(path)) throw new TreeRecordDamage('it has a path that leaves the tree')
+  const changedAt = line.slice(line.lastIndexOf('\t', pathAt - 2) + 1, pathAt - 1)
+  return {
+    path,
+    kind: line.slice(kindAt, contentAt - 1),
+    content: unquote(line.slice(contentAt, stampAt - 1)),
+    stamp: isEarlier(changedAt, recordedAt) ? line.slice(stampAt, pathAt - 1) : undefined,
+    sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
+  }
+}
+
+/** Compares two times in nanoseconds without parsing them. What was before 1970 is no time of a host that is right. */
+function isEarlier(time: string, other: string): boolean {
+  if (time === '' || time.startsWith('-') || other.startsWith('-')) return false
+  return time.length < other.length || (time.length === other.length && time < other)
 }
 
 /** A recorded item, unparsed: its path, and everything that makes it another one. */

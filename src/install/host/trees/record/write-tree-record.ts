@@ -9,7 +9,7 @@ import { lineOf } from './record-line.ts'
 import type { RecordedItem } from './recorded-item.ts'
 import type { RecordedTree } from './tree-identity.ts'
 
-const WINDOW_BYTES = 256 * 1024
+const WINDOW_BYTES = 64 * 1024
 
 /**
  * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
@@ -47,8 +47,9 @@ async function writeItems(
   const [record, digest, slice] = [createHash('sha256'), createHash('sha256'), new TimeSlice(signal)]
   let [lines, digested, separator] = ['', '', '']
   const flush = (): void => {
-    writeFileSync(fd, lines)
-    record.update(lines)
+    const bytes = Buffer.from(lines)
+    writeFileSync(fd, bytes)
+    record.update(bytes)
     digest.update(digested)
     ;[lines, digested] = ['', '']
   }

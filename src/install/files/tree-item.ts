@@ -1,0 +1,58 @@
+import { type BigIntStats, constants, lstatSync, readlinkSync } from 'node:fs'
+import { errnoOf } from '../../core/errors.ts'
+import { isAbsent } from './tree-walk.ts'
+
+/** A file, symlink or special file in a tree. */
+export interface TreeItem {
+  /** Relative to the tree's root. */
+  readonly path: string
+  /** The mode of a file in octal, such as `644`; `link` for a symlink, `other` for anything else. */
+  readonly kind: string
+  /** The size of a file in bytes, or the target of a symlink. */
+  readonly content: string
+}
+
+export interface FoundItem extends TreeItem {
+  /**
+   * Inode, and when the item was last modified and changed, in nanoseconds. Every write, chmod or replacement of the
+   * item changes this text; moving a directory around it does not.
+   */
+  readonly stamp: string
+}
+
+/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+const UNREADABLE = '\ufffd'
+
+/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
+export function isBarred(error: unknown): boolean {
+  return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
+}
+
+/** See `FoundItem`. */
+export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
+  // A template would keep its parts as well, in three times the memory.
+  return [ino, mtimeNs, ctimeNs].join('\t')
+}
+
+/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
+export function describeItemSync(root: string, path: string): FoundItem | undefined {
+  const at = `${root}/${path}`
+  try {
+    const stat = lstatSync(at, { bigint: true })
+    // The methods of the class do this with large integers, which takes as long as all the rest.
+    const mode = Number(stat.mode)
+    switch (mode & constants.S_IFMT) {
+      case constants.S_IFREG:
+        return { path, kind: (mode & 0o7777).toString(8), content: String(stat.size), stamp: stampOf(stat) }
+      case constants.S_IFLNK:
+        return { path, kind: 'link', content: readlinkSync(at), stamp: stampOf(stat) }
+      default:
+        return { path, kind: 'other', content: '', stamp: stat.isDirectory() ? '' : stampOf(stat) }
+    }
+  } catch (error) {
+    const isHidden = isBarred(error) || (isAbsent(error) && path.includes(UNREADABLE))
+    if (isHidden) return { path, kind: 'other', content: '', stamp: '' }
+    if (isAbsent(error)) return undefined
+    throw error
+  }
+}

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { scanTree } from '../../../src/install/files/tree-scan.ts'
+import { whyLeftToCi } from '../../extent.ts'
+import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+
+const ALL = { isLeftOut: () => false }
+
+describe('a scanned tree', () => {
+  it('has its items in the order of a tree digest, whatever their names', t => {
+    const root = temporaryDirectory(t)
+    const paths = ['a/b', 'a.txt', 'a0', 'b/c/d', 'b/c-', 'b.c', '\uff21', '\u{1f600}/x', '\u{1f600}x']
+    writeTree(root, Object.fromEntries(paths.toReversed().map(path => [path, ''])))
+    assert.deepEqual(pathsOf(root), paths)
+  })
+
+  it('has its directories listed before the first item', t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { 'a/b/c': '', 'd/e': '' })
+    const scan = scanTree(root, ALL)
+    for (let next = scan.next(); next.value === undefined; next = scan.next()) assert.ok(!next.done)
+    writeFileSync(join(root, 'd/later'), '')
+    assert.deepEqual(
+      [...scan].flatMap(item => item?.path ?? []),
+      ['d/e'],
+    )
+  })
+
+  it('is scanned to its end where it has more names than are in memory at once', { skip: whyLeftToCi() }, t => {
+    const root = temporaryDirectory(t)
+    const folders = ['a', 'b', 'c/d/e', 'c/f']
+    for (const folder of folders) {
+      mkdirSync(join(root, folder), { recursive: true })
+      for (let index = 0; index < 8000; index++) writeFileSync(join(root, folder, `${index}`.padStart(5, '0')), '')
+    }
+    const paths = pathsOf(root)
+    assert.deepEqual([paths.length, paths[8000], paths.at(-1)], [32_000, 'b/00000', 'c/f/07999'])
+  })
+
+  it('hears of every directory but those that are left out, each once, and never lists through a symlink', t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { 'a/b/c': '', 'data/d': '', 'e/f': '' })
+    symlinkSync('a', join(root, 'link'))
+    const heard: string[] = []
+    const rules = { isLeftOut: (path: string) => path === 'data', onDirectory: (path: string) => heard.push(path) }
+    assert.deepEqual(
+      [...scanTree(root, rules)].flatMap(item => item?.path ?? []),
+      ['a/b/c', 'e/f', 'link'],
+    )
+    assert.deepEqual(heard, ['', 'a', 'a/b', 'e'])
+  })
+})
+
+function pathsOf(root: string): string[] {
+  return [...scanTree(root, ALL)].flatMap(item => item?.path ?? [])
+}
