@@ -21021,6 +21021,8 @@ function earlier_tree_record_completed({ files, symlinks }) {
 
 /** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
+/** Of a file in an earlier record: its digest, `file` and its size. */
+const WITHOUT_MODE = /^[^\t]*\tfile\t/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
 /** The line of an item, with its line break. */
 function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
@@ -21060,6 +21062,12 @@ function isEarlier(time, other) {
 function asLine({ sha256 = '-', kind, content, path }) {
     return { path, what: `${sha256}\t${kind}\t${record_line_quote(content)}` };
 }
+/** Whether two lines are of the same content. A record of an earlier version of the action does not know modes. */
+function isAlike({ what }, other) {
+    if (what === other.what)
+        return true;
+    return (WITHOUT_MODE.test(what) || WITHOUT_MODE.test(other.what)) && withoutMode(what) === withoutMode(other.what);
+}
 /** The lines of a record, unparsed, in their order. Throws TreeRecordDamage for a path that it cannot read. */
 function* linesIn(text) {
     for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
@@ -21080,6 +21088,9 @@ function unquote(text) {
     if (typeof value !== 'string')
         throw new TreeRecordDamage('it quotes something else than a text');
     return value;
+}
+function withoutMode(what) {
+    return what.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/read-tree-record.js
@@ -21418,7 +21429,7 @@ function* readLarge(at) {
 
 
 
-/** A service may have written millions. */
+/** How many added paths are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
@@ -31385,11 +31396,11 @@ function isRecordedTree({ layout, keepPaths }, part, installed) {
     const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
     const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
-        if (!isAlike(recorded, items.next().value, knowsMode))
+        if (!intact_part_isAlike(recorded, items.next().value, knowsMode))
             return false;
     return items.next().done === true;
 }
-function isAlike(recorded, item, knowsMode) {
+function intact_part_isAlike(recorded, item, knowsMode) {
     if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
         return false;
     const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
@@ -31564,8 +31575,8 @@ async function awaitAll(...works) {
 
 
 
-/** Each is looked up in two records; of a tree with more edits, only the number of its new files is known. */
-const MAX_CORRECTED = 200;
+
+
 /**
  * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
  * new one is written, so that the files are not read again.
@@ -31574,8 +31585,8 @@ class TreeChange {
     #before;
     #counts = { changed: 0, added: 0, removed: 0, all: 0 };
     #isUncounted = false;
-    /** How many of them only undo what was edited on the host. */
-    #restored = 0;
+    /** How many of them only undo what was done on the host: edited and missing files return, added ones go. */
+    #undone = { restored: 0, removed: 0 };
     /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
     constructor(layout, before) {
         this.#before = before && orUndefined(() => readRecordLines(layout, before));
@@ -31594,7 +31605,7 @@ class TreeChange {
             if (old?.path !== line.path)
                 this.#counts.added++;
             else {
-                if (old.what !== line.what)
+                if (!isAlike(old, line))
                     this.#counts.changed++;
                 old = next();
             }
@@ -31605,47 +31616,47 @@ class TreeChange {
             this.#counts.removed++;
     }
     /**
-     * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. The lookups are
-     * those of the old and the new record.
+     * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. Reads both records
+     * once, however many files differ. Works in slices; throws what reading a record throws, and nothing is corrected then.
      */
-    correct(drift, before, after) {
-        const counts = this.#counts;
-        if (drift.changed.length + drift.removed.length + drift.added.length > MAX_CORRECTED) {
+    async correct(drift, layout, records) {
+        if (drift.instead !== undefined) {
+            this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
+            return;
+        }
+        // There may be more of them than are listed.
+        if (drift.added.length >= MAX_ADDED) {
             this.#isUncounted = true;
             return;
         }
-        const isSame = (path) => {
-            const [old, now] = [before(path), after(path)];
-            return old !== undefined && now !== undefined && asLine(old).what === asLine(now).what;
-        };
-        if (drift.instead !== undefined) {
-            this.#counts = { ...counts, changed: 0, removed: 0, added: counts.all };
-            return;
-        }
-        for (const _ of drift.changed.filter(isSame))
-            this.#restore('changed');
+        const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records);
+        for (const path of drift.changed)
+            if (tree_change_isSame(versions.get(path)))
+                this.#restore('changed');
         for (const path of drift.removed) {
-            if (isSame(path))
+            if (tree_change_isSame(versions.get(path)))
                 this.#restore('added');
-            else if (after(path) === undefined)
-                counts.removed--;
-            else {
-                counts.changed--;
-                counts.added++;
-            }
+            else if (versions.get(path)?.after === undefined)
+                this.#counts.removed--;
+            else
+                this.#recount('changed', 'added');
         }
         for (const path of drift.added) {
-            if (after(path) === undefined)
-                this.#restore('removed');
+            if (versions.get(path)?.after !== undefined)
+                this.#recount('added', 'changed');
             else {
-                counts.added--;
-                counts.changed++;
+                this.#counts.removed++;
+                this.#undone.removed++;
             }
         }
     }
     #restore(how) {
         this.#counts[how]++;
-        this.#restored++;
+        this.#undone.restored++;
+    }
+    #recount(from, to) {
+        this.#counts[from]--;
+        this.#counts[to]++;
     }
     /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
     inWords() {
@@ -31655,12 +31666,32 @@ class TreeChange {
         const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0);
         if (parts.length === 0)
             return 'no file changed';
-        if (this.#restored === changed + added + removed)
-            return `${countInWords(this.#restored, 'edited file')} restored`;
+        const undone = this.#undone;
+        if (undone.restored + undone.removed === changed + added + removed) {
+            const restored = undone.restored === 0 ? [] : [`${countInWords(undone.restored, 'edited file')} restored`];
+            const dropped = undone.removed === 0 ? [] : [`${countInWords(undone.removed, 'added file')} removed`];
+            return [...restored, ...dropped].join(', ');
+        }
         return parts
             .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
             .join(', ');
     }
+}
+/** What two records have of these paths. */
+async function findVersions(paths, layout, records) {
+    const versions = new Map(paths.map(path => [path, {}]));
+    const slice = new TimeSlice();
+    for (const which of ['before', 'after']) {
+        await slice.forEach(readRecordLines(layout, records[which]) ?? [], line => {
+            const found = versions.get(line.path);
+            if (found !== undefined)
+                found[which] = line;
+        });
+    }
+    return versions;
+}
+function tree_change_isSame({ before, after } = {}) {
+    return before !== undefined && after !== undefined && isAlike(before, after);
 }
 /** The damage of a record is reported where it matters. */
 function orUndefined(read) {
@@ -31834,7 +31865,6 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 
-
 /**
  * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept paths.
  * Throws DeploymentError `step_failed` or `unsafe_host`.
@@ -31893,10 +31923,7 @@ async function countEdited({ deployment }, { part, change, recorded, wasThere })
     if (!wasThere || previous.installed === undefined || !isModified(drift))
         return;
     try {
-        const before = openTreeRecord(deployment.layout, previous.installed);
-        const after = openTreeRecord(deployment.layout, recorded);
-        if (before !== undefined && after !== undefined)
-            change.correct(drift, before, after);
+        await change.correct(drift, deployment.layout, { before: previous.installed, after: recorded });
     }
     catch {
         // A count is not worth a deployment.

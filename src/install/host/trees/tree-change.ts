@@ -1,14 +1,18 @@
 import { countInWords } from '../../../core/quantities.ts'
 import { comparePaths } from '../../../core/trust/tree-digest.ts'
+import { TimeSlice } from '../../files/time-slice.ts'
 import type { Layout } from '../layout.ts'
-import { type FindRecorded, readRecordLines } from './record/read-tree-record.ts'
-import { asLine, type RecordedLine } from './record/record-line.ts'
+import { readRecordLines } from './record/read-tree-record.ts'
+import { asLine, isAlike, type RecordedLine } from './record/record-line.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import type { TreeIdentity } from './record/tree-identity.ts'
-import type { TreeDifference } from './tree-comparison.ts'
+import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
 
-/** Each is looked up in two records; of a tree with more edits, only the number of its new files is known. */
-const MAX_CORRECTED = 200
+/** What a path has in two records, as far as they list it. */
+interface Versions {
+  before?: RecordedLine
+  after?: RecordedLine
+}
 
 /**
  * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
@@ -18,8 +22,8 @@ export class TreeChange {
   readonly #before: Iterable<RecordedLine> | undefined
   #counts = { changed: 0, added: 0, removed: 0, all: 0 }
   #isUncounted = false
-  /** How many of them only undo what was edited on the host. */
-  #restored = 0
+  /** How many of them only undo what was done on the host: edited and missing files return, added ones go. */
+  #undone = { restored: 0, removed: 0 }
 
   /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
   constructor(layout: Layout, before: TreeIdentity | undefined) {
@@ -39,7 +43,7 @@ export class TreeChange {
       }
       if (old?.path !== line.path) this.#counts.added++
       else {
-        if (old.what !== line.what) this.#counts.changed++
+        if (!isAlike(old, line)) this.#counts.changed++
         old = next()
       }
       this.#counts.all++
@@ -49,44 +53,43 @@ export class TreeChange {
   }
 
   /**
-   * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. The lookups are
-   * those of the old and the new record.
+   * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. Reads both records
+   * once, however many files differ. Works in slices; throws what reading a record throws, and nothing is corrected then.
    */
-  correct(drift: TreeDifference, before: FindRecorded, after: FindRecorded): void {
-    const counts = this.#counts
-    if (drift.changed.length + drift.removed.length + drift.added.length > MAX_CORRECTED) {
+  async correct(drift: TreeDifference, layout: Layout, records: Record<keyof Versions, TreeIdentity>): Promise<void> {
+    if (drift.instead !== undefined) {
+      this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all }
+      return
+    }
+    // There may be more of them than are listed.
+    if (drift.added.length >= MAX_ADDED) {
       this.#isUncounted = true
       return
     }
-    const isSame = (path: string): boolean => {
-      const [old, now] = [before(path), after(path)]
-      return old !== undefined && now !== undefined && asLine(old).what === asLine(now).what
-    }
-    if (drift.instead !== undefined) {
-      this.#counts = { ...counts, changed: 0, removed: 0, added: counts.all }
-      return
-    }
-    for (const _ of drift.changed.filter(isSame)) this.#restore('changed')
+    const versions = await findVersions([...drift.changed, ...drift.removed, ...drift.added], layout, records)
+    for (const path of drift.changed) if (isSame(versions.get(path))) this.#restore('changed')
     for (const path of drift.removed) {
-      if (isSame(path)) this.#restore('added')
-      else if (after(path) === undefined) counts.removed--
-      else {
-        counts.changed--
-        counts.added++
-      }
+      if (isSame(versions.get(path))) this.#restore('added')
+      else if (versions.get(path)?.after === undefined) this.#counts.removed--
+      else this.#recount('changed', 'added')
     }
     for (const path of drift.added) {
-      if (after(path) === undefined) this.#restore('removed')
+      if (versions.get(path)?.after !== undefined) this.#recount('added', 'changed')
       else {
-        counts.added--
-        counts.changed++
+        this.#counts.removed++
+        this.#undone.removed++
       }
     }
   }
 
-  #restore(how: 'changed' | 'added' | 'removed'): void {
+  #restore(how: 'changed' | 'added'): void {
     this.#counts[how]++
-    this.#restored++
+    this.#undone.restored++
+  }
+
+  #recount(from: 'changed' | 'added', to: 'changed' | 'added'): void {
+    this.#counts[from]--
+    this.#counts[to]++
   }
 
   /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
@@ -95,11 +98,37 @@ export class TreeChange {
     if (this.#before === undefined || this.#isUncounted) return countInWords(all, 'file')
     const parts = Object.entries({ changed, added, removed }).filter(([, count]) => count > 0)
     if (parts.length === 0) return 'no file changed'
-    if (this.#restored === changed + added + removed) return `${countInWords(this.#restored, 'edited file')} restored`
+    const undone = this.#undone
+    if (undone.restored + undone.removed === changed + added + removed) {
+      const restored = undone.restored === 0 ? [] : [`${countInWords(undone.restored, 'edited file')} restored`]
+      const dropped = undone.removed === 0 ? [] : [`${countInWords(undone.removed, 'added file')} removed`]
+      return [...restored, ...dropped].join(', ')
+    }
     return parts
       .map(([how, count], index) => `${index === 0 ? countInWords(count, 'file') : countInWords(count)} ${how}`)
       .join(', ')
   }
+}
+
+/** What two records have of these paths. */
+async function findVersions(
+  paths: readonly string[],
+  layout: Layout,
+  records: Record<keyof Versions, TreeIdentity>,
+): Promise<ReadonlyMap<string, Versions>> {
+  const versions = new Map<string, Versions>(paths.map(path => [path, {}]))
+  const slice = new TimeSlice()
+  for (const which of ['before', 'after'] as const) {
+    await slice.forEach(readRecordLines(layout, records[which]) ?? [], line => {
+      const found = versions.get(line.path)
+      if (found !== undefined) found[which] = line
+    })
+  }
+  return versions
+}
+
+function isSame({ before, after }: Versions = {}): boolean {
+  return before !== undefined && after !== undefined && isAlike(before, after)
 }
 
 /** The damage of a record is reported where it matters. */

@@ -8,8 +8,8 @@ import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
 import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 
-/** A service may have written millions. */
-const MAX_ADDED = 10_000
+/** How many added paths are listed: a service may have written millions. */
+export const MAX_ADDED = 10_000
 
 /** How a tree differs from its record; paths relative to the tree, in order. */
 export interface TreeDifference {

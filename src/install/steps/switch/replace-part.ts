@@ -2,7 +2,6 @@ import { join, relative } from 'node:path'
 import { pathExistsSync } from '../../files/tree-walk.ts'
 import { installPath, placeName, placePath } from '../../host/layout.ts'
 import { isModified } from '../../host/trees/drift-check.ts'
-import { openTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 import { planSettingsMove } from '../settings/moved-settings.ts'
 import type { StepContext } from '../step-context.ts'
@@ -77,9 +76,7 @@ async function countEdited(
   const drift = await deployment.drift.of(previous.place)
   if (!wasThere || previous.installed === undefined || !isModified(drift)) return
   try {
-    const before = openTreeRecord(deployment.layout, previous.installed)
-    const after = openTreeRecord(deployment.layout, recorded)
-    if (before !== undefined && after !== undefined) change.correct(drift, before, after)
+    await change.correct(drift, deployment.layout, { before: previous.installed, after: recorded })
   } catch {
     // A count is not worth a deployment.
   }

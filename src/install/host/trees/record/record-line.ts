@@ -3,6 +3,8 @@ import { TreeRecordDamage } from './tree-record-damage.ts'
 
 /** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
+/** Of a file in an earlier record: its digest, `file` and its size. */
+const WITHOUT_MODE = /^[^\t]*\tfile\t/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
 /** The line of an item, with its line break. */
@@ -50,6 +52,12 @@ export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): Rec
   return { path, what: `${sha256}\t${kind}\t${quote(content)}` }
 }
 
+/** Whether two lines are of the same content. A record of an earlier version of the action does not know modes. */
+export function isAlike({ what }: RecordedLine, other: RecordedLine): boolean {
+  if (what === other.what) return true
+  return (WITHOUT_MODE.test(what) || WITHOUT_MODE.test(other.what)) && withoutMode(what) === withoutMode(other.what)
+}
+
 /** The lines of a record, unparsed, in their order. Throws TreeRecordDamage for a path that it cannot read. */
 export function* linesIn(text: string): Generator<RecordedLine, undefined> {
   for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
@@ -70,4 +78,8 @@ function unquote(text: string): string {
   const value: unknown = JSON.parse(text)
   if (typeof value !== 'string') throw new TreeRecordDamage('it quotes something else than a text')
   return value
+}
+
+function withoutMode(what: string): string {
+  return what.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t')
 }
