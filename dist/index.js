@@ -31245,120 +31245,9 @@ function factVariables(facts) {
     };
 }
 
-;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
+;// CONCATENATED MODULE: ./build/install/steps/keep-part.js
 
 
-
-
-
-
-/**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
- * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
- */
-async function signForHost(plugin, secret) {
-    const { staged, tree, pluginYaml } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return tree;
-    if (secret === undefined) {
-        warnOfUnsigned(plugin);
-        return tree;
-    }
-    warnOfKept(plugin);
-    const text = await buildPluginSig(plugin, secret);
-    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
-    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
-    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
-    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
-}
-/**
- * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
- * false where that cannot be known without the artifact.
- */
-async function isSignedForHost(plugin, secret) {
-    const { installed, pluginYaml, find } = plugin;
-    if (!needsPluginSig(pluginYaml))
-        return true;
-    const sha256 = find('plugin.sig')?.sha256;
-    if (secret === undefined) {
-        if (sha256 === undefined)
-            warnOfUnsigned(plugin);
-        return sha256 === undefined;
-    }
-    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
-    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    if (isAlike)
-        warnOfKept({ ...plugin, staged: installed });
-    return isAlike;
-}
-function warnOfUnsigned({ id, pluginYaml, log }) {
-    log.warning(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`);
-}
-/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
-function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
-    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
-    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
-    if (kept.length === 0)
-        return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
-}
-
-;// CONCATENATED MODULE: ./build/install/steps/parts/intact-part.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-const PLUGIN_YAML = 'plugin.yaml';
-/** What a signed plugin has. */
-const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
-/**
- * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
- * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
- * where that cannot be known without extracting.
- */
-async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
-    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
-        return undefined;
-    if (!isSameList(installed.keep_paths, deployment.keepPaths))
-        return undefined;
-    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
-    if (find === undefined || !(await isIntact(deployment, place)))
-        return undefined;
-    const tree = { place, identity: tree_identity_identityOf(installed), find, pluginYaml: undefined };
-    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
-}
-/** Whether such a tree has a regular file. */
-function hasRegularFile({ find }, path) {
-    return (find(path)?.kind ?? 'link') !== 'link';
-}
-/** A part as one that stays in its place, if its new tree is what is installed just there, with nothing missing or changed. */
-async function keepIfIntact(deployment, part, origin) {
-    const { installed } = part.previous;
-    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
-        return part;
-    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
-    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
-        return part;
-    const { staged: _, tree: __, ...facts } = part;
-    return { ...facts, intact: tree_identity_identityOf(installed) };
-}
 /** Keeps a part that is intact in its place. */
 async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
@@ -31369,83 +31258,6 @@ async function keepPart({ deployment, results }, part) {
         did: 'as it was',
         story: `${placePath(part)} is already ${part.version} with these files${more}`,
     };
-}
-/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
-async function isIntact(deployment, place) {
-    const drift = await deployment.drift.of(place);
-    return drift !== undefined && isOnlyAdded(drift);
-}
-/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
-async function isAddedToSigned({ layout, keepPaths }, part) {
-    const shipped = new Set(part.tree.files.map(({ path }) => path));
-    if (!SIGNED.every(path => shipped.has(path)))
-        return false;
-    const pluginYaml = readPluginYaml(part.staged);
-    if (!needsPluginSig(pluginYaml))
-        return false;
-    const isKept = isBelow(keepPaths);
-    const found = await signedFiles(installPath(layout, part), pluginYaml);
-    return found.some(path => !shipped.has(path) && !isKept(path));
-}
-/** Whether a record lists the files, modes and symlinks of this part, and no other. */
-function isRecordedTree({ layout, keepPaths }, part, installed) {
-    const record = readTreeRecord(layout, installed);
-    if (record === undefined)
-        return false;
-    // An earlier version of the action recorded no modes; the same artifact has the same.
-    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
-    const items = itemsOf(part.tree, keepPaths);
-    for (const recorded of record)
-        if (!intact_part_isAlike(recorded, items.next().value, knowsMode))
-            return false;
-    return items.next().done === true;
-}
-function intact_part_isAlike(recorded, item, knowsMode) {
-    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
-        return false;
-    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
-    return isSameKind && recorded.content === item.content;
-}
-async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
-    const { pluginSecretKey } = request;
-    // A kept one is the host's own, and its record says nothing about the artifact's.
-    if (keepPaths.includes(PLUGIN_YAML))
-        return undefined;
-    if (tree.find(PLUGIN_YAML) === undefined)
-        return tree;
-    const installed = installPath(layout, place);
-    try {
-        const pluginYaml = readRecordedYaml(installed, tree.find);
-        if (pluginYaml === undefined)
-            return undefined;
-        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
-        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
-    }
-    catch (error) {
-        if (isSystemError(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Undefined unless its bytes, as they are read here, are those of the record. */
-function readRecordedYaml(installed, find) {
-    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
-    return isRecorded ? parsePluginYaml(text) : undefined;
-}
-/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
-function orIfUnreadable(otherwise, read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        if (error instanceof TreeRecordDamage || isSystemError(error))
-            return otherwise;
-        throw error;
-    }
-}
-function isSameList(recorded, asked) {
-    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/parts/part.js
@@ -32843,6 +32655,67 @@ function realPath(layout, { directory, id }) {
     return (0,external_node_path_namespaceObject.join)(realDirectory(layout, directory), id);
 }
 
+;// CONCATENATED MODULE: ./build/install/host/sign-for-host.js
+
+
+
+
+
+
+/**
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
+ * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
+ * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ */
+async function signForHost(plugin, secret) {
+    const { staged, tree, pluginYaml } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return tree;
+    if (secret === undefined) {
+        warnOfUnsigned(plugin);
+        return tree;
+    }
+    warnOfKept(plugin);
+    const text = await buildPluginSig(plugin, secret);
+    await removeTree((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'));
+    await writeNewFile((0,external_node_path_namespaceObject.join)(staged, 'plugin.sig'), text, 0o644);
+    const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
+    const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
+    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+}
+/**
+ * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
+ * false where that cannot be known without the artifact.
+ */
+async function isSignedForHost(plugin, secret) {
+    const { installed, pluginYaml, find } = plugin;
+    if (!needsPluginSig(pluginYaml))
+        return true;
+    const sha256 = find('plugin.sig')?.sha256;
+    if (secret === undefined) {
+        if (sha256 === undefined)
+            warnOfUnsigned(plugin);
+        return sha256 === undefined;
+    }
+    const text = await buildPluginSig({ ...plugin, staged: installed }, secret);
+    const isAlike = sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    if (isAlike)
+        warnOfKept({ ...plugin, staged: installed });
+    return isAlike;
+}
+function warnOfUnsigned({ id, pluginYaml, log }) {
+    log.warning(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`);
+}
+/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
+function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
+    const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
+    const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
+    if (kept.length === 0)
+        return;
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
 
 
@@ -32939,6 +32812,137 @@ function isSuccess(line, isWanted) {
     catch {
         return false;
     }
+}
+
+;// CONCATENATED MODULE: ./build/install/steps/parts/intact-part.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+const PLUGIN_YAML = 'plugin.yaml';
+/** What a signed plugin has. */
+const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
+/**
+ * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
+ * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
+ * where that cannot be known without extracting.
+ */
+async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
+    if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
+        return undefined;
+    if (!isSameList(installed.keep_paths, deployment.keepPaths))
+        return undefined;
+    const find = orIfUnreadable(undefined, () => openTreeRecord(deployment.layout, installed));
+    if (find === undefined || !(await isIntact(deployment, place)))
+        return undefined;
+    const tree = { place, identity: tree_identity_identityOf(installed), find, pluginYaml: undefined };
+    return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
+}
+/** Whether such a tree has a regular file. */
+function hasRegularFile({ find }, path) {
+    return (find(path)?.kind ?? 'link') !== 'link';
+}
+/** A part as one that stays in its place, if its new tree is installed just there, with nothing missing or changed. */
+async function keepIfIntact(deployment, part, origin) {
+    const { installed } = part.previous;
+    if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
+        return part;
+    const isSame = orIfUnreadable(false, () => isRecordedTree(deployment, part, installed));
+    if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part)))
+        return part;
+    const { staged: _, tree: __, ...facts } = part;
+    return { ...facts, intact: tree_identity_identityOf(installed) };
+}
+/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+async function isIntact(deployment, place) {
+    const drift = await deployment.drift.of(place);
+    return drift !== undefined && isOnlyAdded(drift);
+}
+/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+async function isAddedToSigned({ layout, keepPaths }, part) {
+    const shipped = new Set(part.tree.files.map(({ path }) => path));
+    if (!SIGNED.every(path => shipped.has(path)))
+        return false;
+    const pluginYaml = readPluginYaml(part.staged);
+    if (!needsPluginSig(pluginYaml))
+        return false;
+    const isKept = isBelow(keepPaths);
+    const found = await signedFiles(installPath(layout, part), pluginYaml);
+    return found.some(path => !shipped.has(path) && !isKept(path));
+}
+/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+function isRecordedTree({ layout, keepPaths }, part, installed) {
+    const record = readTreeRecord(layout, installed);
+    if (record === undefined)
+        return false;
+    // An earlier version of the action recorded no modes; the same artifact has the same.
+    const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
+    const items = itemsOf(part.tree, keepPaths);
+    for (const recorded of record)
+        if (!intact_part_isAlike(recorded, items.next().value, knowsMode))
+            return false;
+    return items.next().done === true;
+}
+function intact_part_isAlike(recorded, item, knowsMode) {
+    if (item === undefined || recorded.path !== item.path || recorded.sha256 !== item.sha256)
+        return false;
+    const isSameKind = recorded.kind === item.kind || (!knowsMode && recorded.kind === 'file' && item.kind !== 'link');
+    return isSameKind && recorded.content === item.content;
+}
+async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
+    const { pluginSecretKey } = request;
+    // A kept one is the host's own, and its record says nothing about the artifact's.
+    if (keepPaths.includes(PLUGIN_YAML))
+        return undefined;
+    if (tree.find(PLUGIN_YAML) === undefined)
+        return tree;
+    const installed = installPath(layout, place);
+    try {
+        const pluginYaml = readRecordedYaml(installed, tree.find);
+        if (pluginYaml === undefined)
+            return undefined;
+        const plugin = { id: place.id, installed, pluginYaml, keepPaths, log: tools.log, find: tree.find };
+        return (await isSignedForHost(plugin, pluginSecretKey)) ? { ...tree, pluginYaml } : undefined;
+    }
+    catch (error) {
+        if (isSystemError(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Undefined unless its bytes, as they are read here, are those of the record. */
+function readRecordedYaml(installed, find) {
+    const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+    const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
+    return isRecorded ? parsePluginYaml(text) : undefined;
+}
+/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+function orIfUnreadable(otherwise, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (error instanceof TreeRecordDamage || isSystemError(error))
+            return otherwise;
+        throw error;
+    }
+}
+function isSameList(recorded, asked) {
+    return recorded !== undefined && JSON.stringify(recorded.toSorted()) === JSON.stringify(asked.toSorted());
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/signature.js

@@ -8,21 +8,19 @@ import { readSmallFileSync } from '../../files/read-small-file.ts'
 import { isSystemError } from '../../files/system-errors.ts'
 import { isFrom } from '../../host/installed/origin.ts'
 import type { InstalledRow, Origin } from '../../host/installed/rows.ts'
-import { installPath, isSamePlace, type Place, placeName, placePath } from '../../host/layout.ts'
+import { installPath, isSamePlace, type Place } from '../../host/layout.ts'
 import { needsPluginSig, signedFiles } from '../../host/plugin-sig.ts'
 import type { PreviousInstall } from '../../host/previous-install.ts'
 import { readPluginYaml } from '../../host/read-plugin-yaml.ts'
 import { isSignedForHost } from '../../host/sign-for-host.ts'
-import { addedInWords, isOnlyAdded } from '../../host/trees/drift-check.ts'
+import { isOnlyAdded } from '../../host/trees/drift-check.ts'
 import { itemsOf } from '../../host/trees/record/extracted-items.ts'
 import { type FindRecorded, openTreeRecord, readTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { RecordedItem } from '../../host/trees/record/recorded-item.ts'
 import { identityOf, type TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 import { TreeRecordDamage } from '../../host/trees/record/tree-record-damage.ts'
 import type { Deployment } from '../../transaction/context.ts'
-import type { StepContext } from '../step-context.ts'
-import type { StepResult } from '../step-entry.ts'
-import type { IntactPart, NewPart, Part } from './part.ts'
+import type { NewPart, Part } from './part.ts'
 
 const PLUGIN_YAML = 'plugin.yaml'
 /** What a signed plugin has. */
@@ -70,7 +68,7 @@ export function hasRegularFile({ find }: IntactTree, path: string): boolean {
   return (find(path)?.kind ?? 'link') !== 'link'
 }
 
-/** A part as one that stays in its place, if its new tree is what is installed just there, with nothing missing or changed. */
+/** A part as one that stays in its place, if its new tree is installed just there, with nothing missing or changed. */
 export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
   const { installed } = part.previous
   if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place)) return part
@@ -78,18 +76,6 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
   if (!isSame || !(await isIntact(deployment, part)) || (await isAddedToSigned(deployment, part))) return part
   const { staged: _, tree: __, ...facts } = part
   return { ...facts, intact: identityOf(installed) }
-}
-
-/** Keeps a part that is intact in its place. */
-export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepResult> {
-  results.set(placeName(part), { tree: part.intact })
-  const { added } = (await deployment.drift.of(part)) ?? { added: [] }
-  const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`
-  return {
-    status: 'unchanged',
-    did: 'as it was',
-    story: `${placePath(part)} is already ${part.version} with these files${more}`,
-  }
 }
 
 /** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
