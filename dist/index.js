@@ -19856,8 +19856,8 @@ const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the new; for
- * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
+ * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the
+ * new; for a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
  */
 function isMove({ from, to }) {
     if (isSettingsMove({ from, to }))
@@ -20721,8 +20721,8 @@ function checksum(seq, body) {
 
 
 /**
- * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
- * Throws JournalDamage.
+ * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never
+ * announced. Throws JournalDamage.
  */
 function verifySequence(records) {
     const [begin, ...later] = records;
@@ -20744,8 +20744,8 @@ function isOfAnnounced(undone, records) {
     return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
- * the place that it began with.
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is
+ * in the place that it began with.
  */
 function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
@@ -31763,10 +31763,11 @@ const GROUPS = [
 ];
 /**
  * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
- * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
- * tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old trees once
- * more, which others could change until they were moved. Returns what was done, by the part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
- * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
+ * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no
+ * old tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old
+ * trees once more, which others could change until they were moved. Returns what was done, by the part; nothing of what
+ * is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError `step_failed` or
+ * `unsafe_host`, what stopping a service throws, or what the disk says.
  */
 async function switchParts(context, parts, reach = () => undefined) {
     const planned = await planSwitches(context, parts, reach);
@@ -31863,9 +31864,10 @@ function cacheOf(path) {
 
 /**
  * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
- * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
+ * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths that
+ * the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
+ * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or
+ * `unsafe_host`.
  */
 async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
@@ -31891,8 +31893,8 @@ async function takeSnapshot(context, part) {
     return { ...facts, staged, recorded, replaced };
 }
 /**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
- * the restored version has got its own.
+ * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from
+ * which the restored version has got its own.
  */
 async function keepReplaced(context, part) {
     const { deployment, transaction, stagingFolder, results } = context;
@@ -32092,8 +32094,8 @@ function requirePart({ order }, name) {
 
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
- * has no such step. Never throws.
+ * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the
+ * plan has no such step. Never throws.
  */
 function noticeSettings(context) {
     noticeUnset(context);
@@ -32196,8 +32198,9 @@ class StepLedger {
 
 
 /**
- * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a part,
- * installs one that is staged or in its place already, or does nothing: so nothing slow is between their switches.
+ * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a
+ * part, installs one that is staged or in its place already, or does nothing: so nothing slow is between their
+ * switches.
  */
 function divideIntoRuns(context) {
     const { removals, steps } = context.order;

@@ -21,8 +21,9 @@ export interface StepRun {
 }
 
 /**
- * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a part,
- * installs one that is staged or in its place already, or does nothing: so nothing slow is between their switches.
+ * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a
+ * part, installs one that is staged or in its place already, or does nothing: so nothing slow is between their
+ * switches.
  */
 export function divideIntoRuns(context: StepContext): StepRun[] {
   const { removals, steps } = context.order

@@ -12,8 +12,8 @@ type Context = Pick<StepContext, 'deployment' | 'order'>
 
 /**
  * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the plan
- * has no such step. Never throws.
+ * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the
+ * plan has no such step. Never throws.
  */
 export function noticeSettings(context: Context): void {
   noticeUnset(context)

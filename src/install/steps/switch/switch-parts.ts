@@ -27,10 +27,11 @@ const GROUPS: readonly MovesOf[] = [
 
 /**
  * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
- * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no old
- * tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old trees once
- * more, which others could change until they were moved. Returns what was done, by the part; nothing of what is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError
- * `step_failed` or `unsafe_host`, what stopping a service throws, or what the disk says.
+ * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no
+ * old tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old
+ * trees once more, which others could change until they were moved. Returns what was done, by the part; nothing of what
+ * is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError `step_failed` or
+ * `unsafe_host`, what stopping a service throws, or what the disk says.
  */
 export async function switchParts(
   context: StepContext,

@@ -15,9 +15,10 @@ import type { StepContext } from '../step-context.ts'
 
 /**
  * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths
- * that the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
- * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or `unsafe_host`.
+ * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths that
+ * the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
+ * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or
+ * `unsafe_host`.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {
   const { deployment, transaction, stagingFolder } = context
@@ -43,8 +44,8 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
 }
 
 /**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from which
- * the restored version has got its own.
+ * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from
+ * which the restored version has got its own.
  */
 export async function keepReplaced(context: StepContext, part: ReturningPart): Promise<void> {
   const { deployment, transaction, stagingFolder, results } = context

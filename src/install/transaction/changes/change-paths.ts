@@ -33,8 +33,8 @@ const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the new; for
- * a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
+ * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the
+ * new; for a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (isSettingsMove({ from, to })) return true

@@ -7,8 +7,8 @@ import { JournalDamage } from './journal-line.ts'
 import type { BeginRecord, CommitRecord, JournalRecord } from './journal-record.ts'
 
 /**
- * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never announced.
- * Throws JournalDamage.
+ * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never
+ * announced. Throws JournalDamage.
  */
 export function verifySequence(records: readonly JournalRecord[]): void {
   const [begin, ...later] = records
@@ -33,8 +33,8 @@ function isOfAnnounced(
 }
 
 /**
- * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is in
- * the place that it began with.
+ * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is
+ * in the place that it began with.
  */
 function isOfItsParts(
   { rows, removed = [], discard, project }: CommitRecord,
