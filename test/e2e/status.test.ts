@@ -13,6 +13,7 @@ import {
 import { join } from 'node:path'
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
 import { type ActionResult, type ActionRun, runAction } from '../../local/runner.ts'
+import { countInWords } from '../../src/core/quantities.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
 import { waitUntil } from '../install/wait-until.ts'
 import { commandsIn, listOwn } from './harness/evidence.ts'
@@ -216,7 +217,7 @@ describe('the status of a host whose files were changed', () => {
     const [{ added = [], omitted } = {}] = list(result, 'drift-details') as { added: string[]; omitted: number }[]
     assert.equal(added.length + (omitted ?? 0), 3000)
     assert.ok(added.length > 100)
-    const cut = `is cut: ${omitted} more paths have no room in it.`
+    const cut = `is cut: it has no room for ${countInWords(omitted ?? 0, 'more path')}.`
     for (const text of [result.log, result.summary]) assert.ok(text.includes(cut), text)
     assert.ok(result.summary.length < 20_000)
     assert.match(commandsIn(result.log, 'warning')[0] ?? '', / and 2980 more\./)
