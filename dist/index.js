@@ -20442,6 +20442,11 @@ function describeChange(change) {
 function describeUndo(change) {
     return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`;
 }
+/** That what belongs to the host is gone; named as it was in its place, to which the rest of its tree returns. */
+function describeLost(path) {
+    const [, , shelf, id, , ...inner] = path.split('/');
+    return `${[shelf, id, ...inner].join('/')} was removed by another process during the switch, and cannot be put back`;
+}
 /** An empty directory that stays harms nobody, so nothing fails because of it. */
 async function removeIfEmpty(path) {
     try {
@@ -20518,13 +20523,14 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
     /**
      * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
-     * whether it had been made at all.
+     * whether it had been made at all; `lost`, which file of the host could not be put back.
      */
     object({
         record: literal('undone'),
         of: schemas_int().check(_positive()),
         nth: exactOptional(schemas_int().check(_nonnegative())),
         was_made: schemas_boolean(),
+        lost: exactOptional(schemas_string()),
     }),
     /** The point of no return: the new version is what this host runs. */
     object({
@@ -28340,8 +28346,10 @@ function beginTransaction(changeLog) {
     const places = [];
     const services = [];
     const healthchecks = [];
+    const lost = [];
     return {
         places,
+        lost,
         services,
         healthchecks,
         get changed() {
@@ -28389,7 +28397,7 @@ function beginTransaction(changeLog) {
             });
         },
         async rollback() {
-            return await undoChanges(changeLog, changes);
+            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
         },
     };
 }
@@ -28425,16 +28433,21 @@ async function undoChanges(changeLog, pending) {
     throw rollbackFailed(pending, failure.error);
 }
 /** Returns whether the change had been made. */
-async function undoAnnounced({ root, journal, log }, announced, latest) {
+async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
     const { change } = announced;
     const { wasMade, setAside, lost } = await undoChange(root, change);
-    if (lost !== undefined && wasCertainlyMade(announced, latest))
-        throw new Error(`what was moved from ${lost} is neither there nor where it was moved to`);
+    // The new version may have renamed it inside its tree, which is deleted once everything is undone.
+    if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
+        throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`);
     for (const path of setAside)
         log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-    if (lost !== undefined)
-        log.warning(`Another process removed ${lost} during the switch. It cannot be put back.`);
-    await journal.append(undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest)));
+    const problem = lost && describeLost(lost);
+    if (problem !== undefined) {
+        log.warning(`${problem}.`);
+        onLost?.(problem);
+    }
+    const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest));
+    await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
     if (wasMade && lost === undefined && change.type !== 'make_directory')
         log.info(describeUndo(change));
     return wasMade;
@@ -29998,7 +30011,7 @@ async function rollBack(request) {
     }
     catch (error) {
         await noteServices(request, { unrestored: request.services.map(({ service }) => service) });
-        const problems = [toDeployError(error).message, ...request.services.map(leftAlone)];
+        const problems = [toDeployError(error).message, ...lostIn(request), ...request.services.map(leftAlone)];
         return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } };
     }
     if (!wasChanged && request.services.length === 0)
@@ -30014,9 +30027,12 @@ async function rollBack(request) {
             : wasChanged || request.services.some(wasDisturbed)
                 ? 'rolled_back'
                 : 'failed',
-        rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
+        rollback: { restored: true, problems: [...lostIn(request), ...differences, ...problems], verified, healthy },
         ...left,
     };
+}
+function lostIn({ lost = [] }) {
+    return lost;
 }
 /** What is in a place again; of a directory to which a version was going to move, nothing. */
 function logRestored({ layout, log }, place) {
@@ -30193,6 +30209,8 @@ function recovered_end_isLeft({ isUnfinished, unchecked }) {
 }
 function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
     const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
+    const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
+    const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
     return {
         layout,
         log,
@@ -30203,7 +30221,8 @@ function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, j
         byContent: true,
         services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-        undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+        undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+        lost,
         onFilesRestored,
     };
 }

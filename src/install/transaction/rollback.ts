@@ -30,6 +30,8 @@ export interface RollbackRequest {
   healthchecks: readonly RestoredCheck[]
   /** Undoes the changes of files; resolves to whether there were any. */
   undo(): Promise<boolean>
+  /** Which files of the host the undo could not put back, once it is done; one sentence each. */
+  lost?: readonly string[] | undefined
   /** Hears that the files are as they were, before any service is restored; see `FilesRestored`. */
   onFilesRestored?: FilesRestored | undefined
 }
@@ -60,7 +62,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
     wasChanged = await request.undo()
   } catch (error) {
     await noteServices(request, { unrestored: request.services.map(({ service }) => service) })
-    const problems = [toDeployError(error).message, ...request.services.map(leftAlone)]
+    const problems = [toDeployError(error).message, ...lostIn(request), ...request.services.map(leftAlone)]
     return { outcome: 'inconsistent', rollback: { restored: false, problems, verified: null, healthy: null } }
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
@@ -75,9 +77,13 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
         : wasChanged || request.services.some(wasDisturbed)
           ? 'rolled_back'
           : 'failed',
-    rollback: { restored: true, problems: [...differences, ...problems], verified, healthy },
+    rollback: { restored: true, problems: [...lostIn(request), ...differences, ...problems], verified, healthy },
     ...left,
   }
+}
+
+function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
+  return lost
 }
 
 /** What is in a place again; of a directory to which a version was going to move, nothing. */

@@ -13,6 +13,7 @@ import {
   applyChanges,
   type Change,
   describeChange,
+  describeLost,
   describeUndo,
   isBack,
   isMade,
@@ -29,6 +30,8 @@ export interface ChangeLog {
   readonly root: string
   readonly journal: Journal
   readonly log: Log
+  /** Hears in one sentence of each file of the host that an undo cannot put back. */
+  readonly onLost?: (problem: string) => void
 }
 
 /** What a deployment does to the host outside its staging folder: all of it stays, or all of it is undone. */
@@ -47,6 +50,8 @@ export interface Transaction {
   noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
   /** Out of which or into which a tree was moved, or was about to be. */
   readonly places: readonly Place[]
+  /** Which files of the host an undo could not put back; one sentence each. */
+  readonly lost: readonly string[]
   readonly services: readonly ServiceChange[]
   readonly healthchecks: readonly RestoredCheck[]
   /** The point of no return: one durable record. */
@@ -64,8 +69,10 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
   const places: Place[] = []
   const services: ServiceChange[] = []
   const healthchecks: RestoredCheck[] = []
+  const lost: string[] = []
   return {
     places,
+    lost,
     services,
     healthchecks,
     get changed() {
@@ -111,7 +118,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       })
     },
     async rollback() {
-      return await undoChanges(changeLog, changes)
+      return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes)
     },
   }
 }
@@ -145,18 +152,26 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
 
 /** Returns whether the change had been made. */
 async function undoAnnounced(
-  { root, journal, log }: ChangeLog,
+  { root, journal, log, onLost }: ChangeLog,
   announced: AnnouncedChange,
   latest: number,
 ): Promise<boolean> {
   const { change } = announced
   const { wasMade, setAside, lost } = await undoChange(root, change)
-  if (lost !== undefined && wasCertainlyMade(announced, latest))
-    throw new Error(`what was moved from ${lost} is neither there nor where it was moved to`)
+  // The new version may have renamed it inside its tree, which is deleted once everything is undone.
+  if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
+    throw new Error(
+      `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`,
+    )
   for (const path of setAside)
     log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
-  if (lost !== undefined) log.warning(`Another process removed ${lost} during the switch. It cannot be put back.`)
-  await journal.append(undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest)))
+  const problem = lost && describeLost(lost)
+  if (problem !== undefined) {
+    log.warning(`${problem}.`)
+    onLost?.(problem)
+  }
+  const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest))
+  await journal.append(problem === undefined ? undone : { ...undone, lost: problem })
   if (wasMade && lost === undefined && change.type !== 'make_directory') log.info(describeUndo(change))
   return wasMade
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { applyChanges, type PlannedChange } from '../../../src/install/transaction/changes/change.ts'
@@ -108,7 +108,8 @@ describe('changes that are announced together', () => {
 
   for (const removed of IDS) {
     it(`are undone with all trees in their places when the old ${removed} removes its kept file meanwhile`, async t => {
-      const { root, transaction, changeLog, announced, listing } = await makeScene(t)
+      const { root, transaction, changeLog, announced, listing, journalPath } = await makeScene(t)
+      const gone = `plugins/${removed}/data was removed by another process during the switch, and cannot be put back`
       const lost = `${snapshotOf(removed)}/data`
       const [trees = [], kept = []] = RECORDS
       await transaction.apply(trees)
@@ -129,13 +130,34 @@ describe('changes that are announced together', () => {
       assert.deepEqual(announced(), [])
       assert.deepEqual(
         changeLog.log.lines.filter(line => line.startsWith('warning')),
-        [`warning Another process removed ${lost} during the switch. It cannot be put back.`],
+        [`warning ${gone}.`],
+      )
+      assert.deepEqual(transaction.lost, [gone])
+      assert.deepEqual(
+        (readJournal(journalPath) ?? []).flatMap(record => (record.record === 'undone' ? (record.lost ?? []) : [])),
+        [gone],
       )
       const now = listing()
       assert.equal(await undoChanges(changeLog, announced()), false)
       assert.deepEqual(listing(), now)
     })
   }
+
+  it('are not undone where a kept file is gone that the new version may have renamed, until it is put back', async t => {
+    const { root, transaction, listing } = await makeScene(t)
+    const before = listing()
+    for (const changes of RECORDS) await transaction.apply(changes)
+    renameSync(join(root, 'plugins/b/data'), join(root, 'plugins/b/data-2'))
+    const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
+    await assert.rejects(transaction.rollback(), {
+      code: 'rollback_failed',
+      message: new RegExp(`${from} is neither there nor in ${to}, .* put it back`),
+    })
+    assert.deepEqual(transaction.lost, [])
+    renameSync(join(root, `${to}-2`), join(root, to))
+    assert.equal(await transaction.rollback(), true)
+    assert.deepEqual(listing(), before)
+  })
 
   it('are undone but for the tree that is at neither path, which stays announced', async t => {
     const { root, transaction, announced } = await makeScene(t)

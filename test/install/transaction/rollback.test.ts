@@ -72,6 +72,15 @@ describe('rollBack', () => {
     assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, true])
   })
 
+  it('names what of the host could not be put back, first', async t => {
+    const { layout } = await makeRestored(t)
+    await begin(layout)
+    const lost: string[] = []
+    const undo = async (): Promise<boolean> => lost.push('plugins/greeter/data was removed') > 0
+    const { outcome, rollback } = await rollBack({ ...requestOf(layout), undo, lost })
+    assert.deepEqual([outcome, rollback?.problems], ['rolled_back', lost])
+  })
+
   it('reports inconsistent, with the reason, when undoing fails', async t => {
     const { layout } = await makeRestored(t)
     const result = await rolledBack(layout, async () => {

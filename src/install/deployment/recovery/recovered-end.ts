@@ -77,6 +77,8 @@ function rollbackOf(
   { begin, records, journal }: DeadRun,
 ): RollbackRequest {
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
+  const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []))
+  const changeLog = { root: layout.root, journal, log, onLost: (problem: string) => void lost.push(problem) }
   return {
     layout,
     log,
@@ -87,7 +89,8 @@ function rollbackOf(
     byContent: true,
     services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
-    undo: async () => (await undoChanges({ root: layout.root, journal, log }, pendingChanges(records))) || wasUndone,
+    undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
+    lost,
     onFilesRestored,
   }
 }

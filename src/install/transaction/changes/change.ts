@@ -156,6 +156,12 @@ export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>
   return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`
 }
 
+/** That what belongs to the host is gone; named as it was in its place, to which the rest of its tree returns. */
+export function describeLost(path: string): string {
+  const [, , shelf, id, , ...inner] = path.split('/')
+  return `${[shelf, id, ...inner].join('/')} was removed by another process during the switch, and cannot be put back`
+}
+
 /** An empty directory that stays harms nobody, so nothing fails because of it. */
 async function removeIfEmpty(path: string): Promise<void> {
   try {

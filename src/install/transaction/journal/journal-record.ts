@@ -34,13 +34,14 @@ export const recordSchema = z.lazy(() =>
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
     /**
      * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
-     * whether it had been made at all.
+     * whether it had been made at all; `lost`, which file of the host could not be put back.
      */
     z.object({
       record: z.literal('undone'),
       of: z.int().check(z.positive()),
       nth: z.exactOptional(z.int().check(z.nonnegative())),
       was_made: z.boolean(),
+      lost: z.exactOptional(z.string()),
     }),
     /** The point of no return: the new version is what this host runs. */
     z.object({
