@@ -19010,8 +19010,12 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     drift: exactOptional(array(driftEntrySchema)),
     /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
     previous_sha256: exactOptional(sha256Schema),
+    /** The signature of the artifact was found valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    signature_valid: exactOptional(literal(true)),
     /** Something is in the place that this action has not installed; absent otherwise. */
     unrecorded: exactOptional(literal(true)),
+    /** How long it waited for another run to leave the host, in which state, and which run that was. */
+    waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
     host_id: schemas_string(),
     started_at: timeSchema,
     run: workflowRunSchema,
@@ -19156,7 +19160,7 @@ function redactReport(report, redact) {
  * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
  * it in log and summary, and for the process that recovers this run, which reads it in the journal.
  */
-function contractOf({ previous_sha256: _, unrecorded: __, ...report }) {
+function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, ...report }) {
     return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
 }
 /**
@@ -28049,6 +28053,8 @@ const ownSchema = object({
     pid_namespace: nullable(schemas_string()),
     hostname: schemas_string(),
     run_url: nullable(schemas_string()),
+    // Nor this one. What it deploys, for people.
+    deployment: optional(nullable(schemas_string())),
     since: schemas_string(),
 });
 /** On another host, where another version of this action may have written the lock: only the host must be known. */
@@ -28057,6 +28063,7 @@ const foreignSchema = schemas_lazy(() => object({
     pid: schemas_catch(nullable(ownSchema.shape.pid), null),
     hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
     run_url: schemas_catch(nullable(schemas_string()), null),
+    deployment: schemas_catch(optional(nullable(schemas_string())), null),
     since: schemas_catch(nullable(schemas_string()), null),
 }));
 /**
@@ -28098,7 +28105,8 @@ function removeDeadMarks(path, own) {
 function describeHolder(holder) {
     const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
     const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`;
+    const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`;
+    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
 }
 /** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
 function tryCreate(path, own) {
@@ -28275,7 +28283,7 @@ function describeOther(path) {
     return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
 }
 async function waitForTurn(request, contender, clock) {
-    const { path, runUrl, signal } = request;
+    const { path, runUrl, deployment, signal } = request;
     const identity = readOwnIdentity();
     const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
     const pause = startWaiting(request, contender, clock);
@@ -28284,7 +28292,8 @@ async function waitForTurn(request, contender, clock) {
         if (contender.kernel === 'busy')
             contender.kernel = await tryKernelLock(kernelLock);
         const since = new Date().toISOString();
-        const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since };
+        const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
+        const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
         if (contender.kernel !== 'busy' && tryTake(path, own))
             return { holder: own, hasWaited };
         await pause();
@@ -30860,6 +30869,7 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
         services: transaction.services,
         healthchecks: transaction.healthchecks,
         undo: () => transaction.rollback(),
+        lost: transaction.lost,
     });
     const isRestored = rollback?.restored !== false;
     const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
@@ -30928,6 +30938,8 @@ function judged({ layout }, end) {
 
 
 
+
+
 /**
  * The lock of its host in one deployment, which may have it twice: to survey a host that is not quiet, before it
  * fetches, and to install.
@@ -30966,26 +30978,34 @@ class HostLock {
         this.#held = undefined;
     }
     async #acquire(timeoutMs) {
-        const { host, tools, state } = this.#deployment;
+        const { host, tools, state, record } = this.#deployment;
+        const { slug, version, requested_version: requested } = record.facts;
+        const deployment = [slug, version ?? requested].join(' ').trim();
         const isAfterState = state !== 'pending';
-        let isGrouped = false;
+        const started = monotonicMs();
+        let other;
         // Otherwise, the state before would seem to take so long, or to fail.
         const group = () => {
-            if (isAfterState && !isGrouped)
+            if (isAfterState && other === undefined)
                 tools.log.group('waiting for the host', 'at once');
-            isGrouped = true;
+            other ??= describeOther(host.layout.lock);
         };
         const log = (line) => {
             group();
             tools.log.info(line);
         };
         try {
-            return await holdLock(host, timeoutMs, { signal: tools.signal, log });
+            return await holdLock(host, timeoutMs, { signal: tools.signal, log, deployment });
         }
         catch (error) {
             if (toDeployError(error).code === 'locked')
                 group();
             throw error;
+        }
+        finally {
+            const waited = { state, duration_ms: Math.round(monotonicMs() - started), for: other ?? '' };
+            if (isAfterState && other !== undefined)
+                await record.update({ waited });
         }
     }
 }
@@ -34773,7 +34793,9 @@ async function verifyArtifact(deployment, found) {
         artifact_size: artifact.size,
         repo: repo ?? null,
     });
-    return { ...found, verified: verifyServed(deployment, found.served) };
+    const verified = verifyServed(deployment, found.served);
+    await deployment.record.update({ signature_valid: true });
+    return { ...found, verified };
 }
 /**
  * Refuses a version by what the hub claims before it is extracted: one that had other bytes on this host, and a `latest`
@@ -36968,6 +36990,7 @@ function steps_table_resultOf(step, error) {
 
 const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
+const MAX_HOLDER_CHARS = 400;
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 function buildDeploySummary(summary) {
     const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary;
@@ -37056,7 +37079,9 @@ function artifact(report) {
     return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`;
 }
 /** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
-function signatureOf({ states, error, signer_public_key: signer }) {
+function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }) {
+    if (isValid)
+        return 'valid';
     const at = states.findIndex(({ state }) => state === 'verifying_signature');
     const next = at === -1 ? undefined : states[at + 1];
     if (next !== undefined && next.state !== 'failed')
@@ -37088,10 +37113,10 @@ function parts({ plugins, signer_public_key: signer }) {
     ];
 }
 /**
- * How long each state took. The last one ends when the run does. What is done between the last two, with a title of its
- * own in the log, is no state, and counts towards none.
+ * How long each state took. The last one ends when the run does. A wait for another run, and what is done between the last
+ * two with a title of its own in the log, is no state, and counts towards none.
  */
-function states({ states: entered, completed_at: end }, took) {
+function states({ states: entered, completed_at: end, waited }, took) {
     const last = entered.length - 1;
     const timed = entered.flatMap(({ state, at }, index) => {
         const next = entered[index + 1];
@@ -37099,9 +37124,11 @@ function states({ states: entered, completed_at: end }, took) {
             return [cell(state)];
         const ms = Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at));
         const ending = index === last - 1 ? END_WORK.map(title => ({ title, ms: took?.get(title) ?? 0 })) : [];
-        const own = ending.reduce((left, work) => left - work.ms, ms);
+        const wait = waited?.state === state ? [waited] : [];
+        const own = ending.reduce((left, work) => left - work.ms, ms - (wait[0]?.duration_ms ?? 0));
         return [
             `${cell(state)} ${durationInWords(Math.max(0, own))}`,
+            ...wait.map(({ duration_ms: spent, for: other }) => `waited ${durationInWords(spent)} for another deployment (${cellOf(other, MAX_HOLDER_CHARS)})`),
             ...ending.filter(work => work.ms > 0).map(work => `${work.title} ${durationInWords(work.ms)}`),
         ];
     });

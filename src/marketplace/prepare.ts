@@ -85,7 +85,9 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
     artifact_size: artifact.size,
     repo: repo ?? null,
   })
-  return { ...found, verified: verifyServed(deployment, found.served) }
+  const verified = verifyServed(deployment, found.served)
+  await deployment.record.update({ signature_valid: true })
+  return { ...found, verified }
 }
 
 /**

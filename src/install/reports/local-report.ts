@@ -96,7 +96,12 @@ export function redactReport(report: LocalReport, redact: (text: string) => stri
  * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
  * it in log and summary, and for the process that recovers this run, which reads it in the journal.
  */
-export function contractOf({ previous_sha256: _, unrecorded: __, ...report }: LocalReport): LocalReport {
+export function contractOf({
+  previous_sha256: _,
+  unrecorded: __,
+  signature_valid: ___,
+  ...report
+}: LocalReport): LocalReport {
   return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) }
 }
 

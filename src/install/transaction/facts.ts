@@ -75,8 +75,12 @@ export const deploymentFactsSchema = z.lazy(() =>
     drift: z.exactOptional(z.array(driftEntrySchema)),
     /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
     previous_sha256: z.exactOptional(sha256Schema),
+    /** The signature of the artifact was found valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    signature_valid: z.exactOptional(z.literal(true)),
     /** Something is in the place that this action has not installed; absent otherwise. */
     unrecorded: z.exactOptional(z.literal(true)),
+    /** How long it waited for another run to leave the host, in which state, and which run that was. */
+    waited: z.exactOptional(z.object({ state: z.string(), duration_ms: z.number(), for: z.string() })),
     host_id: z.string(),
     started_at: timeSchema,
     run: workflowRunSchema,

@@ -8,7 +8,7 @@ import type { Host } from '../../reports/host.ts'
 export async function holdLock(
   { layout, runUrl, log }: Host,
   timeoutMs: number,
-  more: Partial<Pick<LockRequest, 'signal' | 'log'>> = {},
+  more: Partial<Pick<LockRequest, 'signal' | 'log' | 'deployment'>> = {},
 ): Promise<HeldLock> {
   const say = (line: string): void => log.info(line)
   const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more })

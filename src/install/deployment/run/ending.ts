@@ -73,6 +73,7 @@ export async function undo(
     services: transaction.services,
     healthchecks: transaction.healthchecks,
     undo: () => transaction.rollback(),
+    lost: transaction.lost,
   })
   const isRestored = rollback?.restored !== false
   const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }

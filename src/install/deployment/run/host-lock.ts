@@ -1,5 +1,6 @@
 import { toDeployError } from '../../../core/errors.ts'
-import type { HeldLock } from '../../host/locks/lock.ts'
+import { monotonicMs } from '../../../core/monotonic.ts'
+import { describeOther, type HeldLock } from '../../host/locks/lock.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { sendOutbox } from '../../reports/outbox.ts'
 import type { RunningDeployment } from '../deployment.ts'
@@ -47,23 +48,29 @@ export class HostLock {
   }
 
   async #acquire(timeoutMs: number): Promise<HeldLock> {
-    const { host, tools, state } = this.#deployment
+    const { host, tools, state, record } = this.#deployment
+    const { slug, version, requested_version: requested } = record.facts
+    const deployment = [slug, version ?? requested].join(' ').trim()
     const isAfterState = state !== 'pending'
-    let isGrouped = false
+    const started = monotonicMs()
+    let other: string | undefined
     // Otherwise, the state before would seem to take so long, or to fail.
     const group = (): void => {
-      if (isAfterState && !isGrouped) tools.log.group('waiting for the host', 'at once')
-      isGrouped = true
+      if (isAfterState && other === undefined) tools.log.group('waiting for the host', 'at once')
+      other ??= describeOther(host.layout.lock)
     }
     const log = (line: string): void => {
       group()
       tools.log.info(line)
     }
     try {
-      return await holdLock(host, timeoutMs, { signal: tools.signal, log })
+      return await holdLock(host, timeoutMs, { signal: tools.signal, log, deployment })
     } catch (error) {
       if (toDeployError(error).code === 'locked') group()
       throw error
+    } finally {
+      const waited = { state, duration_ms: Math.round(monotonicMs() - started), for: other ?? '' }
+      if (isAfterState && other !== undefined) await record.update({ waited })
     }
   }
 }

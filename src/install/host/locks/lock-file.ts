@@ -26,6 +26,8 @@ const ownSchema = z.object({
   pid_namespace: z.nullable(z.string()),
   hostname: z.string(),
   run_url: z.nullable(z.string()),
+  // Nor this one. What it deploys, for people.
+  deployment: z.optional(z.nullable(z.string())),
   since: z.string(),
 })
 type WrittenHolder = z.infer<typeof ownSchema>
@@ -44,6 +46,7 @@ const foreignSchema = z.lazy(() =>
     pid: z.catch(z.nullable(ownSchema.shape.pid), null),
     hostname: z.string().check(z.refine(name => name !== hostname())),
     run_url: z.catch(z.nullable(z.string()), null),
+    deployment: z.catch(z.optional(z.nullable(z.string())), null),
     since: z.catch(z.nullable(z.string()), null),
   }),
 )
@@ -94,7 +97,8 @@ export function removeDeadMarks(path: string, own: Holder): void {
 export function describeHolder(holder: NonNullable<FoundLock['holder']>): string {
   const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
   const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
-  return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${run}`
+  const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`
+  return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`
 }
 
 /** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */

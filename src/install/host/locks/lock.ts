@@ -19,6 +19,8 @@ export interface LockRequest {
   path: string
   timeoutMs: number
   runUrl: string | null
+  /** What it is taken for, as others read it while they wait: a name and a version. */
+  deployment?: string | undefined
   /** Receives a line about the holder while this process waits. */
   log: (line: string) => void
   signal?: AbortSignal | undefined
@@ -82,7 +84,7 @@ async function waitForTurn(
   contender: Contender,
   clock: Clock,
 ): Promise<{ holder: Holder; hasWaited: boolean }> {
-  const { path, runUrl, signal } = request
+  const { path, runUrl, deployment, signal } = request
   const identity = readOwnIdentity()
   const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal }
   const pause = startWaiting(request, contender, clock)
@@ -90,7 +92,8 @@ async function waitForTurn(
     signal?.throwIfAborted()
     if (contender.kernel === 'busy') contender.kernel = await tryKernelLock(kernelLock)
     const since = new Date().toISOString()
-    const own = { ...identity, id: contender.id, kernel_lock: lockedFileOf(contender), run_url: runUrl, since }
+    const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) }
+    const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since }
     if (contender.kernel !== 'busy' && tryTake(path, own)) return { holder: own, hasWaited }
     await pause()
   }

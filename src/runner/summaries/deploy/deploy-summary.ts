@@ -24,6 +24,7 @@ export interface SummaryFacts extends RunFacts {
 
 const MAX_LISTED = 20
 const MAX_NAME_CHARS = 150
+const MAX_HOLDER_CHARS = 400
 
 /** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
 export function buildDeploySummary(summary: SummaryFacts): string {
@@ -116,7 +117,8 @@ function artifact(report: LocalReport): string {
 }
 
 /** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
-function signatureOf({ states, error, signer_public_key: signer }: LocalReport): string {
+function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }: LocalReport): string {
+  if (isValid) return 'valid'
   const at = states.findIndex(({ state }) => state === 'verifying_signature')
   const next = at === -1 ? undefined : states[at + 1]
   if (next !== undefined && next.state !== 'failed') return 'valid'
@@ -148,19 +150,27 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
 }
 
 /**
- * How long each state took. The last one ends when the run does. What is done between the last two, with a title of its
- * own in the log, is no state, and counts towards none.
+ * How long each state took. The last one ends when the run does. A wait for another run, and what is done between the last
+ * two with a title of its own in the log, is no state, and counts towards none.
  */
-function states({ states: entered, completed_at: end }: LocalReport, took?: ReadonlyMap<string, number>): string {
+function states(
+  { states: entered, completed_at: end, waited }: LocalReport,
+  took?: ReadonlyMap<string, number>,
+): string {
   const last = entered.length - 1
   const timed = entered.flatMap(({ state, at }, index) => {
     const next = entered[index + 1]
     if (next === undefined && index > 0) return [cell(state)]
     const ms = Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at))
     const ending = index === last - 1 ? END_WORK.map(title => ({ title, ms: took?.get(title) ?? 0 })) : []
-    const own = ending.reduce((left, work) => left - work.ms, ms)
+    const wait = waited?.state === state ? [waited] : []
+    const own = ending.reduce((left, work) => left - work.ms, ms - (wait[0]?.duration_ms ?? 0))
     return [
       `${cell(state)} ${durationInWords(Math.max(0, own))}`,
+      ...wait.map(
+        ({ duration_ms: spent, for: other }) =>
+          `waited ${durationInWords(spent)} for another deployment (${cellOf(other, MAX_HOLDER_CHARS)})`,
+      ),
       ...ending.filter(work => work.ms > 0).map(work => `${work.title} ${durationInWords(work.ms)}`),
     ]
   })

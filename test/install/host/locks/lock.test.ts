@@ -14,7 +14,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../../src/core/errors.ts'
-import { acquireLock, type LockRequest } from '../../../../src/install/host/locks/lock.ts'
+import { acquireLock, describeOther, type LockRequest } from '../../../../src/install/host/locks/lock.ts'
 import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { COMPILE_CACHE } from '../../../compile-cache.ts'
 import { sampled } from '../../../extent.ts'
@@ -47,10 +47,12 @@ function locked(error: unknown): boolean {
 describe('acquireLock', () => {
   it('writes who holds it, and leaves nothing behind when it is released', async t => {
     const folder = temporaryDirectory(t)
-    const lock = await acquireLock(requestIn(folder))
+    const lock = await acquireLock(requestIn(folder, { deployment: 'greeter 2.0.0' }))
     const written = JSON.parse(readFileSync(join(folder, 'lock'), 'utf8'))
     assert.equal(written.pid, process.pid)
     assert.equal(written.run_url, 'https://ci.example/runs/1')
+    assert.equal(written.deployment, 'greeter 2.0.0')
+    assert.match(describeOther(join(folder, 'lock')), / to deploy greeter 2\.0\.0, https:\/\/ci\.example\/runs\/1$/)
     assert.ok(Number.isFinite(Date.parse(written.since)))
     assert.equal(statSync(join(folder, 'lock')).mode & 0o777, 0o600)
     assert.deepEqual(readdirSync(folder), ['kernel-lock', 'lock'])
@@ -141,7 +143,8 @@ describe('acquireLock', () => {
 
   it('cleans what a holder wrote before it reports it', async t => {
     const folder = temporaryDirectory(t)
-    writeFileSync(join(folder, 'lock'), holder({ run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]' }))
+    const foreign = { run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]', deployment: 'x\n::warning::y' }
+    writeFileSync(join(folder, 'lock'), holder(foreign))
     await assert.rejects(acquireLock(requestIn(folder)), error => {
       assert.doesNotMatch((error as Error).message, /::|##\[|[\r\n]/)
       return true

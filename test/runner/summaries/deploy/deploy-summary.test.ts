@@ -74,6 +74,23 @@ describe('buildDeploySummary', () => {
     )
   })
 
+  it('shows the wait for another run apart from the state in which it waited, and escapes what that is', () => {
+    const at = (second: number): string => `2026-01-02T03:04:0${second}.000Z`
+    const states = [
+      { state: 'verifying_signature', at: at(0) },
+      { state: 'extracting', at: at(8) },
+      { state: 'failed', at: at(9) },
+    ]
+    const waited = { state: 'verifying_signature', duration_ms: 7000, for: 'process 7 to deploy <b>x</b> 1' }
+    const summary = buildDeploySummary({ report: reportOf({ states, waited }), plannedSteps: [] })
+    const line = /^verifying&#95;signature .*$/m.exec(summary)?.[0] ?? ''
+    assert.match(
+      line,
+      /^verifying&#95;signature 1 s → waited 7 s for another deployment \(process 7 .*\) → extracting 1 s/,
+    )
+    assert.ok(!line.includes('<b>'), line)
+  })
+
   it('shows the warning about the report once where it is the cause', () => {
     const reported = { accepted: false, attempts: 1, error: 'The hub answered 403.' }
     const error = new DeploymentError('report_refused', 'Version 2.0.0 stays. The hub answered 403.')
@@ -427,6 +444,8 @@ describe('buildDeploySummary', () => {
     assert.equal(signatureOf('locked', 'fetching', 'failed'), 'not checked')
     assert.equal(signatureOf('cancelled', ...checked), 'not checked')
     assert.equal(signatureIn({ signer_public_key: 'key' }, 'cancelled', ...checked), 'valid')
+    for (const code of ['cancelled', 'place_taken'] as const)
+      assert.equal(signatureIn({ signature_valid: true }, code, ...checked), 'valid')
     assert.equal(signatureIn({ signer_public_key: 'key' }, 'signature_mismatch', ...checked), 'not valid')
     assert.equal(signatureOf('digest_mismatch', 'fetching', 'failed'), 'not checked')
     assert.equal(signatureOf('invalid_archive', 'verifying_signature', 'extracting', 'failed'), 'valid')
