@@ -28250,9 +28250,9 @@ const KERNEL_LOCK = 'kernel-lock';
 async function acquireLock(request, clock = systemClock) {
     const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
     try {
-        const { holder, hasWaited } = await waitForTurn(request, contender, clock);
+        const holder = await waitForTurn(request, contender, clock);
         removeDeadMarks(request.path, holder);
-        return { hasWaited, release: () => giveBack(request, contender) };
+        return { release: () => giveBack(request, contender) };
     }
     catch (error) {
         giveBack({ ...request, log: () => { } }, contender);
@@ -28287,7 +28287,7 @@ async function waitForTurn(request, contender, clock) {
     const identity = readOwnIdentity();
     const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
     const pause = startWaiting(request, contender, clock);
-    for (let hasWaited = false;; hasWaited = true) {
+    for (;;) {
         signal?.throwIfAborted();
         if (contender.kernel === 'busy')
             contender.kernel = await tryKernelLock(kernelLock);
@@ -28295,7 +28295,7 @@ async function waitForTurn(request, contender, clock) {
         const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
         const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
         if (contender.kernel !== 'busy' && tryTake(path, own))
-            return { holder: own, hasWaited };
+            return own;
         await pause();
     }
 }
@@ -30953,14 +30953,13 @@ class HostLock {
     }
     /**
      * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
-     * Whatever was read of the host before is old from now on. Resolves to whether another run had the host first. Throws
+     * Whatever was read of the host before is old from now on. Records how long it waited for another run. Throws
      * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or what the disk says; the lock may then be held.
      */
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
         this.#held = await this.#acquire(timeoutMs);
         this.#deployment.isLocked = true;
-        const { hasWaited } = this.#held;
         // It may have taken long to get the lock.
         requireSafeHost(host);
         tools.observer.onBegun(this.#deployment.noteRunning());
@@ -30970,7 +30969,6 @@ class HostLock {
         this.#hasSent = true;
         // An earlier run may have been recovered meanwhile.
         this.#deployment.noteRunning();
-        return hasWaited;
     }
     release() {
         this.#deployment.isLocked = false;

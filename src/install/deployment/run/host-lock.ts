@@ -22,14 +22,13 @@ export class HostLock {
 
   /**
    * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
-   * Whatever was read of the host before is old from now on. Resolves to whether another run had the host first. Throws
+   * Whatever was read of the host before is old from now on. Records how long it waited for another run. Throws
    * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or what the disk says; the lock may then be held.
    */
-  async take(timeoutMs: number): Promise<boolean> {
+  async take(timeoutMs: number): Promise<void> {
     const { host, tools } = this.#deployment
     this.#held = await this.#acquire(timeoutMs)
     this.#deployment.isLocked = true
-    const { hasWaited } = this.#held
     // It may have taken long to get the lock.
     requireSafeHost(host)
     tools.observer.onBegun(this.#deployment.noteRunning())
@@ -38,7 +37,6 @@ export class HostLock {
     this.#hasSent = true
     // An earlier run may have been recovered meanwhile.
     this.#deployment.noteRunning()
-    return hasWaited
   }
 
   release(): void {

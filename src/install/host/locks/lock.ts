@@ -27,8 +27,6 @@ export interface LockRequest {
 }
 
 export interface HeldLock {
-  /** Whether another process had it first. */
-  readonly hasWaited: boolean
   /** Does nothing when the lock is not ours any more. If the lock cannot be removed, the next run takes it over. */
   release(): void
 }
@@ -43,9 +41,9 @@ export interface HeldLock {
 export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
   const contender: Contender = { id: randomUUID(), kernel: 'busy' }
   try {
-    const { holder, hasWaited } = await waitForTurn(request, contender, clock)
+    const holder = await waitForTurn(request, contender, clock)
     removeDeadMarks(request.path, holder)
-    return { hasWaited, release: () => giveBack(request, contender) }
+    return { release: () => giveBack(request, contender) }
   } catch (error) {
     giveBack({ ...request, log: () => {} }, contender)
     request.signal?.throwIfAborted()
@@ -79,22 +77,18 @@ interface Contender {
   kernel: KernelLockAttempt
 }
 
-async function waitForTurn(
-  request: LockRequest,
-  contender: Contender,
-  clock: Clock,
-): Promise<{ holder: Holder; hasWaited: boolean }> {
+async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<Holder> {
   const { path, runUrl, deployment, signal } = request
   const identity = readOwnIdentity()
   const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal }
   const pause = startWaiting(request, contender, clock)
-  for (let hasWaited = false; ; hasWaited = true) {
+  for (;;) {
     signal?.throwIfAborted()
     if (contender.kernel === 'busy') contender.kernel = await tryKernelLock(kernelLock)
     const since = new Date().toISOString()
     const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) }
     const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since }
-    if (contender.kernel !== 'busy' && tryTake(path, own)) return { holder: own, hasWaited }
+    if (contender.kernel !== 'busy' && tryTake(path, own)) return own
     await pause()
   }
 }

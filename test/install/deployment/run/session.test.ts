@@ -4,7 +4,11 @@ import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../../src/core/errors.ts'
 import type { Log } from '../../../../src/core/log.ts'
-import { type DeploymentStart, startDeployment } from '../../../../src/install/deployment/deployment.ts'
+import {
+  type DeploymentStart,
+  type RunningDeployment,
+  startDeployment,
+} from '../../../../src/install/deployment/deployment.ts'
 import { type BegunDeployment, beginDeployment } from '../../../../src/install/deployment/run/begun.ts'
 import { HostLock } from '../../../../src/install/deployment/run/host-lock.ts'
 import { type HostSession, openSession } from '../../../../src/install/deployment/run/session.ts'
@@ -25,7 +29,8 @@ interface Scene {
   sender: RecordingSender
   /** What the observer heard each time that something may be left. */
   interrupted: LocalReport[]
-  newLock(log?: Log): HostLock
+  newDeployment(log?: Log): RunningDeployment<DeployState>
+  newLock(): HostLock
   begin(): Promise<BegunDeployment>
   /** Opens the host for changes; its lock is for who calls. */
   open(): Promise<HostSession>
@@ -47,7 +52,8 @@ async function makeScene(t: TestContext): Promise<Scene> {
     layout,
     sender,
     interrupted,
-    newLock: log => new HostLock(newDeployment(log)),
+    newDeployment,
+    newLock: () => new HostLock(newDeployment()),
     begin: async () => await beginDeployment(newDeployment()),
     async open() {
       const deployment = newDeployment()
@@ -60,7 +66,7 @@ describe('HostLock', () => {
   it('locks the host until it is released', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()
-    assert.equal(await lock.take(0), false)
+    await lock.take(0)
     assert.ok(existsSync(scene.layout.lock))
     assert.equal(scene.interrupted.length, 1)
     assert.equal(scene.interrupted[0]?.outcome, 'interrupted')
@@ -72,13 +78,24 @@ describe('HostLock', () => {
     next.release()
   })
 
-  it('says that another run had the host first', async t => {
+  it('records for which run it waited after a state, and in none for nothing', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()
     await lock.take(0)
-    const next = scene.newLock({ ...collectLog(), info: () => lock.release() })
-    assert.equal(await next.take(60_000), true)
+    const deployment = scene.newDeployment({ ...collectLog(), info: () => lock.release() })
+    await deployment.enter('fetching')
+    const next = new HostLock(deployment)
+    await next.take(60_000)
+    const { waited } = deployment.record.facts
+    assert.equal(waited?.state, 'fetching')
+    assert.match(waited?.for ?? '', new RegExp(`process ${process.pid} `))
     next.release()
+    const undisturbed = scene.newDeployment()
+    await undisturbed.enter('fetching')
+    const last = new HostLock(undisturbed)
+    await last.take(0)
+    assert.equal(undisturbed.record.facts.waited, undefined)
+    last.release()
   })
 
   it('can be released when the host cannot be recovered', async t => {
