@@ -37600,28 +37600,26 @@ class InputReader {
         return this.isGiven(name) && getInput(name).toLowerCase() !== fallback;
     }
     required(name, schema) {
-        const text = this.#present(name, take(name));
-        return text === undefined ? undefined : this.#parse(name, text, schema);
+        return this.#parse(this.#present(take(name)), schema);
     }
     optional(name, schema) {
-        const text = take(name);
-        return text === undefined ? undefined : this.#parse(name, text, schema);
+        return this.#parse(take(name), schema);
     }
     /** A malformed input stays undefined: nobody asked for the default. */
     withDefault(name, schema, fallback) {
-        const text = take(name);
-        return text === undefined ? fallback : this.#parse(name, text, schema);
+        const input = take(name);
+        return input.text === undefined ? fallback : this.#parse(input, schema);
     }
     /**
      * A secret: masked in the log as soon as it is read, and never quoted. White space belongs to it, except for one line
      * break at the end.
      */
     requiredSecret(name, schema) {
-        return this.#wellFormed(name, this.#present(name, this.#takeSecret(name), EMPTY_SECRET), schema);
+        return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema);
     }
     /** The same for a secret that may be left out. */
     optionalSecret(name, schema) {
-        return this.#wellFormed(name, this.#takeSecret(name), schema);
+        return this.#wellFormed(this.#takeSecret(name), schema);
     }
     /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
     settings(name) {
@@ -37645,11 +37643,11 @@ class InputReader {
     }
     /** The file that an input names, as `readStart` reads it. */
     requiredFile(name, maxBytes) {
-        return this.#read(name, this.#present(name, take(name)), maxBytes);
+        return this.#read(this.#present(take(name)), maxBytes);
     }
     /** The same for an input that may be left out. */
     file(name, maxBytes) {
-        return this.#read(name, take(name), maxBytes);
+        return this.#read(take(name), maxBytes);
     }
     /** Whether an input that was read has a problem. */
     isRefused(name) {
@@ -37677,9 +37675,9 @@ class InputReader {
         const secret = takeExactly(name);
         if (secret !== undefined)
             this.secrets.push(secret);
-        return masked(secret);
+        return { name, text: masked(secret) };
     }
-    #wellFormed(name, secret, schema) {
+    #wellFormed({ name, text: secret }, schema) {
         const parsed = secret === undefined ? undefined : schema?.safeParse(secret);
         if (parsed === undefined || parsed.success)
             return secret;
@@ -37693,12 +37691,15 @@ class InputReader {
         this.settingValues.push(value);
         masked(value);
     }
-    #present(name, text, found = 'was not given') {
+    #present(input, found = 'was not given') {
+        const { name, text } = input;
         if (text === undefined)
             this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` });
-        return text;
+        return input;
     }
-    #parse(name, text, schema) {
+    #parse({ name, text }, schema) {
+        if (text === undefined)
+            return undefined;
         const parsed = schema.safeParse(text);
         if (parsed.success)
             return parsed.data;
@@ -37706,7 +37707,7 @@ class InputReader {
         this.refuse(name, `${expected}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
         return undefined;
     }
-    #read(name, path, maxBytes) {
+    #read({ name, text: path }, maxBytes) {
         if (path === undefined)
             return undefined;
         const resolved = (0,external_node_path_namespaceObject.resolve)(this.#workspace, path);
@@ -37726,7 +37727,7 @@ function inputError(problems) {
     return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`);
 }
 function take(name) {
-    return takeRaw(name).trim() || undefined;
+    return { name, text: takeRaw(name).trim() || undefined };
 }
 /** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
 function takeExactly(name) {

@@ -59,19 +59,17 @@ export class InputReader implements GivenInputs {
   }
 
   required<T>(name: string, schema: TextSchema<T>): T | undefined {
-    const text = this.#present(name, take(name))
-    return text === undefined ? undefined : this.#parse(name, text, schema)
+    return this.#parse(this.#present(take(name)), schema)
   }
 
   optional<T>(name: string, schema: TextSchema<T>): T | undefined {
-    const text = take(name)
-    return text === undefined ? undefined : this.#parse(name, text, schema)
+    return this.#parse(take(name), schema)
   }
 
   /** A malformed input stays undefined: nobody asked for the default. */
   withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
-    const text = take(name)
-    return text === undefined ? fallback : this.#parse(name, text, schema)
+    const input = take(name)
+    return input.text === undefined ? fallback : this.#parse(input, schema)
   }
 
   /**
@@ -79,12 +77,12 @@ export class InputReader implements GivenInputs {
    * break at the end.
    */
   requiredSecret(name: string, schema?: TextSchema<string>): string | undefined {
-    return this.#wellFormed(name, this.#present(name, this.#takeSecret(name), EMPTY_SECRET), schema)
+    return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema)
   }
 
   /** The same for a secret that may be left out. */
   optionalSecret(name: string, schema?: TextSchema<string>): string | undefined {
-    return this.#wellFormed(name, this.#takeSecret(name), schema)
+    return this.#wellFormed(this.#takeSecret(name), schema)
   }
 
   /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
@@ -107,12 +105,12 @@ export class InputReader implements GivenInputs {
 
   /** The file that an input names, as `readStart` reads it. */
   requiredFile(name: string, maxBytes: number): SourceFile | undefined {
-    return this.#read(name, this.#present(name, take(name)), maxBytes)
+    return this.#read(this.#present(take(name)), maxBytes)
   }
 
   /** The same for an input that may be left out. */
   file(name: string, maxBytes: number): SourceFile | undefined {
-    return this.#read(name, take(name), maxBytes)
+    return this.#read(take(name), maxBytes)
   }
 
   /** Whether an input that was read has a problem. */
@@ -141,13 +139,13 @@ export class InputReader implements GivenInputs {
     for (const secret of secrets) masked(secret)
   }
 
-  #takeSecret(name: string): string | undefined {
+  #takeSecret(name: string): TakenInput {
     const secret = takeExactly(name)
     if (secret !== undefined) this.secrets.push(secret)
-    return masked(secret)
+    return { name, text: masked(secret) }
   }
 
-  #wellFormed(name: string, secret: string | undefined, schema: TextSchema<string> | undefined): string | undefined {
+  #wellFormed({ name, text: secret }: TakenInput, schema: TextSchema<string> | undefined): string | undefined {
     const parsed = secret === undefined ? undefined : schema?.safeParse(secret)
     if (parsed === undefined || parsed.success) return secret
     this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed')
@@ -161,13 +159,15 @@ export class InputReader implements GivenInputs {
     masked(value)
   }
 
-  #present(name: string, text: string | undefined, found = 'was not given'): string | undefined {
+  #present(input: TakenInput, found = 'was not given'): TakenInput {
+    const { name, text } = input
     if (text === undefined)
       this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` })
-    return text
+    return input
   }
 
-  #parse<T>(name: string, text: string, schema: TextSchema<T>): T | undefined {
+  #parse<T>({ name, text }: TakenInput, schema: TextSchema<T>): T | undefined {
+    if (text === undefined) return undefined
     const parsed = schema.safeParse(text)
     if (parsed.success) return parsed.data
     const expected = parsed.error.issues[0]?.message ?? 'is malformed'
@@ -175,7 +175,7 @@ export class InputReader implements GivenInputs {
     return undefined
   }
 
-  #read(name: string, path: string | undefined, maxBytes: number): SourceFile | undefined {
+  #read({ name, text: path }: TakenInput, maxBytes: number): SourceFile | undefined {
     if (path === undefined) return undefined
     const resolved = resolve(this.#workspace, path)
     try {
@@ -194,8 +194,14 @@ export function inputError(problems: readonly InputProblem[]): ConfigError {
   return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`)
 }
 
-function take(name: string): string | undefined {
-  return takeRaw(name).trim() || undefined
+/** An input that was read and removed; its text is undefined where it was left out. */
+interface TakenInput {
+  readonly name: string
+  readonly text: string | undefined
+}
+
+function take(name: string): TakenInput {
+  return { name, text: takeRaw(name).trim() || undefined }
 }
 
 /** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
