@@ -25627,32 +25627,8 @@ function parseRepo(header) {
         : undefined;
 }
 
-;// CONCATENATED MODULE: ./build/install/reports/outbox.js
+;// CONCATENATED MODULE: ./build/install/reports/report-sender.js
 
-
-
-
-
-
-
-
-
-
-
-
-
-const MAX_WAITING = 200;
-/** In all, where only runs work that are refused before they could send anything. */
-const MAX_UNSENT = 400;
-const MAX_WAITING_DAYS = 30;
-const DAY_MS = 86_400_000;
-const OUTBOX_TIMEOUT_MS = 10_000;
-const MAX_UNANSWERED = 2;
-/** A hub may lock out who sends it more with credentials that it does not take. */
-const MAX_DENIED = 5;
-/** In one warning. */
-const MAX_NAMED = 5;
-const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /**
  * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
  * credentials after a 401 or 403, otherwise never.
@@ -25660,136 +25636,6 @@ const schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_
 function refused(status, { attempts, error }) {
     const denied = status === 401 || status === 403;
     return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
-}
-/**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
- * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
- */
-async function keepInOutbox({ layout, log, redact }, address, report) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2);
-    await replaceFile(entryPath(layout, report), `${text}\n`);
-    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
-        return;
-    const silent = { layout, log: { ...log, warning: () => { } } };
-    dropOld({ layout, log }, readOutbox(silent), new Date(report.completed_at));
-}
-/** A report of this deployment that waits is not sent again. Never throws. */
-function removeFromOutbox(layout, report) {
-    tryUnlinkSync(entryPath(layout, report));
-}
-/**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
- * report that is accepted or finally refused leaves the outbox; the local report notes the first. What is refused with
- * 401 or 403 waits for other credentials: after the first of these the newest come next, and after the fifth none. Gives
- * up for this run after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then
- * are reports dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the
- * disk refuses is a warning.
- */
-async function sendOutbox(outbox, signal, now = new Date()) {
-    try {
-        const waiting = readOutbox(outbox);
-        const own = waiting.filter(({ address }) => address === outbox.sender.address);
-        const denial = await sendWaiting(outbox, own, signal);
-        if (denial !== undefined)
-            warnOfDenial(outbox, own, denial);
-        dropOld(outbox, waiting, now);
-    }
-    catch (error) {
-        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
-        outbox.log.warning(`Later runs try again: ${message}`);
-    }
-}
-/** Returns what the hub says about the credentials, if it refuses them. */
-async function sendWaiting(outbox, waiting, signal) {
-    const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS;
-    const queue = [...waiting];
-    const denials = [];
-    let unanswered = 0;
-    while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
-        const next = denials.length === 0 ? queue.shift() : queue.pop();
-        const timeoutMs = deadline - monotonicMs();
-        if (next === undefined || signal.aborted || timeoutMs < 1)
-            break;
-        if (wasAccepted(outbox, next))
-            continue;
-        const delivery = await outbox.sender.send(next.report, { retry: false, timeoutMs, signal });
-        if (signal.aborted && !delivery.accepted)
-            break;
-        if (isDenied(delivery))
-            denials.push(delivery.error);
-        else
-            await settle(outbox, next, delivery);
-        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
-        if (isAskedToWait(delivery))
-            break;
-    }
-    return denials[0];
-}
-/** The hub has it already: then it only leaves the outbox. */
-function wasAccepted({ layout }, { path, report }) {
-    if (findAccepted(layout, report) === undefined)
-        return false;
-    tryUnlinkSync(path);
-    return true;
-}
-function isDenied(delivery) {
-    return !delivery.accepted && delivery.denied === true;
-}
-function warnOfDenial({ layout, log }, own, denial) {
-    const left = own.filter(({ path }) => pathExistsSync(path)).length;
-    log.warning(`The hub does not take waiting reports with the credentials of this run: ${asSentence(denial)} ${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`);
-}
-async function settle(outbox, { path, report }, delivery) {
-    logDelivery(outbox.log, report, delivery);
-    if (delivery.accepted)
-        await noteAccepted(outbox, report, delivery.attempts);
-    if (!delivery.accepted && !delivery.final)
-        return;
-    if (!tryUnlinkSync(path))
-        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
-}
-function isUnanswered(delivery) {
-    return !delivery.accepted && delivery.status === null;
-}
-function isAskedToWait(delivery) {
-    return !delivery.accepted && delivery.status === 429;
-}
-function logDelivery(log, { started_at }, delivery) {
-    if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${started_at}.`);
-    else
-        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
-}
-/** Oldest first. What is not a report of ours stays where it is. */
-function readOutbox({ layout, log }) {
-    const names = (0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).filter(name => name.endsWith('.json'));
-    const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(layout.outbox, name)));
-    const foreign = entries.flatMap(entry => (typeof entry === 'string' ? [entry] : []));
-    if (foreign.length > 0)
-        log.warning(`Not a report that this action wrote, so it is not sent: ${listFirst(foreign, MAX_NAMED)}. Look at it, then remove it.`);
-    return entries.filter(entry => typeof entry !== 'string');
-}
-/** The path alone when it is no waiting report. */
-function readWaiting(path) {
-    try {
-        return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
-    }
-    catch {
-        return path;
-    }
-}
-function dropOld({ layout, log }, waiting, now) {
-    const left = waiting.filter(({ path }) => pathExistsSync(path));
-    const byAddress = Map.groupBy(left, ({ address }) => address);
-    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
-    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
-    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
-    const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
-    if (gone.length > 0)
-        log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`);
-}
-function entryPath(layout, { started_at, deployment_id }) {
-    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hub-report.js
@@ -27069,7 +26915,7 @@ function unrestored_keyOf(service) {
 
 
 const variableNames = schemas_nullish(array(schemas_string().check(_regex(/^[^\r\n]+$/))));
-const plugin_yaml_schema = object({
+const schema = object({
     name: schemas_nullish(pipe(union([schemas_string(), schemas_number()]), transform(String))),
     version: schemas_nullish(union([schemas_string(), schemas_number()])),
     execution_mode: schemas_nullish(schemas_string()),
@@ -27086,7 +26932,7 @@ const injectingSchema = object({ inject: union([literal(true), schemas_string().
  */
 function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
-    const parsed = plugin_yaml_schema.safeParse(value);
+    const parsed = schema.safeParse(value);
     if (!parsed.success) {
         const issue = parsed.error.issues[0];
         throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
@@ -29401,6 +29247,87 @@ function namesIn(folder) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/waiting-reports.js
+
+
+
+
+
+
+
+
+
+const MAX_WAITING = 200;
+/** In all, where only runs work that are refused before they could send anything. */
+const MAX_UNSENT = 400;
+/** Days after which a report that still waits is dropped. */
+const MAX_WAITING_DAYS = 30;
+const DAY_MS = 86_400_000;
+/** In one warning. */
+const MAX_NAMED = 5;
+const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
+/** The reports that wait on a host, as they were read: oldest first. What is not a report of ours stays where it is. */
+class WaitingReports {
+    #place;
+    #entries;
+    #foreign;
+    constructor(place) {
+        const { outbox } = place.layout;
+        const names = (0,external_node_fs_namespaceObject.readdirSync)(outbox).filter(name => name.endsWith('.json'));
+        const entries = names.sort().map(name => readWaiting((0,external_node_path_namespaceObject.join)(outbox, name)));
+        this.#place = place;
+        this.#entries = entries.filter(entry => typeof entry !== 'string');
+        this.#foreign = entries.filter(entry => typeof entry === 'string');
+    }
+    warnOfForeign() {
+        if (this.#foreign.length === 0)
+            return;
+        this.#place.log.warning(`Not a report that this action wrote, so it is not sent: ${listFirst(this.#foreign, MAX_NAMED)}. Look at it, then remove it.`);
+    }
+    of(address) {
+        return this.#entries.filter(entry => entry.address === address);
+    }
+    /** Drops what still waits and is older than 30 days, or than the newest 200 of the same address. */
+    dropOld(now) {
+        const { layout, log } = this.#place;
+        const left = this.#entries.filter(({ path }) => pathExistsSync(path));
+        const byAddress = Map.groupBy(left, ({ address }) => address);
+        const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)));
+        const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString();
+        const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
+        const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
+        if (gone.length > 0)
+            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`);
+    }
+}
+/**
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
+ * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ */
+async function keepInOutbox({ layout, log, redact }, { address, report }) {
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2);
+    await replaceFile(entryPath(layout, report), `${text}\n`);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
+        return;
+    new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
+}
+/** A report of this deployment that waits is not sent again. Never throws. */
+function removeFromOutbox(layout, report) {
+    tryUnlinkSync(entryPath(layout, report));
+}
+/** The path alone when it is no waiting report. */
+function readWaiting(path) {
+    try {
+        return { ...waiting_reports_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
+    }
+    catch {
+        return path;
+    }
+}
+function entryPath(layout, { started_at, deployment_id }) {
+    return (0,external_node_path_namespaceObject.join)(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/close.js
 
 
@@ -29434,7 +29361,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     if (reported.accepted)
         removeFromOutbox(host.layout, unsent);
     if (address !== null && !reported.accepted)
-        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent));
+        await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }));
     const report = { ...unsent, reported };
     const reportPath = await orNote(failures, LOCAL_REPORT, () => written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report));
     if (reportPath !== undefined && host.keepReports !== undefined)
@@ -29454,7 +29381,7 @@ async function closeUntouched({ sender, log, redact, grace }, { record, end }, o
     onKnown(known);
     if (sender === undefined)
         return known;
-    const delivery = await sendNow(sender, unsent, grace.reporting);
+    const delivery = await sendNow({ sender, grace }, unsent);
     const { attempts } = delivery;
     if (delivery.accepted)
         return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
@@ -29472,15 +29399,15 @@ async function deliver(host, conclusion, report) {
         return { reported: { accepted: true, attempts: accepted, error: null } };
     if (address === null)
         return { reported: report.reported };
-    const delivered = await send(host, address, report);
+    const delivered = await send(host, { address, report });
     if (delivered.reported.accepted)
         await onAccepted?.(delivered.reported.attempts);
     return delivered;
 }
-async function send({ sender, log, redact, grace }, address, report) {
+async function send({ sender, log, redact, grace }, { address, report }) {
     if (sender?.address !== address)
         return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
-    const delivery = await sendNow(sender, report, grace.reporting);
+    const delivery = await sendNow({ sender, grace }, report);
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
@@ -29491,8 +29418,8 @@ async function send({ sender, log, redact, grace }, address, report) {
 function close_reasonOf(found, { error }) {
     return error?.message.includes(found) ? 'for the same reason.' : found;
 }
-async function sendNow(sender, report, signal) {
-    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal });
+async function sendNow({ sender, grace }, report) {
+    return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
 }
 /** A later attempt that succeeds makes up for an earlier one. */
 async function orNote(failures, what, write) {
@@ -30932,6 +30859,108 @@ function judged({ layout }, end) {
     return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/outbox.js
+
+
+
+
+
+
+
+const OUTBOX_TIMEOUT_MS = 10_000;
+const MAX_UNANSWERED = 2;
+/** A hub may lock out who sends it more with credentials that it does not take. */
+const MAX_DENIED = 5;
+/**
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
+ * report that is accepted or finally refused leaves the outbox; the local report notes the first. What is refused with
+ * 401 or 403 waits for other credentials: after the first of these the newest come next, and after the fifth none. Gives
+ * up for this run after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then
+ * are reports dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the
+ * disk refuses is a warning.
+ */
+async function sendOutbox(outbox, now = new Date()) {
+    try {
+        const waiting = new WaitingReports(outbox);
+        waiting.warnOfForeign();
+        const own = waiting.of(outbox.sender.address);
+        const denial = await sendWaiting(outbox, own);
+        if (denial !== undefined)
+            outbox.log.warning(describeDenial(denial, leftOf(own, outbox)));
+        waiting.dropOld(now);
+    }
+    catch (error) {
+        const { message } = toHostError(error, `sending the reports that wait in ${outbox.layout.outbox}`);
+        outbox.log.warning(`Later runs try again: ${message}`);
+    }
+}
+/** Returns what the hub says about the credentials, if it refuses them. */
+async function sendWaiting(outbox, waiting) {
+    const { sender, signal } = outbox;
+    const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS;
+    const queue = [...waiting];
+    const denials = [];
+    let unanswered = 0;
+    while (denials.length < MAX_DENIED && unanswered < MAX_UNANSWERED) {
+        const next = denials.length === 0 ? queue.shift() : queue.pop();
+        const timeoutMs = deadline - monotonicMs();
+        if (next === undefined || signal.aborted || timeoutMs < 1)
+            break;
+        if (wasAccepted(outbox, next))
+            continue;
+        const delivery = await sender.send(next.report, { retry: false, timeoutMs, signal });
+        if (signal.aborted && !delivery.accepted)
+            break;
+        if (isDenied(delivery))
+            denials.push(delivery.error);
+        else
+            await settle(outbox, { ...next, delivery });
+        unanswered = isUnanswered(delivery) ? unanswered + 1 : 0;
+        if (isAskedToWait(delivery))
+            break;
+    }
+    return denials[0];
+}
+/** The hub has it already: then it only leaves the outbox. */
+function wasAccepted({ layout }, { path, report }) {
+    if (findAccepted(layout, report) === undefined)
+        return false;
+    tryUnlinkSync(path);
+    return true;
+}
+function isDenied(delivery) {
+    return !delivery.accepted && delivery.denied === true;
+}
+function describeDenial(denial, left) {
+    return `The hub does not take waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`;
+}
+function leftOf(own, { layout }) {
+    const left = own.filter(({ path }) => pathExistsSync(path)).length;
+    return `${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox}`;
+}
+async function settle(outbox, sent) {
+    const { path, report, delivery } = sent;
+    logDelivery(outbox, sent);
+    if (delivery.accepted)
+        await noteAccepted(outbox, report, delivery.attempts);
+    if (!delivery.accepted && !delivery.final)
+        return;
+    if (!tryUnlinkSync(path))
+        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
+}
+function isUnanswered(delivery) {
+    return !delivery.accepted && delivery.status === null;
+}
+function isAskedToWait(delivery) {
+    return !delivery.accepted && delivery.status === 429;
+}
+function logDelivery({ log }, { report: { started_at }, delivery }) {
+    if (delivery.accepted)
+        log.info(`The hub has now accepted the report of ${started_at}.`);
+    else
+        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/run/host-lock.js
 
 
@@ -30964,8 +30993,9 @@ class HostLock {
         requireSafeHost(host);
         tools.observer.onBegun(this.#deployment.noteRunning());
         await recover(host);
-        if (host.sender !== undefined && !this.#hasSent)
-            await sendOutbox({ ...host, sender: host.sender }, tools.signal);
+        const { sender } = host;
+        if (sender !== undefined && !this.#hasSent)
+            await sendOutbox({ ...host, sender, signal: tools.signal });
         this.#hasSent = true;
         // An earlier run may have been recovered meanwhile.
         this.#deployment.noteRunning();

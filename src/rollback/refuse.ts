@@ -2,7 +2,7 @@ import type { DeployError } from '../core/errors.ts'
 import { type DeploymentTools, type EndedDeployment, hostOf } from '../install/deployment/deployment.ts'
 import { refuseDeployment } from '../install/deployment/refuse.ts'
 import type { Host } from '../install/reports/host.ts'
-import type { ReportSender } from '../install/reports/outbox.ts'
+import type { ReportSender } from '../install/reports/report-sender.ts'
 import { initialFacts } from './deployment.ts'
 import type { IncompleteRollback } from './request.ts'
 

@@ -3,7 +3,7 @@ import type { InstalledRow, RemovedRow, SnapshotRow } from '../../src/install/ho
 import { type Layout, layoutOf } from '../../src/install/host/layout.ts'
 import { prepareHost } from '../../src/install/host/readiness.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
-import type { Delivery, ReportSender } from '../../src/install/reports/outbox.ts'
+import type { Delivery, ReportSender } from '../../src/install/reports/report-sender.ts'
 import type { DeploymentFacts } from '../../src/install/transaction/facts.ts'
 import { collectLog } from './collected-log.ts'
 import { temporaryDirectory } from './temporary-directory.ts'

@@ -14,9 +14,10 @@ import {
   rewriteLocalReport,
   writeLocalReport,
 } from './local-report.ts'
-import { type Delivery, keepInOutbox, type ReportSender, removeFromOutbox } from './outbox.ts'
 import { pruneReports } from './prune-reports.ts'
+import type { Delivery, ReportSender } from './report-sender.ts'
 import { runningAfter } from './running-version.ts'
+import { type AddressedReport, keepInOutbox, removeFromOutbox } from './waiting-reports.ts'
 
 /** A deployment that is over and not reported yet. */
 export interface Conclusion {
@@ -73,7 +74,7 @@ export async function closeDeployment(
   const { reported, delivery } = await deliver(host, { ...conclusion, accepted: attempts }, unsent)
   if (reported.accepted) removeFromOutbox(host.layout, unsent)
   if (address !== null && !reported.accepted)
-    await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, address, unsent))
+    await orNote(failures, 'the report in the outbox', () => keepInOutbox(host, { address, report: unsent }))
   const report = { ...unsent, reported }
   const reportPath = await orNote(failures, LOCAL_REPORT, () =>
     written === undefined ? writeLocalReport(host, report) : rewriteLocalReport(host, written, report),
@@ -99,7 +100,7 @@ export async function closeUntouched(
   const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps }
   onKnown(known)
   if (sender === undefined) return known
-  const delivery = await sendNow(sender, unsent, grace.reporting)
+  const delivery = await sendNow({ sender, grace }, unsent)
   const { attempts } = delivery
   if (delivery.accepted)
     return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
@@ -121,15 +122,15 @@ async function deliver(host: Host, conclusion: Conclusion, report: LocalReport):
   const { address, accepted, onAccepted } = conclusion
   if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
   if (address === null) return { reported: report.reported }
-  const delivered = await send(host, address, report)
+  const delivered = await send(host, { address, report })
   if (delivered.reported.accepted) await onAccepted?.(delivered.reported.attempts)
   return delivered
 }
 
-async function send({ sender, log, redact, grace }: Host, address: string, report: LocalReport): Promise<Delivered> {
+async function send({ sender, log, redact, grace }: Host, { address, report }: AddressedReport): Promise<Delivered> {
   if (sender?.address !== address)
     return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
-  const delivery = await sendNow(sender, report, grace.reporting)
+  const delivery = await sendNow({ sender, grace }, report)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
   log.warning(
@@ -143,8 +144,11 @@ function reasonOf(found: string, { error }: LocalReport): string {
   return error?.message.includes(found) ? 'for the same reason.' : found
 }
 
-async function sendNow(sender: ReportSender, report: LocalReport, signal: AbortSignal): Promise<Delivery> {
-  return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal })
+async function sendNow(
+  { sender, grace }: Pick<Host, 'grace'> & { readonly sender: ReportSender },
+  report: LocalReport,
+): Promise<Delivery> {
+  return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting })
 }
 
 /** A later attempt that succeeds makes up for an earlier one. */

@@ -4,7 +4,7 @@ import type { Grace } from '../files/grace.ts'
 import type { HostAccess } from '../host/ownership/ownership.ts'
 import type { FlowName } from '../transaction/facts.ts'
 import type { FilesRestored } from '../transaction/rollback.ts'
-import type { ReportSender } from './outbox.ts'
+import type { ReportSender } from './report-sender.ts'
 
 /** The state table of each flow. */
 export type Flows = Readonly<Record<FlowName, Transitions<string>>>

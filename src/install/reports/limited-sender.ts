@@ -1,5 +1,5 @@
 import { monotonicMs } from '../../core/monotonic.ts'
-import type { ReportSender } from './outbox.ts'
+import type { ReportSender } from './report-sender.ts'
 
 /** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
 export function limitSender(sender: ReportSender, totalMs: number): ReportSender {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { limitSender } from '../../../src/install/reports/limited-sender.ts'
 import type { LocalReport } from '../../../src/install/reports/local-report.ts'
-import type { ReportSender } from '../../../src/install/reports/outbox.ts'
+import type { ReportSender } from '../../../src/install/reports/report-sender.ts'
 import { senderThat } from '../prepared-host.ts'
 
 const REPORT = {} as LocalReport

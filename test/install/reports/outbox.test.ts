@@ -5,13 +5,9 @@ import { describe, it } from 'node:test'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import { closeDeployment } from '../../../src/install/reports/close.ts'
 import { writeLocalReport } from '../../../src/install/reports/local-report.ts'
-import {
-  type Delivery,
-  keepInOutbox,
-  type ReportSender,
-  refused,
-  sendOutbox,
-} from '../../../src/install/reports/outbox.ts'
+import { sendOutbox } from '../../../src/install/reports/outbox.ts'
+import { type Delivery, type ReportSender, refused } from '../../../src/install/reports/report-sender.ts'
+import { keepInOutbox } from '../../../src/install/reports/waiting-reports.ts'
 import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { collectLog } from '../collected-log.ts'
@@ -21,7 +17,7 @@ import { DEPLOYMENT_ID, factsOf, NO_REDACTION, prepareTemporaryHost, reportOf, s
 const HERE = 'http://hub greeter'
 
 async function keep(layout: Layout, startedAt: string, address = HERE): Promise<void> {
-  await keepInOutbox(hostOf(layout), address, reportOf({ started_at: startedAt }))
+  await keepInOutbox(hostOf(layout), { address, report: reportOf({ started_at: startedAt }) })
 }
 
 describe('keepInOutbox', () => {
@@ -29,7 +25,7 @@ describe('keepInOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const error = { code: 'network' as const, message: 'key hunter22 was refused', step: null }
     const redact = (text: string): string => text.replaceAll('hunter22', '***')
-    await keepInOutbox({ ...hostOf(layout), redact }, HERE, reportOf({ error }))
+    await keepInOutbox({ ...hostOf(layout), redact }, { address: HERE, report: reportOf({ error }) })
     const [name] = readdirSync(layout.outbox)
     const path = join(layout.outbox, name as string)
     assert.equal(statSync(path).mode & 0o777, 0o600)
@@ -41,7 +37,7 @@ describe('keepInOutbox', () => {
     const step = { id: 'ok', action: 'healthcheck', status: 'done', duration_ms: 1, error: null } as const
     const people = { did: 'HTTP 200', checked: ['greeter'] }
     const report = reportOf({ previous_sha256: 'cd'.repeat(32), unrecorded: true, steps: [{ ...step, ...people }] })
-    await keepInOutbox(hostOf(layout), HERE, report)
+    await keepInOutbox(hostOf(layout), { address: HERE, report })
     const path = await writeLocalReport({ layout, redact: NO_REDACTION }, report)
     const waiting = JSON.parse(readFileSync(join(layout.outbox, readdirSync(layout.outbox)[0] as string), 'utf8'))
     assert.deepEqual(waiting.report, JSON.parse(readFileSync(path, 'utf8')))
@@ -54,7 +50,7 @@ describe('keepInOutbox', () => {
     const timeOf = (index: number) => new Date(NOW.getTime() + index * 1000).toISOString()
     for (let index = 0; index < 401; index++) {
       const at = timeOf(index)
-      await keepInOutbox(host, HERE, reportOf({ started_at: at, completed_at: at }))
+      await keepInOutbox(host, { address: HERE, report: reportOf({ started_at: at, completed_at: at }) })
     }
     const names = readdirSync(layout.outbox).toSorted()
     assert.deepEqual([names.length, names[0]?.slice(0, 19)], [200, timeOf(201).slice(0, 19).replaceAll(':', '-')])
@@ -72,7 +68,7 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, AbortSignal.abort(), NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: AbortSignal.abort() }, NOW)
     assert.equal(sender.sent.length, 0)
   })
 
@@ -80,8 +76,8 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     for (const day of ['03', '01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
     assert.deepEqual(
       sender.sent.map(({ report, retry }) => [report.started_at.slice(8, 10), retry]),
       [
@@ -97,7 +93,7 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://other greeter')
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
     assert.deepEqual(sender.sent, [])
     assert.equal(readdirSync(layout.outbox).length, 1)
   })
@@ -136,7 +132,7 @@ describe('sendOutbox', () => {
       const sender = senderThat(delivery)
       const log = collectLog()
       for (const day of ['01', '02', '03']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-      await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
+      await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, NOW)
       assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [sent, left])
       assert.equal(log.lines.filter(line => line.startsWith('warning')).length, warnings)
     })
@@ -157,7 +153,7 @@ describe('sendOutbox', () => {
         return { accepted: true, attempts: 1 }
       },
     }
-    await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, new Date('2025-12-21T00:00:00.000Z'))
+    await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, new Date('2025-12-21T00:00:00.000Z'))
     assert.deepEqual(sent, ['01', '20', '19', '18', '17', '16', '15', '14'])
     assert.equal(readdirSync(layout.outbox).length, 17)
     const warnings = log.lines.filter(line => line.startsWith('warning'))
@@ -171,7 +167,7 @@ describe('sendOutbox', () => {
     writeFileSync(join(layout.outbox, '0.json'), '{"schema":1}')
     writeFileSync(join(layout.outbox, 'notes.txt'), '')
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
     assert.equal(sender.sent.length, 1)
     assert.deepEqual(readdirSync(layout.outbox), ['0.json', 'notes.txt'])
   })
@@ -186,7 +182,7 @@ describe('sendOutbox', () => {
           ? { accepted: false, attempts: 1, status: 500, error: 'broken', final: false }
           : { accepted: true, attempts: 1 },
     }
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
     assert.deepEqual(
       readdirSync(layout.outbox).map(name => name.slice(0, 10)),
       ['2026-01-01'],
@@ -198,15 +194,16 @@ describe('sendOutbox', () => {
     const there = 'http://hub another'
     for (let index = 0; index < 203; index++) {
       const at = new Date(NOW.getTime() - 1_000_000 + index * 1000).toISOString()
-      await keepInOutbox(hostOf(layout), HERE, reportOf({ started_at: at, completed_at: at }))
-      if (index < 3) await keepInOutbox(hostOf(layout), there, reportOf({ started_at: `${at.slice(0, -2)}1Z` }))
+      await keepInOutbox(hostOf(layout), { address: HERE, report: reportOf({ started_at: at, completed_at: at }) })
+      if (index < 3)
+        await keepInOutbox(hostOf(layout), { address: there, report: reportOf({ started_at: `${at.slice(0, -2)}1Z` }) })
     }
     const outbox = { layout, log: collectLog(), redact: NO_REDACTION }
     const broken = senderThat({ accepted: false, attempts: 1, status: 500, error: 'broken', final: false })
-    await sendOutbox({ ...outbox, sender: broken }, NEVER, NOW)
+    await sendOutbox({ ...outbox, sender: broken, signal: NEVER }, NOW)
     assert.deepEqual([broken.sent.length, readdirSync(layout.outbox).length], [203, 203])
     const another = senderThat({ accepted: true, attempts: 1 }, there)
-    await sendOutbox({ ...outbox, sender: another }, NEVER, NOW)
+    await sendOutbox({ ...outbox, sender: another, signal: NEVER }, NOW)
     assert.deepEqual([another.sent.length, readdirSync(layout.outbox).length], [3, 200])
   })
 
@@ -215,9 +212,9 @@ describe('sendOutbox', () => {
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://retired greeter')
     const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
-    await sendOutbox(outbox, NEVER, new Date('2026-02-01T00:00:00.000Z'))
+    await sendOutbox({ ...outbox, signal: NEVER }, new Date('2026-02-01T00:00:00.000Z'))
     assert.equal(readdirSync(layout.outbox).length, 1)
-    await sendOutbox(outbox, NEVER, new Date('2026-02-02T00:00:00.000Z'))
+    await sendOutbox({ ...outbox, signal: NEVER }, new Date('2026-02-02T00:00:00.000Z'))
     assert.equal(readdirSync(layout.outbox).length, 0)
   })
 
@@ -226,7 +223,7 @@ describe('sendOutbox', () => {
     for (let index = 0; index < 203; index++) mkdirSync(join(layout.outbox, `${1000 + index}.json`))
     await keep(layout, '2026-01-01T00:00:00.000Z')
     const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
-    await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, NOW)
     assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [1, 203])
     assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove it/)
   })
@@ -236,7 +233,7 @@ describe('sendOutbox', () => {
     const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
     rmSync(layout.outbox, { recursive: true })
     writeFileSync(layout.outbox, '')
-    await sendOutbox({ layout, sender, log, redact: NO_REDACTION }, NEVER, NOW)
+    await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, NOW)
     assert.equal(log.lines.filter(line => line.startsWith('warning')).length, 1)
     assert.ok(log.lines.join('\n').includes(layout.outbox))
   })
@@ -246,13 +243,13 @@ describe('sendOutbox', () => {
     const [report, sender] = [reportOf(), senderThat({ accepted: true, attempts: 1 })]
     const host = hostOf(layout, { sender })
     const path = await writeLocalReport(host, report)
-    await keepInOutbox(host, HERE, report)
+    await keepInOutbox(host, { address: HERE, report })
     const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
-    await sendOutbox(outbox, NEVER, NOW)
+    await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).reported.accepted, true)
     // An entry that could not be removed, and a journal that stayed.
-    await keepInOutbox(host, HERE, report)
-    await sendOutbox(outbox, NEVER, NOW)
+    await keepInOutbox(host, { address: HERE, report })
+    await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     const record = createDeploymentRecord(factsOf(), [])
     const end = buildEnd(new Date(report.completed_at), { outcome: 'success' })
     const { report: again } = await closeDeployment(host, { record, end, address: HERE })

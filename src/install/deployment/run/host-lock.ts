@@ -33,7 +33,8 @@ export class HostLock {
     requireSafeHost(host)
     tools.observer.onBegun(this.#deployment.noteRunning())
     await recover(host)
-    if (host.sender !== undefined && !this.#hasSent) await sendOutbox({ ...host, sender: host.sender }, tools.signal)
+    const { sender } = host
+    if (sender !== undefined && !this.#hasSent) await sendOutbox({ ...host, sender, signal: tools.signal })
     this.#hasSent = true
     // An earlier run may have been recovered meanwhile.
     this.#deployment.noteRunning()

@@ -1,0 +1,39 @@
+import { isTransientStatus } from '../../net/retries.ts'
+import type { LocalReport } from './local-report.ts'
+
+/**
+ * What became of a report that was sent. `status` is the hub's answer, null where there was none; `final` means that
+ * sending it again would not help, `denied` that it takes other credentials.
+ */
+export type Delivery =
+  | { accepted: true; attempts: number }
+  | { accepted: false; attempts: number; status: number | null; error: string; final: boolean; denied?: boolean }
+
+/**
+ * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
+ * credentials after a 401 or 403, otherwise never.
+ */
+export function refused(status: number, { attempts, error }: { attempts: number; error: string }): Delivery {
+  const denied = status === 401 || status === 403
+  return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied }
+}
+
+/**
+ * How reports reach the hub, one for each contract. Never throws: reporting changes no outcome (contract 4.3, rule 8).
+ */
+export interface ReportSender {
+  /**
+   * Names the hub and the plugin, service or project, and not the credentials: a waiting report goes only where it was
+   * meant to go, by any run that may report there.
+   */
+  readonly address: string
+  send(report: LocalReport, limits: ReportLimits): Promise<Delivery>
+}
+
+export interface ReportLimits {
+  readonly retry: boolean
+  /** In all, retries included. */
+  readonly timeoutMs: number
+  /** Ends it earlier. */
+  readonly signal?: AbortSignal | undefined
+}

@@ -1,0 +1,112 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { z } from 'zod/mini'
+import type { Log } from '../../core/log.ts'
+import { countInWords, listFirst } from '../../core/quantities.ts'
+import { replaceFile } from '../files/durable-files.ts'
+import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { pathExistsSync } from '../files/tree-walk.ts'
+import type { Layout } from '../host/layout.ts'
+import { readStateFileSync } from '../host/state-file.ts'
+import { contractOf, type LocalReport, localReportSchema, redactReport } from './local-report.ts'
+
+const MAX_WAITING = 200
+/** In all, where only runs work that are refused before they could send anything. */
+const MAX_UNSENT = 400
+/** Days after which a report that still waits is dropped. */
+export const MAX_WAITING_DAYS = 30
+const DAY_MS = 86_400_000
+/** In one warning. */
+const MAX_NAMED = 5
+
+const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))
+
+/** Where reports wait, and who hears of what is wrong there. */
+export interface OutboxPlace {
+  readonly layout: Layout
+  readonly log: Log
+}
+
+/** A report, and where it belongs; see `ReportSender`. */
+export interface AddressedReport {
+  readonly address: string
+  readonly report: LocalReport
+}
+
+export interface WaitingReport extends AddressedReport {
+  readonly path: string
+}
+
+/** The reports that wait on a host, as they were read: oldest first. What is not a report of ours stays where it is. */
+export class WaitingReports {
+  readonly #place: OutboxPlace
+  readonly #entries: readonly WaitingReport[]
+  readonly #foreign: readonly string[]
+
+  constructor(place: OutboxPlace) {
+    const { outbox } = place.layout
+    const names = readdirSync(outbox).filter(name => name.endsWith('.json'))
+    const entries = names.sort().map(name => readWaiting(join(outbox, name)))
+    this.#place = place
+    this.#entries = entries.filter(entry => typeof entry !== 'string')
+    this.#foreign = entries.filter(entry => typeof entry === 'string')
+  }
+
+  warnOfForeign(): void {
+    if (this.#foreign.length === 0) return
+    this.#place.log.warning(
+      `Not a report that this action wrote, so it is not sent: ${listFirst(this.#foreign, MAX_NAMED)}. Look at it, then remove it.`,
+    )
+  }
+
+  of(address: string): readonly WaitingReport[] {
+    return this.#entries.filter(entry => entry.address === address)
+  }
+
+  /** Drops what still waits and is older than 30 days, or than the newest 200 of the same address. */
+  dropOld(now: Date): void {
+    const { layout, log } = this.#place
+    const left = this.#entries.filter(({ path }) => pathExistsSync(path))
+    const byAddress = Map.groupBy(left, ({ address }) => address)
+    const excess = new Set([...byAddress.values()].flatMap(entries => entries.slice(0, -MAX_WAITING)))
+    const oldest = new Date(now.getTime() - MAX_WAITING_DAYS * DAY_MS).toISOString()
+    const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest)
+    const gone = dropped.filter(({ path }) => tryUnlinkSync(path))
+    if (gone.length > 0)
+      log.warning(
+        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`,
+      )
+  }
+}
+
+/**
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
+ * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ */
+export async function keepInOutbox(
+  { layout, log, redact }: OutboxPlace & { readonly redact: (text: string) => string },
+  { address, report }: AddressedReport,
+): Promise<void> {
+  const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2)
+  await replaceFile(entryPath(layout, report), `${text}\n`)
+  if (readdirSync(layout.outbox).length <= MAX_UNSENT) return
+  new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at))
+}
+
+/** A report of this deployment that waits is not sent again. Never throws. */
+export function removeFromOutbox(layout: Layout, report: LocalReport): void {
+  tryUnlinkSync(entryPath(layout, report))
+}
+
+/** The path alone when it is no waiting report. */
+function readWaiting(path: string): WaitingReport | string {
+  try {
+    return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path }
+  } catch {
+    return path
+  }
+}
+
+function entryPath(layout: Layout, { started_at, deployment_id }: LocalReport): string {
+  return join(layout.outbox, `${started_at.replaceAll(':', '-')}-${deployment_id}.json`)
+}
