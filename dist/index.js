@@ -18678,14 +18678,14 @@ const MAX_LISTINGS = 5;
  * Throws UntouchableHostError `unsafe_host`.
  */
 function requireOwnFolder(folder) {
-    const { own, snapshots, trees, outbox, reports } = folder.layout;
+    const { own, renameProbe, snapshots, trees, outbox, reports } = folder.layout;
     const found = lstatIfPresentSync(own);
     if (found === undefined)
         return;
     requirePrivateDirectory(folder, found);
     // This one first: in a folder of ours, the others cannot become symlinks any more.
     requireOwnEntries(folder, own);
-    for (const path of [trees, outbox, snapshots, ...shelvesIn(snapshots)])
+    for (const path of [trees, outbox, renameProbe, snapshots, ...shelvesIn(snapshots)])
         requireOwnEntries(folder, path);
     requireRealFiles(folder, reports);
 }
@@ -25997,6 +25997,11 @@ function readMountPoints() {
 
 
 
+
+/** In the target of the renames that must fail. */
+const FULL = 'full';
+/** In one message. */
+const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
  * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
@@ -26011,9 +26016,8 @@ function requireMovableTree(layout, { root, keepPaths }) {
         return;
     requireNoMountPoint(root);
     const paths = ['', ...presentPaths(root, keepPaths)];
-    const target = irreplaceable(layout);
     for (const path of paths)
-        requireMovable({ root, path }, target);
+        requireMovable({ root, path }, irreplaceable(layout));
 }
 /**
  * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
@@ -26049,8 +26053,17 @@ function requireMovable(moved, target) {
             throw new DeploymentError('unsafe_host', reason, { cause: error });
         return;
     }
-    // No file system that keeps to POSIX comes here.
-    (0,external_node_fs_namespaceObject.renameSync)(target, path);
+    // No file system that keeps to POSIX comes here, unless another process has emptied the target.
+    switchable_moveBack(target, path);
+    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${(0,external_node_path_namespaceObject.dirname)(target)}? Exclude that directory from it.`);
+}
+function switchable_moveBack(from, path) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(from, path);
+    }
+    catch (error) {
+        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, which must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`, { cause: error });
+    }
 }
 function whyUnmovable({ root, path }, errno) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
@@ -26090,10 +26103,17 @@ function isWritable(path) {
         return false;
     }
 }
-/** A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. */
+/**
+ * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
+ * nothing in it. Throws DeploymentError `inconsistent` where it is what a killed run had moved there.
+ */
 function irreplaceable({ renameProbe }) {
     (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
-    (0,external_node_fs_namespaceObject.writeFileSync)((0,external_node_path_namespaceObject.join)(renameProbe, 'file'), '', { flag: 'a', mode: 0o600 });
+    const names = (0,external_node_fs_namespaceObject.readdirSync)(renameProbe);
+    if (names.some(name => name !== FULL))
+        throw new DeploymentError('inconsistent', `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
+    if (names.length === 0)
+        (0,external_node_fs_namespaceObject.mkdirSync)((0,external_node_path_namespaceObject.join)(renameProbe, FULL), { recursive: true, mode: 0o700 });
     return renameProbe;
 }
 function switchable_mountOf(path) {
@@ -29264,7 +29284,7 @@ const MAX_UNSENT = 400;
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
 /** In one warning. */
-const MAX_NAMED = 5;
+const waiting_reports_MAX_NAMED = 5;
 const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /** The reports that wait on a host, as they were read: oldest first. What is not a report of ours stays where it is. */
 class WaitingReports {
@@ -29282,7 +29302,7 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Not a report that this action wrote, so it is not sent: ${listFirst(this.#foreign, MAX_NAMED)}. Look at it, then remove it.`);
+        this.#place.log.warning(`Not a report that this action wrote, so it is not sent: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Look at it, then remove it.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
@@ -31102,16 +31122,19 @@ async function surveyHost(deployment, lock, check) {
     await check();
     lock.release();
 }
-/** Refuses nothing: without the lock, another run may be moving what is examined. */
+/** Refuses only a host that is in doubt already: without the lock, another run may be moving what is examined. */
 async function passesUnlocked(deployment, check) {
     if (!isQuiet(deployment.host.layout))
         return false;
     deployment.noteRunning();
     try {
         await check();
-        return true;
+        // Another run that has begun meanwhile may have been moving what was looked at.
+        return isQuiet(deployment.host.layout);
     }
-    catch {
+    catch (error) {
+        if (toDeployError(error).code === 'inconsistent')
+            throw error;
         return false;
     }
 }

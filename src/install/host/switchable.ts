@@ -1,12 +1,17 @@
-import { accessSync, constants, mkdirSync, realpathSync, renameSync, statfsSync, writeFileSync } from 'node:fs'
+import { accessSync, constants, mkdirSync, readdirSync, realpathSync, renameSync, statfsSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError, errnoOf } from '../../core/errors.ts'
+import { listFirst } from '../../core/quantities.ts'
 import { mountPointsIn } from '../files/mounts.ts'
 import { withDirectorySync } from '../files/open-directory.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 
+/** In the target of the renames that must fail. */
+const FULL = 'full'
+/** In one message. */
+const MAX_NAMED = 5
 const OVERLAY_MAGIC = 0x794c7630
 
 /** A host, and what a deployment is asked to keep there. */
@@ -28,8 +33,7 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
   if (!pathExistsSync(root)) return
   requireNoMountPoint(root)
   const paths = ['', ...presentPaths(root, keepPaths)]
-  const target = irreplaceable(layout)
-  for (const path of paths) requireMovable({ root, path }, target)
+  for (const path of paths) requireMovable({ root, path }, irreplaceable(layout))
 }
 
 /**
@@ -76,8 +80,24 @@ function requireMovable(moved: MovedPath, target: string): void {
     if (reason !== undefined) throw new DeploymentError('unsafe_host', reason, { cause: error })
     return
   }
-  // No file system that keeps to POSIX comes here.
-  renameSync(target, path)
+  // No file system that keeps to POSIX comes here, unless another process has emptied the target.
+  moveBack(target, path)
+  throw new DeploymentError(
+    'unsafe_host',
+    `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${dirname(target)}? Exclude that directory from it.`,
+  )
+}
+
+function moveBack(from: string, path: string): void {
+  try {
+    renameSync(from, path)
+  } catch (error) {
+    throw new DeploymentError(
+      'inconsistent',
+      `${path} could be renamed to ${from}, which must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`,
+      { cause: error },
+    )
+  }
 }
 
 function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): string | undefined {
@@ -120,10 +140,19 @@ function isWritable(path: string): boolean {
   }
 }
 
-/** A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. */
+/**
+ * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
+ * nothing in it. Throws DeploymentError `inconsistent` where it is what a killed run had moved there.
+ */
 function irreplaceable({ renameProbe }: Layout): string {
   mkdirSync(renameProbe, { recursive: true, mode: 0o700 })
-  writeFileSync(join(renameProbe, 'file'), '', { flag: 'a', mode: 0o600 })
+  const names = readdirSync(renameProbe)
+  if (names.some(name => name !== FULL))
+    throw new DeploymentError(
+      'inconsistent',
+      `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
+    )
+  if (names.length === 0) mkdirSync(join(renameProbe, FULL), { recursive: true, mode: 0o700 })
   return renameProbe
 }
 

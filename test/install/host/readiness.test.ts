@@ -1,5 +1,16 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
@@ -76,6 +87,11 @@ describe('prepareHost', () => {
   }
 })
 
+const PLANTED: Record<string, (path: string) => void> = {
+  'a pipe': path => void execFileSync('mkfifo', [path]),
+  'a symlink': path => symlinkSync('/nowhere/to/be/made', path),
+}
+
 describe('checkHost', () => {
   it('accepts a host with and without the shelf', async t => {
     const layout = await prepareTemporaryHost(t)
@@ -90,10 +106,31 @@ describe('checkHost', () => {
     for (const time of ['first', 'second']) {
       checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
       assert.ok(existsSync(join(layout.root, 'plugins/greeter/data/rows')), time)
-      assert.deepEqual(readdirSync(layout.renameProbe), ['file'], time)
-      rmSync(join(layout.renameProbe, 'file'))
+      assert.deepEqual(readdirSync(layout.renameProbe), ['full'], time)
+      rmdirSync(join(layout.renameProbe, 'full'))
     }
   })
+
+  it('refuses a host where the target of its renames is what a killed run has moved there', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { 'plugins/greeter/main': '' })
+    writeTree(layout.own, { 'rename-probe/main': 'old' })
+    assert.throws(
+      () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }),
+      refusedWith('inconsistent'),
+    )
+    assert.deepEqual(readdirSync(layout.renameProbe), ['main'])
+  })
+
+  for (const [what, plant] of Object.entries(PLANTED))
+    it(`opens and follows nothing that a service has put into that target: ${what}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      writeTree(layout.root, { 'plugins/greeter/main': '' })
+      mkdirSync(layout.renameProbe)
+      plant(join(layout.renameProbe, 'full'))
+      checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
+      assert.ok(existsSync(join(layout.root, 'plugins/greeter/main')))
+    })
 
   it('refuses a shelf that is a file', async t => {
     const layout = await prepareTemporaryHost(t)

@@ -24,14 +24,16 @@ export async function surveyHost(
   lock.release()
 }
 
-/** Refuses nothing: without the lock, another run may be moving what is examined. */
+/** Refuses only a host that is in doubt already: without the lock, another run may be moving what is examined. */
 async function passesUnlocked(deployment: RunningDeployment, check: () => Promise<void>): Promise<boolean> {
   if (!isQuiet(deployment.host.layout)) return false
   deployment.noteRunning()
   try {
     await check()
-    return true
-  } catch {
+    // Another run that has begun meanwhile may have been moving what was looked at.
+    return isQuiet(deployment.host.layout)
+  } catch (error) {
+    if (toDeployError(error).code === 'inconsistent') throw error
     return false
   }
 }

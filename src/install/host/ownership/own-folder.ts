@@ -23,13 +23,13 @@ export interface OwnFolder {
  * Throws UntouchableHostError `unsafe_host`.
  */
 export function requireOwnFolder(folder: OwnFolder): void {
-  const { own, snapshots, trees, outbox, reports } = folder.layout
+  const { own, renameProbe, snapshots, trees, outbox, reports } = folder.layout
   const found = lstatIfPresentSync(own)
   if (found === undefined) return
   requirePrivateDirectory(folder, found)
   // This one first: in a folder of ours, the others cannot become symlinks any more.
   requireOwnEntries(folder, own)
-  for (const path of [trees, outbox, snapshots, ...shelvesIn(snapshots)]) requireOwnEntries(folder, path)
+  for (const path of [trees, outbox, renameProbe, snapshots, ...shelvesIn(snapshots)]) requireOwnEntries(folder, path)
   requireRealFiles(folder, reports)
 }
 
