@@ -21355,7 +21355,7 @@ function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
         const path = `${listing.prefix}${name}`;
         if (isLeftOut(path))
             continue;
-        const below = listing.directories.has(name) ? yield* listBelow(root, listing, name) : undefined;
+        const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined;
         if (below === undefined) {
             const item = describeItemSync(root, path);
             onStamp?.(path, item?.stamp ?? '');
@@ -21372,26 +21372,41 @@ function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
  * time in its journal, which waits while the file system is synced: so all are read soon, and once.
  */
 function* listAhead(root, top, isLeftOut) {
-    let room = MAX_LISTED_AHEAD;
+    let room = MAX_LISTED_AHEAD - top.names.length;
     const pending = [top];
     for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
-        room -= listing.names.length;
         for (const name of listing.directories.keys()) {
             if (room <= 0)
                 return;
-            if (isLeftOut(`${listing.prefix}${name}`))
+            const path = `${listing.prefix}${name}`;
+            if (isLeftOut(path))
                 continue;
-            const below = yield* listBelow(root, listing, name);
-            if (below !== undefined)
-                pending.push(below);
+            const below = yield* tree_scan_listDirectory(`${root}/${path}`, `${path}/`);
+            if (below === undefined)
+                continue;
+            listing.directories.set(name, below);
+            room -= below.names.length;
+            pending.push(below);
         }
     }
 }
-function* listBelow(root, above, name) {
-    const path = `${above.prefix}${name}`;
-    const listing = above.directories.get(name) ?? (yield* tree_scan_listDirectory(`${root}/${path}`, `${path}/`));
-    above.directories.set(name, listing);
-    return listing;
+/** What is in a directory now: a listing from before counts only while the stamp is the same, and is kept no longer. */
+function* enter(root, above, name) {
+    const at = `${root}/${above.prefix}${name}`;
+    const listed = above.directories.get(name);
+    above.directories.set(name, undefined);
+    if (listed !== undefined && listed.stamp === stampAt(at))
+        return listed;
+    return yield* tree_scan_listDirectory(at, `${above.prefix}${name}/`);
+}
+/** Undefined where nothing can be seen. */
+function stampAt(at) {
+    try {
+        return stampOf((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }));
+    }
+    catch {
+        return undefined;
+    }
 }
 /** Undefined where no directory is, or none that can be listed. */
 function* tree_scan_listDirectory(at, prefix) {
@@ -21399,6 +21414,9 @@ function* tree_scan_listDirectory(at, prefix) {
     let [stamp, hasSurrogates] = ['', false];
     try {
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        // It may have become a symlink, which is not followed.
+        if (!stat.isDirectory())
+            return undefined;
         stamp = stampOf(stat);
         for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
             names.push(entry.name);
@@ -44707,12 +44725,12 @@ async function checkArtifact(gate) {
     const { tools, facts } = gate;
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
     try {
-        await enter(tools, 'fetching');
+        await gate_enter(tools, 'fetching');
         const found = await obtain(gate, file.fd);
         const { artifact, repo } = found.served;
         Object.assign(facts, { sha256: artifact.sha256, size: artifact.size, repo });
         tools.log.did(bytesInWords(artifact.size));
-        await enter(tools, 'verifying_signature');
+        await gate_enter(tools, 'verifying_signature');
         const verified = verifyServed(gate, found.served);
         await inPrivateFolder(tools, async (folder) => await checkContent(gate, { ...found, verified }, folder));
     }
@@ -44737,12 +44755,12 @@ async function obtain({ request, tools, facts }, fd) {
 }
 async function checkContent(gate, found, folder) {
     const { tools, facts, files, plan } = gate;
-    await enter(tools, 'extracting');
+    await gate_enter(tools, 'extracting');
     const unpacked = await unpackArtifact(gate, found.verified, folder);
     Object.assign(facts, { files: unpacked.tree.files.length, bytes: unpacked.tree.bytes });
     gate_checkVersion(gate, found, unpacked.pluginYaml);
     await checkSignable(unpacked);
-    await enter(tools, 'loading_plan');
+    await gate_enter(tools, 'loading_plan');
     const paths = new Set(unpacked.tree.files.map(({ path }) => path));
     if (plan !== undefined)
         bindToFiles(plan, path => paths.has(path), files.keepPaths);
@@ -44768,7 +44786,7 @@ function note(facts, { version, source }) {
     facts.versionSource = source;
 }
 /** The names of a deployment's states. Hears the signals that have arrived by now. */
-async function enter({ log, signal }, state) {
+async function gate_enter({ log, signal }, state) {
     await hearSignals();
     signal.throwIfAborted();
     log.group(state);

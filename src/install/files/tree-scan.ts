@@ -42,7 +42,7 @@ export function* scanTree(
     }
     const path = `${listing.prefix}${name}`
     if (isLeftOut(path)) continue
-    const below = listing.directories.has(name) ? yield* listBelow(root, listing, name) : undefined
+    const below = listing.directories.has(name) ? yield* enter(root, listing, name) : undefined
     if (below === undefined) {
       const item = describeItemSync(root, path)
       onStamp?.(path, item?.stamp ?? '')
@@ -71,24 +71,38 @@ interface Listing {
  * time in its journal, which waits while the file system is synced: so all are read soon, and once.
  */
 function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut']): Generator<undefined, undefined> {
-  let room = MAX_LISTED_AHEAD
+  let room = MAX_LISTED_AHEAD - top.names.length
   const pending = [top]
   for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
-    room -= listing.names.length
     for (const name of listing.directories.keys()) {
       if (room <= 0) return
-      if (isLeftOut(`${listing.prefix}${name}`)) continue
-      const below = yield* listBelow(root, listing, name)
-      if (below !== undefined) pending.push(below)
+      const path = `${listing.prefix}${name}`
+      if (isLeftOut(path)) continue
+      const below = yield* listDirectory(`${root}/${path}`, `${path}/`)
+      if (below === undefined) continue
+      listing.directories.set(name, below)
+      room -= below.names.length
+      pending.push(below)
     }
   }
 }
 
-function* listBelow(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
-  const path = `${above.prefix}${name}`
-  const listing = above.directories.get(name) ?? (yield* listDirectory(`${root}/${path}`, `${path}/`))
-  above.directories.set(name, listing)
-  return listing
+/** What is in a directory now: a listing from before counts only while the stamp is the same, and is kept no longer. */
+function* enter(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
+  const at = `${root}/${above.prefix}${name}`
+  const listed = above.directories.get(name)
+  above.directories.set(name, undefined)
+  if (listed !== undefined && listed.stamp === stampAt(at)) return listed
+  return yield* listDirectory(at, `${above.prefix}${name}/`)
+}
+
+/** Undefined where nothing can be seen. */
+function stampAt(at: string): string | undefined {
+  try {
+    return stampOf(lstatSync(at, { bigint: true }))
+  } catch {
+    return undefined
+  }
 }
 
 /** Undefined where no directory is, or none that can be listed. */
@@ -97,6 +111,8 @@ function* listDirectory(at: string, prefix: string): Generator<undefined, Listin
   let [stamp, hasSurrogates] = ['', false]
   try {
     const stat = lstatSync(at, { bigint: true })
+    // It may have become a symlink, which is not followed.
+    if (!stat.isDirectory()) return undefined
     stamp = stampOf(stat)
     for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? readdirSync(at, { withFileTypes: true }) : readLarge(at)) {
       names.push(entry.name)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { scanTree } from '../../../src/install/files/tree-scan.ts'
@@ -16,7 +16,7 @@ describe('a scanned tree', () => {
     assert.deepEqual(pathsOf(root), paths)
   })
 
-  it('has its directories listed before the first item', t => {
+  it('has what was added to a directory after it was listed, but before it was entered', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'a/b/c': '', 'd/e': '' })
     const scan = scanTree(root, ALL)
@@ -24,7 +24,23 @@ describe('a scanned tree', () => {
     writeFileSync(join(root, 'd/later'), '')
     assert.deepEqual(
       [...scan].flatMap(item => item?.path ?? []),
-      ['d/e'],
+      ['d/e', 'd/later'],
+    )
+  })
+
+  it('is not followed into a symlink that has replaced a listed directory', t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { 'a/b': '', 'd/e': '', 'f/g': '' })
+    const scan = scanTree(root, ALL)
+    for (let next = scan.next(); next.value === undefined; next = scan.next()) assert.ok(!next.done)
+    renameSync(join(root, 'd'), join(root, 'was-d'))
+    symlinkSync('was-d', join(root, 'd'))
+    assert.deepEqual(
+      [...scan].flatMap(item => (item === undefined ? [] : [[item.path, item.kind]])),
+      [
+        ['d', 'link'],
+        ['f/g', '644'],
+      ],
     )
   })
 
