@@ -21682,8 +21682,8 @@ class TreeStamps {
 
 /** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
 const RECENT_MS = 5000;
-/** Milliseconds for which it counts as one of now: no more than the comparison itself may take. */
-const JUST_NOW_MS = 200;
+/** Milliseconds from its start for which it counts as one of now: what is read first is as old when it ends. */
+const JUST_NOW_MS = 1000;
 /** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
     #setting;
@@ -21716,7 +21716,9 @@ class DriftCheck {
     /** As it is now, or was some seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
-        return found !== undefined && this.#ageMs(found) < RECENT_MS ? await this.of(part) : await this.again(part);
+        return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
+            ? await this.of(part)
+            : await this.again(part);
     }
     /**
      * As it was when it left its place, or a moment before: its tree was moved to `root`, where nobody reaches it by its old
@@ -21726,23 +21728,21 @@ class DriftCheck {
         const known = this.#found.get(placeName(part));
         if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
             return undefined;
-        if (this.#ageMs(known) < JUST_NOW_MS)
+        if (this.#clockMs() - known.startedAt < JUST_NOW_MS)
             return await known.difference;
         const tree = { root, keepPaths: this.#setting.keepPaths() };
         if (await known.stamps.areThoseOf(tree, this.#setting.signal))
             return await known.difference;
         return await this.#compare(part, root).difference;
     }
-    #ageMs({ endedAt }) {
-        return this.#clockMs() - endedAt;
-    }
     #compare({ shelf, id }, root) {
         const { signal } = this.#setting;
+        const startedAt = this.#clockMs();
         const stamps = new TreeStamps();
         const onStamp = (path, stamp) => stamps.see(path, stamp);
         const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp };
         const difference = findDrift(this.#setting, tree, signal);
-        const found = { difference, stamps, endedAt: Number.POSITIVE_INFINITY };
+        const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY };
         const end = () => {
             found.endedAt = this.#clockMs();
         };
@@ -30538,7 +30538,8 @@ async function describeTree({ root, keepPaths }, record, signal) {
         const known = knownDigest(recorded, found);
         const size = isFile(found) && known === undefined ? Number(found.content) : 0;
         room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        if (room < 0)
+        // Two names that are no UTF-8 may read alike, and no record has a path twice.
+        if (room < 0 || found.path === items.at(-1)?.path)
             return undefined;
         const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
         items.push({ ...found, sha256 });

@@ -6,8 +6,8 @@ import { TreeStamps } from './tree-stamps.ts'
 
 /** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
 const RECENT_MS = 5000
-/** Milliseconds for which it counts as one of now: no more than the comparison itself may take. */
-const JUST_NOW_MS = 200
+/** Milliseconds from its start for which it counts as one of now: what is read first is as old when it ends. */
+const JUST_NOW_MS = 1000
 
 /** What a check works with. */
 export interface DriftCheckSetting extends RecordFolder {
@@ -16,10 +16,11 @@ export interface DriftCheckSetting extends RecordFolder {
   readonly clockMs?: () => number
 }
 
-/** A comparison, and when it ended, in milliseconds of the clock; never while it runs. */
+/** A comparison, when it started, and when it ended, in milliseconds of the clock; never while it runs. */
 interface Found {
   readonly difference: Promise<TreeDifference | undefined>
   readonly stamps: TreeStamps
+  readonly startedAt: number
   endedAt: number
 }
 
@@ -57,7 +58,9 @@ export class DriftCheck {
   /** As it is now, or was some seconds ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
-    return found !== undefined && this.#ageMs(found) < RECENT_MS ? await this.of(part) : await this.again(part)
+    return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
+      ? await this.of(part)
+      : await this.again(part)
   }
 
   /**
@@ -67,23 +70,20 @@ export class DriftCheck {
   async moved(part: PartName, root: string): Promise<TreeDifference | undefined> {
     const known = this.#found.get(placeName(part))
     if (this.#isDisregarded || known === undefined || (await known.difference) === undefined) return undefined
-    if (this.#ageMs(known) < JUST_NOW_MS) return await known.difference
+    if (this.#clockMs() - known.startedAt < JUST_NOW_MS) return await known.difference
     const tree = { root, keepPaths: this.#setting.keepPaths() }
     if (await known.stamps.areThoseOf(tree, this.#setting.signal)) return await known.difference
     return await this.#compare(part, root).difference
   }
 
-  #ageMs({ endedAt }: Found): number {
-    return this.#clockMs() - endedAt
-  }
-
   #compare({ shelf, id }: PartName, root?: string): Found {
     const { signal } = this.#setting
+    const startedAt = this.#clockMs()
     const stamps = new TreeStamps()
     const onStamp = (path: string, stamp: string): void => stamps.see(path, stamp)
     const tree = { shelf, id, keepPaths: this.#setting.keepPaths(), root, onStamp }
     const difference = findDrift(this.#setting, tree, signal)
-    const found = { difference, stamps, endedAt: Number.POSITIVE_INFINITY }
+    const found = { difference, stamps, startedAt, endedAt: Number.POSITIVE_INFINITY }
     const end = (): void => {
       found.endedAt = this.#clockMs()
     }

@@ -33,7 +33,8 @@ export async function describeTree(
     const known = knownDigest(recorded, found)
     const size = isFile(found) && known === undefined ? Number(found.content) : 0
     room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size
-    if (room < 0) return undefined
+    // Two names that are no UTF-8 may read alike, and no record has a path twice.
+    if (room < 0 || found.path === items.at(-1)?.path) return undefined
     const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined
     items.push({ ...found, sha256 })
   }

@@ -66,6 +66,12 @@ describe('the description of a modified tree', () => {
     assert.deepEqual(paths, ['bin/run', 'lib/a', 'lib/a.pyc', 'lib/gone'])
   })
 
+  it('is given up where two names that are no UTF-8 read alike', async t => {
+    const { root, describe } = await makeInstalled(t)
+    for (const byte of [0xfe, 0xff]) writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([byte])]), '')
+    assert.equal(await describe(), undefined)
+  })
+
   for (const path of ['cache.bin', 'lib/a']) {
     it(`is given up, and little is read, where ${path} has become a file of a terabyte`, async t => {
       const { root, describe } = await makeInstalled(t)

@@ -213,7 +213,7 @@ describe('an installed tree that another process changes after it was compared, 
   const FILES = { main: 'old', 'lib/a': '1' }
   const DIGEST = hash('sha256', '2')
   /** From then on, a comparison is not one of now. */
-  const JUST_NOW_MS = 200
+  const JUST_NOW_MS = 1000
 
   /** Two installed parts, each with its record, and their new versions. */
   async function makeInstalled(t: TestContext, msPerCall = JUST_NOW_MS) {
