@@ -39134,6 +39134,8 @@ function withHttps(url) {
 
 
 
+/** A login is not given all the time that a long download has. */
+const LOGIN_TIMEOUT_MS = 60_000;
 /** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
 class HubSession {
     hub;
@@ -39178,16 +39180,21 @@ class HubSession {
     async withToken(url, { timeoutMs, signal }, send) {
         const endsAt = monotonicMs() + timeoutMs;
         const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
+        const forLogin = () => {
+            const { timeoutMs: left } = remaining();
+            return { signal, timeoutMs: Math.min(left, LOGIN_TIMEOUT_MS) };
+        };
         if (url.origin !== this.hub.origin)
             return await send({ credentials: {}, ...remaining() });
         const sendOnce = async () => {
-            const token = this.#token.text ?? (await this.authenticate(remaining()));
+            const token = this.#token.text ?? (await this.authenticate(forLogin()));
             return await send({ credentials: { Authorization: `Bearer ${token}` }, ...remaining() });
         };
         const isFromEarlier = this.#token.text !== undefined;
         const first = await sendOnce();
         const mayHaveExpired = isFromEarlier && first.status === 401 && first.foreign !== true;
-        if (!mayHaveExpired || !(await this.#renew(remaining())))
+        const hasTime = monotonicMs() < endsAt;
+        if (!mayHaveExpired || !hasTime || !(await this.#renew(forLogin())))
             return first;
         const second = await sendOnce();
         return { ...second, attempts: first.attempts + second.attempts };

@@ -15,6 +15,9 @@ export interface ProjectAccess {
   hide: (secret: string) => void
 }
 
+/** A login is not given all the time that a long download has. */
+const LOGIN_TIMEOUT_MS = 60_000
+
 type Request = Omit<JsonRequest, 'url' | 'credentials'>
 
 /** What ends a call before it has an answer. */
@@ -80,15 +83,20 @@ export class HubSession {
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
     const remaining = (): CallLimits => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) })
+    const forLogin = (): CallLimits => {
+      const { timeoutMs: left } = remaining()
+      return { signal, timeoutMs: Math.min(left, LOGIN_TIMEOUT_MS) }
+    }
     if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
     const sendOnce = async (): Promise<Answer> => {
-      const token = this.#token.text ?? (await this.authenticate(remaining()))
+      const token = this.#token.text ?? (await this.authenticate(forLogin()))
       return await send({ credentials: { Authorization: `Bearer ${token}` }, ...remaining() })
     }
     const isFromEarlier = this.#token.text !== undefined
     const first = await sendOnce()
     const mayHaveExpired = isFromEarlier && first.status === 401 && first.foreign !== true
-    if (!mayHaveExpired || !(await this.#renew(remaining()))) return first
+    const hasTime = monotonicMs() < endsAt
+    if (!mayHaveExpired || !hasTime || !(await this.#renew(forLogin()))) return first
     const second = await sendOnce()
     return { ...second, attempts: first.attempts + second.attempts }
   }
