@@ -52,18 +52,6 @@ describe('an update of a project of several parts, in the order of its calls,', 
     assert.ok(calls.indexOf(synced[0] as TracedCall) < calls.indexOf(window[0] as TracedCall))
   })
 
-  it('lists the old trees before it starts the sync, on which it would wait the first time', () => {
-    const synced = calls.findIndex(({ name }) => name === 'syncfs')
-    const started = calls.slice(0, synced).findLastIndex(isProcessStart)
-    const listed = calls.slice(0, started).filter(({ name }) => name === 'getdents64')
-    for (const path of [...PARTS, 'plugins/cart/src'])
-      assert.ok(
-        listed.some(({ args }) => args.includes(`<<root>/${path}>`)),
-        path,
-      )
-    assert.ok(!listed.some(({ args }) => args.includes('<<root>/plugins/cart/data>')), 'but not what the host keeps')
-  })
-
   it('moves all old trees away, then the kept paths, then all new trees into their places', () => {
     const moves = window.filter(({ name, result }) => /^rename/.test(name) && !result.startsWith('-1'))
     const kinds = moves.map(call => (isOldTree(call) ? 'old' : isNewTree(call) ? 'new' : 'kept'))
@@ -85,10 +73,6 @@ describe('an update of a project of several parts, in the order of its calls,', 
     )
   })
 })
-
-function isProcessStart({ name, args }: TracedCall): boolean {
-  return STARTS.includes(name) && (/fork/.test(name) || /SIGCHLD/.test(args))
-}
 
 function isOldTree({ name, args, result }: TracedCall): boolean {
   return /^rename/.test(name) && /"<root>\/(plugins|extensions)\/\w+".*snapshots\//.test(args) && result === '0'

@@ -72,9 +72,9 @@ describe('watchFleet', () => {
     const handlers = [two('1.0.0'), two('1.0.0'), two('1.5.0')] as const
     const { lines } = await watch(t, inTurn(...handlers), { waitMs: 100_000 })
     assert.deepEqual(lines, [
-      'info 1 of 2 hosts run 2.0.0; waiting for app-2 (1.0.0) (100 s left).',
-      'info 1 of 2 hosts run 2.0.0; waiting for app-2 (1.5.0) (94 s left).',
-      'info 1 of 2 hosts run 2.0.0; waiting for app-2 (1.5.0) (26 s left).',
+      'info 1 of 2 hosts runs 2.0.0; waiting for app-2 (1.0.0) (100 s left).',
+      'info 1 of 2 hosts runs 2.0.0; waiting for app-2 (1.5.0) (94 s left).',
+      'info 1 of 2 hosts runs 2.0.0; waiting for app-2 (1.5.0) (26 s left).',
     ])
   })
 
