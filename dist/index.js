@@ -17326,7 +17326,10 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
 }
 const MAX_LISTED_NAMES = 20;
-/** The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write thousands. */
+/**
+ * The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write
+ * thousands.
+ */
 function listNames(names) {
     return listFirst(names.map(name => cleanForeignText(name, 64)), MAX_LISTED_NAMES);
 }
@@ -17452,8 +17455,8 @@ const DRAIN_MS = 200;
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
  * After `timeoutMs` the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. The same when
- * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
- * of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
+ * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and
+ * stderr together, and of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -17489,7 +17492,8 @@ async function runChild(request) {
 }
 /**
  * Runs a program as `runChild` does, and hands its stdout to `consume`, which slows the program down by reading slowly.
- * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes first.
+ * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes
+ * first.
  */
 async function readChild(request, consume) {
     request.signal?.throwIfAborted();
@@ -18373,7 +18377,10 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in it, because nothing replaced it. */
     kept_paths: exactOptional(array(innerPathSchema)),
-    /** Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the action. */
+    /**
+     * Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the
+     * action.
+     */
     keep_paths: exactOptional(array(keepPathSchema)),
 });
 const installedRowSchema = schemas_extend(installedVersionSchema, {
@@ -18383,7 +18390,10 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     id: idSchema,
     /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
     directory: exactOptional(pluginsDirectorySchema),
-    /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
+    /**
+     * Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the
+     * action.
+     */
     keep_paths: exactOptional(array(keepPathSchema)),
     /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
     modified: exactOptional(literal(true)),
@@ -20359,9 +20369,10 @@ async function announceable(root, change) {
 /** Each keeps the folders of its ends open, two at most; a process may have no more than 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100;
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100 moves
- * at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is made. Never
- * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100
+ * moves at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is
+ * made. Never replaces anything that is there; what another process has made in the place of a new version is set
+ * aside. Returns where to.
  */
 async function applyChanges(root, changes, reach = () => undefined) {
     const open = [];
@@ -21573,11 +21584,11 @@ function* pairUp(record, tree) {
 
 /**
  * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
- * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
- * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
- * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
- * Reads only the files whose inode or times have changed.
+ * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink
+ * has the bytes, mode and target that were installed, and that there is no other. A file that was touched, or replaced
+ * by a copy, has not changed. Undefined means that this is not known, because nothing is recorded, or (with a warning)
+ * the record or the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason
+ * once it is aborted. Reads only the files whose inode or times have changed.
  */
 async function findDrift(folder, tree, signal) {
     return await compareInstalled(folder, tree, { signal });
@@ -21638,7 +21649,10 @@ function reasonOf(error, layout, identity) {
 
 
 
-/** The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything changed. */
+/**
+ * The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything
+ * changed.
+ */
 class TreeStamps {
     #seen = [];
     #inRoot = 0;
@@ -23007,8 +23021,9 @@ function unusableAnswer(answer, expected, found) {
 
 /**
  * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
- * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
- * for an answer that is not HTTP or is HTTP 101, and the reason of the settings' signal once that is aborted.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
+ * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
+ * and the reason of the settings' signal once that is aborted.
  */
 async function openExchange(request, settings) {
     const watch = new ConnectionWatch(request.url.origin, settings);
@@ -24031,7 +24046,10 @@ function isOneEditApart(a, b) {
 
 /** Enough to fix a file with; a hostile file must not make us write millions. */
 const MAX_REPORTED_PROBLEMS = 100;
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after another. */
+/**
+ * An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after
+ * another.
+ */
 class SourceError extends ConfigError {
     name = 'SourceError';
     problems;
@@ -24204,9 +24222,9 @@ const MAX_YAML_COMPLAINTS = 100;
 /** They take less than a millisecond. */
 const LEXEMES_BETWEEN_PAUSES = 256;
 /**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
- * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
- * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it
+ * contains: the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
+ * `MAX_YAML_LEVELS` levels, after `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
  */
 function* composeYaml(text, limits, options) {
     const lines = new dist/* LineCounter */.HN();
@@ -24413,10 +24431,10 @@ const STRICT_YAML = {
     uniqueKeys: false,
 };
 /**
- * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
- * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
- * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not valid YAML, only the first
- * mistake. It never throws because of the text.
+ * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the
+ * core schema, directives, keys that are not text, repeated keys, more than one document, characters that YAML does not
+ * accept and whatever exceeds `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not
+ * valid YAML, only the first mistake. It never throws because of the text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
@@ -25922,8 +25940,9 @@ function expect(schema, value, rule) {
 
 const INTEGRATION = 'integration.yaml';
 /**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
- * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host
+ * that loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because
+ * somebody may have damaged it to move what is installed: then that stays.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
@@ -26516,8 +26535,9 @@ function stepProblem(step, message) {
 
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A notify
- * without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
+ * notify without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer
+ * than its check has to stay healthy, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const check = new NeedsCheck(plan.steps, hostConfig);
@@ -30524,8 +30544,9 @@ const BYTES_PER_FILE = 1024;
 const MAX_LINKS = 40;
 /**
  * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
- * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the
+ * bytes of the file that it leads to inside the tree, if there is one. Throws what reading the record throws, the
+ * system's error, and the signal's reason once it is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
     let room = modified_tree_MAX_BYTES;
@@ -34211,9 +34232,10 @@ const METHODS = new Map([
     [8, 'deflated'],
 ]);
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and adds
- * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
- * `unsafe_archive` for names in no or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and
+ * adds each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError
+ * `invalid_archive` for damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no
+ * or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
  */
 async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
@@ -36234,8 +36256,8 @@ const MAX_NOTES = 100;
 /**
  * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
  * took; a group that takes longer than half a second, or whose lines must not be lost when the run is killed, is opened
- * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
- * that looks.
+ * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning
+ * once: what stays wrong is found again by each part of a run that looks.
  */
 function createRunnerLog(redact) {
     const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
@@ -38965,8 +38987,8 @@ function parseSealedSignature(signature) {
 }
 /**
  * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError `missing_signature`, `invalid_signature_format` or
- * `signature_mismatch`.
+ * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError
+ * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 async function verifySealedSignature(artifact, signer, check) {
     const { sha256 } = artifact;
@@ -39061,7 +39083,10 @@ function malformedAnswer({ call, subject }, expected) {
     const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`;
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
-/** Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of others. */
+/**
+ * Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of
+ * others.
+ */
 function shownUrl(call, url) {
     const { origin, pathname } = new URL(url);
     return call === 'download' ? origin : origin + pathname;
@@ -39242,8 +39267,8 @@ const DEK_BYTES = 32;
 /**
  * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
  * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
- * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part
- * of a path.
+ * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError
+ * `invalid_input` for a project id or version that must not become part of a path.
  */
 function createProjectClient({ wire, reportWire }, access) {
     const session = new HubSession(access, wire);
@@ -40257,7 +40282,10 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
 
 
 
-/** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
+/**
+ * One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation`
+ * does.
+ */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
     const { shelf, id, directory, environment } = part;
@@ -40946,8 +40974,8 @@ class TarParts {
         }
     }
     /**
-     * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the pieces throw and what a
-     * TarReader throws.
+     * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the
+     * pieces throw and what a TarReader throws.
      */
     async wait() {
         for (let part = this.take();; part = this.take()) {
@@ -43068,7 +43096,10 @@ function startRollback(request, tools, sender) {
     });
     return Object.assign(deployment, { request });
 }
-/** What belongs to the host in the installed version, whatever this run's input says: that was not there when it was installed. */
+/**
+ * What belongs to the host in the installed version, whatever this run's input says: that was not there when it was
+ * installed.
+ */
 function readKeepPaths(layout, request) {
     try {
         const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? []);
@@ -43398,7 +43429,10 @@ function keepInstalled({ layout }, { place, returning }) {
     const previous = readPreviousInstall(layout, place);
     return { ...place, ...target_part_versionOf(returning), previous, intact: tree_identity_identityOf(returning), returning };
 }
-/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
+/**
+ * A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares
+ * those.
+ */
 function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
     const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
     const previous = readPreviousInstall(layout, place);
@@ -43962,7 +43996,10 @@ async function rollback_refuse(inputs, tools) {
 
 
 
-/** Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a strange lock. */
+/**
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a
+ * strange lock.
+ */
 async function readActivity(layout, signal) {
     if (!pathExistsSync(layout.journal))
         return { kind: 'quiet' };

@@ -30,7 +30,10 @@ function refusePromise(result: unknown): void {
   if (typeof then === 'function') throw new TypeError('The work of a transaction must not be asynchronous.')
 }
 
-/** Writes what several requests wait for in one transaction: each transaction waits for the disk, and every request with it. */
+/**
+ * Writes what several requests wait for in one transaction: each transaction waits for the disk, and every request with
+ * it.
+ */
 export class SharedTransactions {
   readonly #db: DatabaseSync
   #waiting: Waiting[] = []

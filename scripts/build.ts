@@ -29,7 +29,10 @@ async function build(): Promise<void> {
   process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
 }
 
-/** What is built is CommonJS, because only such code can be kept as Node.js has compiled it. The bundler asks the package. */
+/**
+ * What is built is CommonJS, because only such code can be kept as Node.js has compiled it. The bundler asks the
+ * package.
+ */
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
   for (const folder of [BUILD, DIST]) {

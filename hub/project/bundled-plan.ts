@@ -38,8 +38,8 @@ type Step = z.output<typeof stepSchema>
 const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema) })
 
 /**
- * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid YAML or too much of it, the
- * plan of another project, or a plugin, an extension or a template that does not exist or is left out.
+ * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid YAML or too
+ * much of it, the plan of another project, or a plugin, an extension or a template that does not exist or is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   const plan = parsePlan(readFileSync(tree.plan, 'utf8'))

@@ -28,7 +28,10 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
 
 const MAX_LISTED_NAMES = 20
 
-/** The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write thousands. */
+/**
+ * The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write
+ * thousands.
+ */
 export function listNames(names: readonly string[]): string {
   return listFirst(
     names.map(name => cleanForeignText(name, 64)),

@@ -33,7 +33,10 @@ export function startRollback(
   return Object.assign(deployment, { request })
 }
 
-/** What belongs to the host in the installed version, whatever this run's input says: that was not there when it was installed. */
+/**
+ * What belongs to the host in the installed version, whatever this run's input says: that was not there when it was
+ * installed.
+ */
 function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
   try {
     const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])

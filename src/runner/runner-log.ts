@@ -26,8 +26,8 @@ export interface RunnerLog extends Log {
 /**
  * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
  * took; a group that takes longer than half a second, or whose lines must not be lost when the run is killed, is opened
- * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning once: what stays wrong is found again by each part of a run
- * that looks.
+ * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning
+ * once: what stays wrong is found again by each part of a run that looks.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)

@@ -47,8 +47,8 @@ const receptions = new Receptions()
  * Receives a sealed file with its release, and publishes it when no other one is being published: as a form
  * (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the fields in
  * headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory. Throws
- * HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as soon as there are more than `maxBytes`,
- * and 400 for a malformed form.
+ * HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as soon as
+ * there are more than `maxBytes`, and 400 for a malformed form.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   refuseAnnounced(c, upload)

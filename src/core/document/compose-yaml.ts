@@ -40,9 +40,9 @@ export interface ComposedYaml {
 export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
 
 /**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it contains:
- * the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below `MAX_YAML_LEVELS` levels, after
- * `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it
+ * contains: the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
+ * `MAX_YAML_LEVELS` levels, after `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
  */
 export function* composeYaml(text: string, limits: YamlLimits, options: YamlOptions): Generator<void, ComposedYaml> {
   const lines = new LineCounter()

@@ -19,7 +19,10 @@ export interface SourceProblem extends SourcePosition {
   readonly code?: ErrorCode
 }
 
-/** An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after another. */
+/**
+ * An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after
+ * another.
+ */
 export class SourceError extends ConfigError {
   override readonly name: string = 'SourceError'
   readonly problems: readonly SourceProblem[]

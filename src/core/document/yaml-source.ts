@@ -31,10 +31,10 @@ export interface YamlSource {
 }
 
 /**
- * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the core schema, directives, keys
- * that are not text, repeated keys, more than one document, characters that YAML does not accept and whatever exceeds
- * `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not valid YAML, only the first
- * mistake. It never throws because of the text.
+ * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the
+ * core schema, directives, keys that are not text, repeated keys, more than one document, characters that YAML does not
+ * accept and whatever exceeds `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not
+ * valid YAML, only the first mistake. It never throws because of the text.
  */
 export function* parseYamlSource(
   text: string,

@@ -14,8 +14,9 @@ export interface PlanNeeds {
 
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A notify
- * without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer than its check has to stay healthy, or it could never pass.
+ * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
+ * notify without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer
+ * than its check has to stay healthy, or it could never pass.
  */
 export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)

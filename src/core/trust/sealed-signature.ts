@@ -58,8 +58,8 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
 
 /**
  * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError `missing_signature`, `invalid_signature_format` or
- * `signature_mismatch`.
+ * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError
+ * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export async function verifySealedSignature(
   artifact: SealedArtifact,

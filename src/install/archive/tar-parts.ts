@@ -33,8 +33,8 @@ export class TarParts {
   }
 
   /**
-   * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the pieces throw and what a
-   * TarReader throws.
+   * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the
+   * pieces throw and what a TarReader throws.
    */
   async wait(): Promise<TarPart | undefined> {
     for (let part = this.take(); ; part = this.take()) {

@@ -37,8 +37,8 @@ const DRAIN_MS = 200
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
  * After `timeoutMs` the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. The same when
- * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and
- * of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
+ * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and
+ * stderr together, and of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -86,7 +86,8 @@ export interface ReadEnd<Read> {
 
 /**
  * Runs a program as `runChild` does, and hands its stdout to `consume`, which slows the program down by reading slowly.
- * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes first.
+ * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes
+ * first.
  */
 export async function readChild<Read>(
   request: ReadRequest,

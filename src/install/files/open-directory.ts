@@ -11,7 +11,10 @@ export interface OpenDirectory {
   readonly stats: Stats
   /** Leads to an entry, or, without a name, to the directory itself. */
   entry(name?: string | Buffer): Buffer
-  /** Of the mount that the directory is in, bind mounts included; undefined where the system does not say. Ask while it is open. */
+  /**
+   * Of the mount that the directory is in, bind mounts included; undefined where the system does not say. Ask while it
+   * is open.
+   */
   readonly mount: string | undefined
   close(): void
 }

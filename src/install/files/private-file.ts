@@ -5,7 +5,10 @@ import { toHostError } from './system-errors.ts'
 
 export interface PrivateFile {
   readonly fd: number
-  /** May be called again. Does not wait until the system has reclaimed the space, which takes a tenth of a second for a large file. */
+  /**
+   * May be called again. Does not wait until the system has reclaimed the space, which takes a tenth of a second for a
+   * large file.
+   */
   close(): void
 }
 

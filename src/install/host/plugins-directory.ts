@@ -27,8 +27,9 @@ export interface KnownDirectories {
 }
 
 /**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host that
- * loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because somebody may have damaged it to move what is installed: then that stays.
+ * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host
+ * that loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because
+ * somebody may have damaged it to move what is installed: then that stays.
  */
 export function findPluginsDirectory(
   layout: Layout,

@@ -24,7 +24,10 @@ export interface InterruptedRun {
   readonly inDoubt: ReadonlySet<string>
 }
 
-/** Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a strange lock. */
+/**
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a
+ * strange lock.
+ */
 export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
   if (!pathExistsSync(layout.journal)) return { kind: 'quiet' }
   const holder = await describeLiveHolder(layout.lock, signal)

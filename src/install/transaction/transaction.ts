@@ -40,8 +40,8 @@ export interface Transaction {
   readonly changed: boolean
   /**
    * Announces changes, of which none depends on another, in one record of the journal, durably, then makes them, one
-   * right after the other; calls `reach` with each before it is examined and before it is made. Refuses one that cannot be made, and then announces
-   * none.
+   * right after the other; calls `reach` with each before it is examined and before it is made. Refuses one that cannot
+   * be made, and then announces none.
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /** Announces in the journal, durably, an action on a service and how the service was before, then performs it. */

@@ -32,8 +32,9 @@ export interface Exchange {
 
 /**
  * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
- * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`, ArtifactError `network` for a refused certificate and `bad_response`
- * for an answer that is not HTTP or is HTTP 101, and the reason of the settings' signal once that is aborted.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
+ * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
+ * and the reason of the settings' signal once that is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
   const watch = new ConnectionWatch(request.url.origin, settings)

@@ -80,7 +80,10 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
   return new ERROR_CLASSES[call].other('bad_response', message)
 }
 
-/** Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of others. */
+/**
+ * Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of
+ * others.
+ */
 function shownUrl(call: HubCall, url: string): string {
   const { origin, pathname } = new URL(url)
   return call === 'download' ? origin : origin + pathname

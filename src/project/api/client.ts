@@ -60,8 +60,8 @@ export interface OutgoingReport extends ReportLimits {
 /**
  * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
  * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
- * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part
- * of a path.
+ * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError
+ * `invalid_input` for a project id or version that must not become part of a path.
  */
 export function createProjectClient({ wire, reportWire }: HubWires, access: ProjectAccess): ProjectClient {
   const session = new HubSession(access, wire)

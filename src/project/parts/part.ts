@@ -25,7 +25,10 @@ export interface PartSource extends VerifiedProject {
   readonly supplied: ReadonlyMap<string, SuppliedPart>
 }
 
-/** One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation` does. */
+/**
+ * One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation`
+ * does.
+ */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment
   const { shelf, id, directory, environment } = part

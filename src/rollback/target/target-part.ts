@@ -30,7 +30,10 @@ export function keepInstalled({ layout }: RunningRollback, { place, returning }:
   return { ...place, ...versionOf(returning), previous, intact: identityOf(returning), returning }
 }
 
-/** A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares those. */
+/**
+ * A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares
+ * those.
+ */
 export function takeRetained(
   { layout, keepPaths }: RunningRollback,
   { place, origin, returning }: Returning,

@@ -8,8 +8,8 @@ import { openProjectStage, PROJECT_PLAN, projectFiles } from './project-stage.ts
 import { openStage, pluginFiles } from './stage.ts'
 
 /**
- * Run next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same version
- * night after night by both contracts, and prints what that did to the services as one line of JSON.
+ * Run next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same
+ * version night after night by both contracts, and prints what that did to the services as one line of JSON.
  */
 type Deploy = (inputs?: Record<string, string>) => Promise<ActionResult>
 

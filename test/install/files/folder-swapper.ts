@@ -12,8 +12,8 @@ const UID = 65534
 
 /**
  * In each directory that it reads a line with, swaps the subfolders s0 to s7 for symlinks to the folders in its
- * arguments and back, as fast as it can, until the subfolders are gone or it has done so 1,000 times. Perl, because every Debian has it, and a user
- * without rights can run it wherever Node is installed.
+ * arguments and back, as fast as it can, until the subfolders are gone or it has done so 1,000 times. Perl, because
+ * every Debian has it, and a user without rights can run it wherever Node is installed.
  */
 const SWAP = `
 $| = 1;

@@ -35,7 +35,10 @@ export class Repository {
     return this.git(['mktree', '--missing'], `${lines.join('\n')}\n`)
   }
 
-  /** The same without git's checks of names, for one tree that no index could have; names are Latin-1 where they have a lone half of a pair. */
+  /**
+   * The same without git's checks of names, for one tree that no index could have; names are Latin-1 where they have a
+   * lone half of a pair.
+   */
   rawTree(lines: readonly string[]): string {
     const entries = lines.map(line => {
       const [meta = '', name = ''] = line.split('\t')

@@ -49,9 +49,10 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
 ])
 
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and adds
- * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for damage, encryption and methods other than stored and deflate,
- * `unsafe_archive` for names in no or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and
+ * adds each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError
+ * `invalid_archive` for damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no
+ * or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
  */
 export async function readZipDirectory(
   { window, rules, slice }: OpenZip,

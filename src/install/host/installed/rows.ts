@@ -49,7 +49,10 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in it, because nothing replaced it. */
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
-  /** Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the action. */
+  /**
+   * Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the
+   * action.
+   */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
 })
 export type SnapshotRow = z.infer<typeof snapshotSchema>
@@ -61,7 +64,10 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   id: idSchema,
   /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
   directory: z.exactOptional(pluginsDirectorySchema),
-  /** Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the action. */
+  /**
+   * Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the
+   * action.
+   */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
   /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
   modified: z.exactOptional(z.literal(true)),

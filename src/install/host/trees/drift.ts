@@ -26,11 +26,11 @@ export interface InstalledTree extends PartName {
 
 /**
  * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink has the bytes, mode and target
- * that were installed, and that there is no other. A file that was touched, or replaced by a copy, has not changed.
- * Undefined means that this is not known, because nothing is recorded, or (with a warning) the record or the tree
- * cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is aborted.
- * Reads only the files whose inode or times have changed.
+ * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink
+ * has the bytes, mode and target that were installed, and that there is no other. A file that was touched, or replaced
+ * by a copy, has not changed. Undefined means that this is not known, because nothing is recorded, or (with a warning)
+ * the record or the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason
+ * once it is aborted. Reads only the files whose inode or times have changed.
  */
 export async function findDrift(
   folder: RecordFolder,

@@ -17,8 +17,9 @@ const MAX_LINKS = 40
 
 /**
  * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the bytes of the file that it leads to inside the tree, if there is one.
- * Throws what reading the record throws, the system's error, and the signal's reason once it is aborted.
+ * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the
+ * bytes of the file that it leads to inside the tree, if there is one. Throws what reading the record throws, the
+ * system's error, and the signal's reason once it is aborted.
  */
 export async function describeTree(
   { root, keepPaths }: HostTree,

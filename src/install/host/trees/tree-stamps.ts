@@ -4,7 +4,10 @@ import { TimeSlice } from '../../files/time-slice.ts'
 import { stampOf } from '../../files/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'
 
-/** The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything changed. */
+/**
+ * The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything
+ * changed.
+ */
 export class TreeStamps {
   readonly #seen: (readonly [path: string, stamp: string])[] = []
   #inRoot = 0

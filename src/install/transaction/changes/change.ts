@@ -64,9 +64,10 @@ export async function announceable(root: string, change: PlannedChange): Promise
 const MAX_OPEN_MOVES = 100
 
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100 moves
- * at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is made. Never
- * replaces anything that is there; what another process has made in the place of a new version is set aside. Returns where to.
+ * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100
+ * moves at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is
+ * made. Never replaces anything that is there; what another process has made in the place of a new version is set
+ * aside. Returns where to.
  */
 export async function applyChanges(
   root: string,
