@@ -21735,14 +21735,15 @@ class DriftCheck {
             : await this.again(part);
     }
     /**
-     * As it was when it left its place, or a moment before: its tree was moved to `root`, where nobody reaches it by its old
-     * name. Compares it again only if anything in it has changed since. What could not be compared is not compared again.
+     * As it was when it left its place, or, where that tree is going to be kept, a moment before: it was moved to `root`,
+     * where nobody reaches it by its old name. Compares it again only if anything in it has changed since. What could not
+     * be compared is not compared again.
      */
-    async moved(part, root) {
+    async moved(part, { root, isKept }) {
         const known = this.#found.get(placeName(part));
         if (this.#isDisregarded || known === undefined || (await known.difference) === undefined)
             return undefined;
-        if (this.#clockMs() - known.startedAt < JUST_NOW_MS)
+        if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS)
             return await known.difference;
         const tree = { root, keepPaths: this.#setting.keepPaths() };
         if (await known.stamps.areThoseOf(tree, this.#setting.signal))
@@ -30669,7 +30670,8 @@ async function noteLeaving(context, place) {
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
     const before = await check.of(place);
-    const drift = await check.moved(place, root);
+    // Without a snapshot, what is not found now is gone.
+    const drift = await check.moved(place, { root, isKept: context.order.snapshot });
     if (!isSameDifference(before, drift))
         await noteDifference(context, { place, root }, drift);
     const identity = findInstalled(readInstalled(layout), place);
@@ -31091,9 +31093,8 @@ class HostLock {
             throw error;
         }
         finally {
-            const waited = { state, duration_ms: Math.round(monotonicMs() - started), for: other ?? '' };
             if (isAfterState && other !== undefined)
-                await record.update({ waited });
+                await record.update({ waited: { state, duration_ms: Math.round(monotonicMs() - started), for: other } });
         }
     }
 }
@@ -39159,8 +39160,8 @@ function withHttps(url) {
 
 
 
-/** A login is not given all the time that a long download has. */
-const LOGIN_TIMEOUT_MS = 60_000;
+/** Of each call but a download and a report, with its login. */
+const CALL_TIMEOUT_MS = 60_000;
 /** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
 class HubSession {
     hub;
@@ -39205,10 +39206,8 @@ class HubSession {
     async withToken(url, { timeoutMs, signal }, send) {
         const endsAt = monotonicMs() + timeoutMs;
         const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
-        const forLogin = () => {
-            const { timeoutMs: left } = remaining();
-            return { signal, timeoutMs: Math.min(left, LOGIN_TIMEOUT_MS) };
-        };
+        // A login gets no more than its own time, however long a download may take.
+        const forLogin = () => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) });
         if (url.origin !== this.hub.origin)
             return await send({ credentials: {}, ...remaining() });
         const sendOnce = async () => {
@@ -39262,7 +39261,6 @@ function verifyProjectId(projectId) {
 
 
 
-const CALL_TIMEOUT_MS = 60_000;
 const DEK_BYTES = 32;
 /**
  * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,

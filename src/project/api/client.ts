@@ -10,9 +10,8 @@ import type { JsonAnswer } from '../../net/wire.ts'
 import { parseAnswer, refusalOf } from './answers.ts'
 import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './bodies.ts'
 import { resolveDownloadUrl } from './download-url.ts'
-import { HubSession, type ProjectAccess } from './session.ts'
+import { CALL_TIMEOUT_MS, HubSession, type ProjectAccess } from './session.ts'
 
-const CALL_TIMEOUT_MS = 60_000
 const DEK_BYTES = 32
 
 /** Where an artifact is and who signed it, as the hub says; nothing of it is verified. */

@@ -15,8 +15,8 @@ export interface ProjectAccess {
   hide: (secret: string) => void
 }
 
-/** A login is not given all the time that a long download has. */
-const LOGIN_TIMEOUT_MS = 60_000
+/** Of each call but a download and a report, with its login. */
+export const CALL_TIMEOUT_MS = 60_000
 
 type Request = Omit<JsonRequest, 'url' | 'credentials'>
 
@@ -83,10 +83,8 @@ export class HubSession {
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
     const remaining = (): CallLimits => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) })
-    const forLogin = (): CallLimits => {
-      const { timeoutMs: left } = remaining()
-      return { signal, timeoutMs: Math.min(left, LOGIN_TIMEOUT_MS) }
-    }
+    // A login gets no more than its own time, however long a download may take.
+    const forLogin = (): CallLimits => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) })
     if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
     const sendOnce = async (): Promise<Answer> => {
       const token = this.#token.text ?? (await this.authenticate(forLogin()))

@@ -44,6 +44,24 @@ describe('a scanned tree', () => {
     )
   })
 
+  it('has no more names in memory before its first item than the limit, in however many directories', {
+    skip: whyLeftToCi(),
+  }, t => {
+    const root = temporaryDirectory(t)
+    const [folders, files, limit] = [60, 1000, 30_000]
+    for (let folder = 0; folder < folders; folder++) {
+      mkdirSync(join(root, `${folder}`))
+      for (let file = 0; file < files; file++) writeFileSync(join(root, `${folder}`, `${file}`), '')
+    }
+    // It pauses after each directory that it has listed.
+    let listed = 0
+    for (const item of scanTree(root, ALL)) {
+      if (item !== undefined) break
+      listed += 1
+    }
+    assert.ok(listed > 1 && listed <= limit / files + 1, `${listed} directories`)
+  })
+
   it('is scanned to its end where it has more names than are in memory at once', { skip: whyLeftToCi() }, t => {
     const root = temporaryDirectory(t)
     const folders = ['a', 'b', 'c/d/e', 'c/f']

@@ -8,21 +8,21 @@ import { closedPort, serve, serveSocket } from '../../net/loopback-server.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import {
   type Answer,
+  ARTIFACT,
+  AUTHORIZE,
   clientOf,
   DEK,
   descriptorWith,
+  LATEST,
   REPORT,
   type Routes,
   refusalOf,
+  SENT_REPORT,
   SIGNATURE,
   TOKEN,
   withHub,
 } from './stub-hub.ts'
 
-const LATEST = 'GET /v1/projects/shop/versions/latest'
-const ARTIFACT = 'GET /v1/projects/shop/artifacts/1.0.0'
-const AUTHORIZE = 'POST /v1/deployments/authorize'
-const SENT_REPORT = 'POST /v1/deployments/report'
 const ONCE = { body: REPORT, retry: false, timeoutMs: 10_000 }
 const RETRIED = { ...ONCE, retry: true }
 

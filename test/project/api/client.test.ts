@@ -9,23 +9,23 @@ import { openPrivateFile } from '../../net/private-file.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import {
   type Answer,
+  ARTIFACT,
+  AUTHORIZE,
   answering,
   clientOf,
   DEK,
   descriptorWith,
+  LATEST,
   REPORT,
   type Routes,
   refusalOf,
+  SENT_REPORT,
   SIGNATURE,
   TOKEN,
   withHub,
 } from './stub-hub.ts'
 
 const BEARER = `Bearer ${TOKEN}`
-const LATEST = 'GET /v1/projects/shop/versions/latest'
-const ARTIFACT = 'GET /v1/projects/shop/artifacts/1.0.0'
-const AUTHORIZE = 'POST /v1/deployments/authorize'
-const SENT_REPORT = 'POST /v1/deployments/report'
 
 function download(t: TestContext, client: ProjectClient, descriptor: ArtifactDescriptor) {
   const { fd } = openPrivateFile(t)

@@ -13,6 +13,12 @@ export const TOKEN = 'token-1-of-the-stub-hub'
 export const SIGNATURE = Buffer.alloc(64, 7).toString('base64')
 export const DEK = Buffer.alloc(32, 9)
 
+/** The routes of the contract, for one project. */
+export const LATEST = 'GET /v1/projects/shop/versions/latest'
+export const ARTIFACT = 'GET /v1/projects/shop/artifacts/1.0.0'
+export const AUTHORIZE = 'POST /v1/deployments/authorize'
+export const SENT_REPORT = 'POST /v1/deployments/report'
+
 /** A report with every field of the contract. */
 export const REPORT: ReportBody = {
   project_id: 'shop',
@@ -42,11 +48,11 @@ export interface StubHub {
 
 const GOOD: Routes = {
   'POST /v1/auth': [200, { access_token: TOKEN, expires_in: 3600 }],
-  'GET /v1/projects/shop/versions/latest': [200, { version: '1.0.0' }],
-  'GET /v1/projects/shop/artifacts/1.0.0': [200, descriptorWith({})],
+  [LATEST]: [200, { version: '1.0.0' }],
+  [ARTIFACT]: [200, descriptorWith({})],
   'GET /download': [200, 'sealed'],
-  'POST /v1/deployments/authorize': [200, { dek: DEK.toString('base64') }],
-  'POST /v1/deployments/report': [201, { deployment_id: 'd' }],
+  [AUTHORIZE]: [200, { dek: DEK.toString('base64') }],
+  [SENT_REPORT]: [201, { deployment_id: 'd' }],
 }
 
 /** A hub on loopback that answers as the contract says, except on `routes`. */

@@ -68,8 +68,8 @@ export class HostLock {
       if (toDeployError(error).code === 'locked') group()
       throw error
     } finally {
-      const waited = { state, duration_ms: Math.round(monotonicMs() - started), for: other ?? '' }
-      if (isAfterState && other !== undefined) await record.update({ waited })
+      if (isAfterState && other !== undefined)
+        await record.update({ waited: { state, duration_ms: Math.round(monotonicMs() - started), for: other } })
     }
   }
 }

@@ -64,13 +64,17 @@ export class DriftCheck {
   }
 
   /**
-   * As it was when it left its place, or a moment before: its tree was moved to `root`, where nobody reaches it by its old
-   * name. Compares it again only if anything in it has changed since. What could not be compared is not compared again.
+   * As it was when it left its place, or, where that tree is going to be kept, a moment before: it was moved to `root`,
+   * where nobody reaches it by its old name. Compares it again only if anything in it has changed since. What could not
+   * be compared is not compared again.
    */
-  async moved(part: PartName, root: string): Promise<TreeDifference | undefined> {
+  async moved(
+    part: PartName,
+    { root, isKept }: { readonly root: string; readonly isKept: boolean },
+  ): Promise<TreeDifference | undefined> {
     const known = this.#found.get(placeName(part))
     if (this.#isDisregarded || known === undefined || (await known.difference) === undefined) return undefined
-    if (this.#clockMs() - known.startedAt < JUST_NOW_MS) return await known.difference
+    if (isKept && this.#clockMs() - known.startedAt < JUST_NOW_MS) return await known.difference
     const tree = { root, keepPaths: this.#setting.keepPaths() }
     if (await known.stamps.areThoseOf(tree, this.#setting.signal)) return await known.difference
     return await this.#compare(part, root).difference

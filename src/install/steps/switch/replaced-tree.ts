@@ -11,7 +11,7 @@ import type { TreeDifference } from '../../host/trees/tree-comparison.ts'
 import { recordDrift } from '../parts/report-drift.ts'
 import type { StepContext } from '../step-context.ts'
 
-type Replacing = Pick<StepContext, 'deployment' | 'stagingFolder'>
+type Replacing = Pick<StepContext, 'deployment' | 'stagingFolder' | 'order'>
 
 /**
  * Notes and reports, before an installed tree is moved away, how it differs from what was installed: for a run that is
@@ -36,7 +36,8 @@ export async function identifyReplaced(
 ): Promise<TreeIdentity | undefined> {
   const { layout, keepPaths, tools, drift: check } = context.deployment
   const before = await check.of(place)
-  const drift = await check.moved(place, root)
+  // Without a snapshot, what is not found now is gone.
+  const drift = await check.moved(place, { root, isKept: context.order.snapshot })
   if (!isSameDifference(before, drift)) await noteDifference(context, { place, root }, drift)
   const identity = findInstalled(readInstalled(layout), place)
   if (drift === undefined && identity !== undefined) {

@@ -216,14 +216,14 @@ describe('an installed tree that another process changes after it was compared, 
   const JUST_NOW_MS = 1000
 
   /** Two installed parts, each with its record, and their new versions. */
-  async function makeInstalled(t: TestContext, msPerCall = JUST_NOW_MS) {
+  async function makeInstalled(t: TestContext, { msPerCall = JUST_NOW_MS, snapshot = true } = {}) {
     const layout = await prepareTemporaryHost(t)
     let now = 0
     const clockMs = (): number => {
       now += msPerCall
       return now
     }
-    const context = await contextOf(t, deploymentOf(layout, { clockMs }))
+    const context = await contextOf(t, deploymentOf(layout, { clockMs }), { snapshot })
     const [parts, rows] = [[] as NewPart[], [] as InstalledRow[]]
     for (const id of IDS) {
       const place = { ...PLACE, id }
@@ -243,8 +243,8 @@ describe('an installed tree that another process changes after it was compared, 
   }
 
   /** Changes the first part's tree at the `nth` call of `reach`, if it is still in its place: resolves to whether it was. */
-  async function switchMeanwhile(t: TestContext, nth: number, msPerCall?: number) {
-    const scene = await makeInstalled(t, msPerCall)
+  async function switchMeanwhile(t: TestContext, nth: number, more: { msPerCall?: number; snapshot?: boolean } = {}) {
+    const scene = await makeInstalled(t, more)
     const changed = join(scene.layout.root, 'plugins/x/lib/a')
     let [calls, isChanged] = [0, false]
     await switchParts(scene.context, { removed: [], prepared: scene.prepared }, () => {
@@ -278,9 +278,15 @@ describe('an installed tree that another process changes after it was compared, 
   })
 
   it('is not looked at again right after it was compared', async t => {
-    const { context, isChanged } = await switchMeanwhile(t, 4, 1)
+    const { context, isChanged } = await switchMeanwhile(t, 4, { msPerCall: 1 })
     assert.ok(isChanged)
     assert.equal(context.results.get('plugins/x')?.modified, undefined)
+  })
+
+  it('is looked at again at once where the plan keeps no snapshot, so that no change is lost', async t => {
+    const { context, isChanged } = await switchMeanwhile(t, 4, { msPerCall: 1, snapshot: false })
+    assert.ok(isChanged)
+    assert.ok(context.results.get('plugins/x')?.modified !== undefined)
   })
 
   it('is a genuine snapshot where nobody changes it', async t => {
