@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { describe, it } from 'node:test'
 import { packMembers } from '../../../hub/project/pack-members.ts'
+import { ACTIONS } from '../../../src/core/plan/action.ts'
 import { newFolder } from '../running-hub.ts'
 import { newShop, SHOP, sealShop } from './project-source.ts'
 
@@ -69,6 +70,14 @@ describe('sealing', () => {
       await assert.rejects(sealShop(t, options, files), { name: 'HubError', status: 400 })
     })
   }
+
+  it('refuses an action that no deployment knows, and names those that it knows', async t => {
+    const plan = 'project_id: shop\nsteps: [{id: a, action: run}]\n'
+    await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), {
+      status: 400,
+      message: new RegExp(`must be one of ${ACTIONS.join(', ')}, not "run"`),
+    })
+  })
 
   for (const [name, target] of [
     ['absolute', '/etc/passwd'],
