@@ -17621,6 +17621,20 @@ function signalGroup(pid, signal) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
+
+/**
+ * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The id of the process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
 /**
@@ -17779,7 +17793,7 @@ class TimeSlice {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/tree-walk.js
+;// CONCATENATED MODULE: ./build/install/files/trees/tree-walk.js
 
 
 
@@ -17849,7 +17863,7 @@ async function tree_walk_describe(root, path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/remove-tree.js
+;// CONCATENATED MODULE: ./build/install/files/trees/remove-tree.js
 
 
 
@@ -18035,20 +18049,6 @@ function unlinkIfPresentSync(path) {
         if (!isAbsent(error))
             throw error;
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
-
-/**
- * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
- */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
-}
-/** The id of the process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/durable-files.js
@@ -20921,7 +20921,7 @@ function failedEnd({ record, tools }, { code, message }) {
     return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } });
 }
 
-;// CONCATENATED MODULE: ./build/install/deployment/dry-run/unreported.js
+;// CONCATENATED MODULE: ./build/install/deployment/unreported-run.js
 
 
 
@@ -21291,7 +21291,7 @@ class FileDigester {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/tree-item.js
+;// CONCATENATED MODULE: ./build/install/files/trees/tree-item.js
 
 
 
@@ -21332,7 +21332,7 @@ function describeItemSync(root, path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/tree-scan.js
+;// CONCATENATED MODULE: ./build/install/files/trees/tree-scan.js
 
 
 
@@ -40113,7 +40113,7 @@ function firstComponents(path, count) {
     return path.slice(0, end);
 }
 
-;// CONCATENATED MODULE: ./build/install/files/tree-below.js
+;// CONCATENATED MODULE: ./build/install/files/trees/tree-below.js
 /** What is below a folder, with paths relative to it; its symlinks must not leave it. */
 function treeBelow({ files, symlinks, directories }, folder) {
     const isBelow = (path) => path.startsWith(`${folder}/`);

@@ -2,7 +2,7 @@ import { type Manifest, parseManifest, verifyManifest } from '../core/content/ma
 import { verifyContent } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
-import type { ExtractedTree } from '../install/files/extracted-tree.ts'
+import type { ExtractedTree } from '../install/files/trees/extracted-tree.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { readManifest } from './read-manifest.ts'
 import type { ExtractedProject } from './sealed.ts'

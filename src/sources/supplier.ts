@@ -1,7 +1,7 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
 import { ConfigError, withSubject } from '../core/errors.ts'
 import { bytesInWords, countInWords } from '../core/quantities.ts'
-import type { NamedTree } from '../install/files/tree-below.ts'
+import type { NamedTree } from '../install/files/trees/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed/rows.ts'
 import { fetchGitTree } from './git/git-source.ts'
 import { fetchFromMarketplace, SOURCE_INPUTS } from './marketplace-source.ts'

@@ -13,11 +13,11 @@ import {
 import { unsafeEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/archive-policy.ts'
 import { errnoOf } from '../../core/errors.ts'
-import type { ExtractedFile, ExtractedTree } from '../files/extracted-tree.ts'
 import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
-import { stampOf } from '../files/tree-item.ts'
+import type { ExtractedFile, ExtractedTree } from '../files/trees/extracted-tree.ts'
+import { stampOf } from '../files/trees/tree-item.ts'
 
 const PERMISSION_BITS = 0o7777n
 /** O_EXCL fails on whatever is there, a symlink included. */

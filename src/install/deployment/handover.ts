@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod/mini'
 import { toDeployError } from '../../core/errors.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../host/ownership/ownership.ts'

@@ -15,8 +15,8 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { errnoOf } from '../../core/errors.ts'
 import { allowedEnvironment, runChild } from './child-process.ts'
-import { tryUnlinkSync } from './remove-tree.ts'
 import { temporaryName } from './temporary-name.ts'
+import { tryUnlinkSync } from './trees/remove-tree.ts'
 
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { removeTree } from './remove-tree.ts'
 import { toHostError } from './system-errors.ts'
+import { removeTree } from './trees/remove-tree.ts'
 
 const NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
-import { removeTree } from '../files/remove-tree.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
+import { removeTree } from '../files/trees/remove-tree.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../files/trees/tree-walk.ts'
 
 /** A directory of this host with the paths in it that are the host's own. */
 export interface HostTree {

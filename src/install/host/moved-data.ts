@@ -1,7 +1,7 @@
 import { readlinkSync } from 'node:fs'
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
-import { lstatIfPresentSync, pathExistsSync, walkTree } from '../files/tree-walk.ts'
+import { lstatIfPresentSync, pathExistsSync, walkTree } from '../files/trees/tree-walk.ts'
 import type { Origin } from './installed/rows.ts'
 import { presentPaths } from './keep-paths.ts'
 import { installPath, isSamePlace, type Layout, type Place, placePath, settingsPath } from './layout.ts'

@@ -5,7 +5,7 @@ import type { PluginYaml } from '../../core/content/plugin-yaml.ts'
 import { ArtifactError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { comparePaths } from '../../core/trust/tree-digest.ts'
-import { walkTree } from '../files/tree-walk.ts'
+import { walkTree } from '../files/trees/tree-walk.ts'
 
 const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
 const DEFAULT_ENTRY_POINT = 'src/main.py'

@@ -6,7 +6,7 @@ import {
   EXTENSIONS_DIRECTORY,
   pluginsDirectorySchema,
 } from '../../core/plugins-directory.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { readInstalled } from './installed/host-record.ts'
 import { placeOf } from './installed/row-place.ts'
 import type { Origin } from './installed/rows.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
-import { tryUnlinkSync } from '../files/remove-tree.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
+import { tryUnlinkSync } from '../files/trees/remove-tree.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { type Layout, reservePath } from './layout.ts'
 
 /** Enough for a lock, the records of a recovery and a report. */

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { versionSchema } from '../../core/identifiers.ts'
-import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
+import { isAbsent, pathExistsSync } from '../files/trees/tree-walk.ts'
 import type { SnapshotRow } from './installed/rows.ts'
 import { presentPaths } from './keep-paths.ts'
 import { snapshotNameSchema } from './record-fields.ts'

@@ -4,7 +4,7 @@ import { DeploymentError, errnoOf } from '../../core/errors.ts'
 import { listFirst } from '../../core/quantities.ts'
 import { mountPointsIn } from '../files/mounts.ts'
 import { withDirectorySync } from '../files/open-directory.ts'
-import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tree-walk.ts'
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 

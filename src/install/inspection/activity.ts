@@ -1,6 +1,6 @@
 import { lstatSync } from 'node:fs'
 import { changedPlaces, isInDoubt, readRecords } from '../deployment/recovery/dead-run.ts'
-import { isAbsent, pathExistsSync } from '../files/tree-walk.ts'
+import { isAbsent, pathExistsSync } from '../files/trees/tree-walk.ts'
 import { type Layout, placeName } from '../host/layout.ts'
 import { describeLiveHolder } from '../host/locks/lock.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'

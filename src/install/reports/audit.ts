@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { syncDirectory, syncFile } from '../files/durable-files.ts'
-import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { tryUnlinkSync } from '../files/trees/remove-tree.ts'
 import { auditPath, type Layout } from '../host/layout.ts'
 import { type LocalReport, type ReportFolder, redactReport } from './local-report.ts'
 

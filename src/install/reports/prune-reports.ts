@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { tryUnlinkSync } from '../files/remove-tree.ts'
+import { tryUnlinkSync } from '../files/trees/remove-tree.ts'
 import { readStateFileSync } from '../host/state-file.ts'
 
 const NAME =

@@ -1,5 +1,5 @@
 import type { Outcome } from '../../core/outcome.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { readInstalled } from '../host/installed/host-record.ts'
 import { placeOf } from '../host/installed/row-place.ts'
 import type { InstalledRow } from '../host/installed/rows.ts'

@@ -1,7 +1,7 @@
 import { type DeployError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import type { Grace } from '../files/grace.ts'
-import { pathExistsSync } from '../files/tree-walk.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
 import { placeOf } from '../host/installed/row-place.ts'
 import { installPath, isSamePlace, type Layout, type Place, placePath } from '../host/layout.ts'

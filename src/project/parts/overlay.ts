@@ -4,7 +4,7 @@ import { comparisonKey } from '../../core/archive/platform-names.ts'
 import { inTreeOrder } from '../../core/trust/tree-digest.ts'
 import { makeOpenDirectorySync } from '../../install/files/durable-files.ts'
 import type { TimeSlice } from '../../install/files/time-slice.ts'
-import type { NamedTree } from '../../install/files/tree-below.ts'
+import type { NamedTree } from '../../install/files/trees/tree-below.ts'
 
 /** A tree in a folder of this deployment. */
 export interface PlacedTree {

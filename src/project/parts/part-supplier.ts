@@ -1,5 +1,5 @@
 import type { SourcedPart } from '../../core/content/manifest.ts'
-import type { NamedTree } from '../../install/files/tree-below.ts'
+import type { NamedTree } from '../../install/files/trees/tree-below.ts'
 import type { SourceRecord } from '../../install/host/installed/rows.ts'
 
 /** A part to fetch. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { isSourced, type ManifestPart } from '../../core/content/manifest.ts'
 import type { PluginYaml, VariableNames } from '../../core/content/plugin-yaml.ts'
-import { treeBelow } from '../../install/files/tree-below.ts'
+import { treeBelow } from '../../install/files/trees/tree-below.ts'
 import { installPath, placeName } from '../../install/host/layout.ts'
 import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../../install/host/previous-install.ts'
 import { readPluginYaml } from '../../install/host/read-plugin-yaml.ts'

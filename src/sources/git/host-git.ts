@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
 import { monotonicMs } from '../../core/monotonic.ts'
 import { type ChildEnd, readChild, runChild } from '../../install/files/child-process.ts'
-import { pathExistsSync } from '../../install/files/tree-walk.ts'
+import { pathExistsSync } from '../../install/files/trees/tree-walk.ts'
 import { type GitSetting, gitEnvironment } from './git-settings.ts'
 
 /** Of each process, so that an unpacked pack has room; the one that talks to the server has less (git-settings.ts). */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { TreeWriter } from '../../../src/install/archive/tree-writer.ts'
 import { TimeSlice } from '../../../src/install/files/time-slice.ts'
-import { describeItemSync } from '../../../src/install/files/tree-item.ts'
+import { describeItemSync } from '../../../src/install/files/trees/tree-item.ts'
 import { inTemporaryDirectory } from './verified-artifact.ts'
 
 const CONTENT = Buffer.from('content')

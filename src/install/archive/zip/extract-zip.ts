@@ -1,7 +1,7 @@
 import type { PlannedFile } from '../../../core/archive/archive-policy.ts'
 import type { VerifiedArtifact } from '../../../core/trust/signature.ts'
-import type { ExtractedFile, ExtractedTree } from '../../files/extracted-tree.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
+import type { ExtractedFile, ExtractedTree } from '../../files/trees/extracted-tree.ts'
 import type { Extraction } from '../extraction.ts'
 import { ReadWindow } from '../read-window.ts'
 import { TreeWriter } from '../tree-writer.ts'

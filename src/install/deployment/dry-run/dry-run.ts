@@ -1,9 +1,9 @@
 import { promises } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Log } from '../../../core/log.ts'
-import { removeTree } from '../../files/remove-tree.ts'
 import { toHostError } from '../../files/system-errors.ts'
-import { lstatIfPresentSync, pathExistsSync } from '../../files/tree-walk.ts'
+import { removeTree } from '../../files/trees/remove-tree.ts'
+import { lstatIfPresentSync, pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { presentPaths } from '../../host/keep-paths.ts'
 import { installPath, isSamePlace, type Layout, placeName, placePath } from '../../host/layout.ts'
 import { itemsOf } from '../../host/trees/record/extracted-items.ts'
@@ -17,9 +17,9 @@ import { missingSettings } from '../../steps/settings/written-settings.ts'
 import type { InstallOrder } from '../../steps/step-context.ts'
 import type { EndedDeployment, RunningDeployment } from '../deployment.ts'
 import type { FetchedFiles, Flow } from '../run/flow.ts'
+import { runUnreported } from '../unreported-run.ts'
 import { DryRunResult, sizeInWords, sizesInWords } from './dry-run-result.ts'
 import { announceRecovery } from './pending-recovery.ts'
-import { runUnreported } from './unreported.ts'
 
 /**
  * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ

@@ -1,4 +1,4 @@
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { describeLiveHolder } from '../../host/locks/lock.ts'
 import type { RunningDeployment } from '../deployment.ts'
 import { readRecords, verifyRecoverable } from '../recovery/dead-run.ts'

@@ -1,5 +1,5 @@
 import { toDeployError } from '../../../core/errors.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { acquireLock, type HeldLock, type LockRequest } from '../../host/locks/lock.ts'
 import { spendReserve } from '../../host/reserve.ts'
 import type { Host } from '../../reports/host.ts'

@@ -1,5 +1,5 @@
 import { toDeployError } from '../../../core/errors.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { begunPath } from '../../host/layout.ts'
 import { requireOwnKinds } from '../../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'

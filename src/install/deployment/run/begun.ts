@@ -1,4 +1,4 @@
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { begunPath } from '../../host/layout.ts'
 import { readOwnIdentity } from '../../host/locks/process-identity.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'

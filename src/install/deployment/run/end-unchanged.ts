@@ -1,4 +1,4 @@
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from '../deployment.ts'

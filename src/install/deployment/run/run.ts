@@ -1,4 +1,4 @@
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { prepareHost } from '../../host/readiness.ts'
 import type { EndedDeployment, RunningDeployment } from '../deployment.ts'

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { toDeployError } from '../../../core/errors.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { begunDeployment, type Layout } from '../../host/layout.ts'
 import { describeOther } from '../../host/locks/lock.ts'
 import type { RunningDeployment } from '../deployment.ts'

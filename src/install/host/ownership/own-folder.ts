@@ -1,6 +1,6 @@
 import { type Dirent, readdirSync, type Stats } from 'node:fs'
 import { join } from 'node:path'
-import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import type { Layout } from '../layout.ts'
 import { nameUser, otherWriters, quote } from './permissions.ts'
 import { findExposureOf } from './private-directory.ts'

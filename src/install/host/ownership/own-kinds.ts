@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { DeploymentError } from '../../../core/errors.ts'
-import { lstatIfPresentSync } from '../../files/tree-walk.ts'
+import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import { auditPath, type Layout, reservePath } from '../layout.ts'
 
 /**

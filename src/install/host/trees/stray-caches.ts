@@ -1,6 +1,6 @@
 import { isBelow } from '../../../core/is-below.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
-import { scanTree } from '../../files/tree-scan.ts'
+import { scanTree } from '../../files/trees/tree-scan.ts'
 import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, pairUp } from './tree-comparison.ts'

@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { isBelow } from '../../../core/is-below.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
-import { stampOf } from '../../files/tree-item.ts'
+import { stampOf } from '../../files/trees/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'
 
 /**

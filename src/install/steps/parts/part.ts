@@ -1,5 +1,5 @@
 import type { PluginYaml } from '../../../core/content/plugin-yaml.ts'
-import type { ExtractedTree } from '../../files/extracted-tree.ts'
+import type { ExtractedTree } from '../../files/trees/extracted-tree.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../../host/installed/rows.ts'
 import { type Place, placeName } from '../../host/layout.ts'
 import type { PreviousInstall } from '../../host/previous-install.ts'

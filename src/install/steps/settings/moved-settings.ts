@@ -1,5 +1,5 @@
 import { relative } from 'node:path'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { installPath, isSamePlace, settingsPath } from '../../host/layout.ts'
 import { formerPlace } from '../../host/previous-install.ts'
 import type { PlannedMove } from '../../transaction/changes/move.ts'

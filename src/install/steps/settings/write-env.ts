@@ -8,7 +8,7 @@ import { seedSettings, verifySettings } from '../../../core/plan/env-template.ts
 import type { Settings } from '../../../core/plan/settings.ts'
 import { writeNewFile } from '../../files/durable-files.ts'
 import { readSmallBytesSync } from '../../files/read-small-file.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { placeName, placePath, settingsPath } from '../../host/layout.ts'
 import { openTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'

@@ -1,6 +1,6 @@
 import { placeOfSettings } from '../../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../../core/plan/plan-step.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { type PartName, placeName, settingsPath } from '../../host/layout.ts'
 import { formerPlace } from '../../host/previous-install.ts'
 import type { Deployment } from '../../transaction/context.ts'

@@ -1,6 +1,6 @@
 import { dirname, join, relative } from 'node:path'
 import { makeOpenDirectorySync, syncDirectory } from '../../files/durable-files.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { dropShipped, findKeptPaths } from '../../host/keep-paths.ts'
 import { placePath } from '../../host/layout.ts'
 import { requireMovableTree } from '../../host/switchable.ts'

@@ -1,7 +1,7 @@
 import { awaitAll } from '../../files/await-all.ts'
 import { syncTrees } from '../../files/durable-files.ts'
 import { hearSignals, TimeSlice } from '../../files/time-slice.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { findKeptPaths } from '../../host/keep-paths.ts'
 import { installPath } from '../../host/layout.ts'
 import { stagedItems } from '../../host/trees/record/extracted-items.ts'

@@ -1,6 +1,6 @@
 import type { HostConfig } from '../../../core/plan/host-config.ts'
 import { DEFAULT_HEALTHCHECK_SECONDS } from '../../../core/plan/plan-step.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { readInstalled } from '../../host/installed/host-record.ts'
 import { placeOf } from '../../host/installed/row-place.ts'
 import type { RemovedRow } from '../../host/installed/rows.ts'

@@ -1,5 +1,5 @@
 import { join, relative } from 'node:path'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { installPath, placeName, placePath } from '../../host/layout.ts'
 import { isModified } from '../../host/trees/drift-check.ts'
 import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'

@@ -1,7 +1,7 @@
 import { dirname, join, relative } from 'node:path'
 import { DeploymentError } from '../../../core/errors.ts'
 import { makePrivateDirectories, syncDirectory } from '../../files/durable-files.ts'
-import { pathExistsSync } from '../../files/tree-walk.ts'
+import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { findKeptPaths } from '../../host/keep-paths.ts'
 import { installPath, placeName, snapshotsPath } from '../../host/layout.ts'
 import { requireMovableTree } from '../../host/switchable.ts'

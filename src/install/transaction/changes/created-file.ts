@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { z } from 'zod/mini'
 import { isWithoutLinks, linkOrClaimSync, syncDirectory } from '../../files/durable-files.ts'
 import { type OpenDirectory, withDirectorySync } from '../../files/open-directory.ts'
-import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { settingsPathSchema, stagedPathSchema } from './change-paths.ts'
 
 /**

@@ -2,7 +2,7 @@ import { lstatSync, mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { syncDirectory } from '../../files/durable-files.ts'
 import { type OpenDirectory, openDirectorySync } from '../../files/open-directory.ts'
-import { isAbsent, lstatIfPresentSync } from '../../files/tree-walk.ts'
+import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 
 /**
  * A path of a change. What is deep inside a tree is reached through its open folder, which no process that owns a

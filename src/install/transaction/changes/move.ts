@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
 import { DeploymentError, errnoOf } from '../../../core/errors.ts'
 import { makePrivateDirectories } from '../../files/durable-files.ts'
-import { isAbsent, pathExistsSync } from '../../files/tree-walk.ts'
+import { isAbsent, pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { isKeptMove, isMove, isOwnPath, isPlacePath, isRestoring, movablePathSchema, stagedBy } from './change-paths.ts'
 import {
   type Ends,

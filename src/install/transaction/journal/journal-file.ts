@@ -2,8 +2,8 @@ import { closeSync, constants, fdatasync, openSync, readFileSync, renameSync, wr
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
 import { syncDirectory, syncFile } from '../../files/durable-files.ts'
-import { tryUnlinkSync } from '../../files/remove-tree.ts'
 import { temporaryName } from '../../files/temporary-name.ts'
+import { tryUnlinkSync } from '../../files/trees/remove-tree.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
 /** The journal's size at first, and what it grows by. */

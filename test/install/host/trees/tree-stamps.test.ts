@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, utim
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isBelow } from '../../../../src/core/is-below.ts'
-import { scanTree } from '../../../../src/install/files/tree-scan.ts'
+import { scanTree } from '../../../../src/install/files/trees/tree-scan.ts'
 import { TreeStamps } from '../../../../src/install/host/trees/tree-stamps.ts'
 import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 import { timesMoveOn } from '../../times-move-on.ts'

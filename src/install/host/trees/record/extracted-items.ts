@@ -1,7 +1,7 @@
 import { isBelow } from '../../../../core/is-below.ts'
 import { comparePaths, inTreeOrder } from '../../../../core/trust/tree-digest.ts'
-import type { ExtractedTree } from '../../../files/extracted-tree.ts'
-import { describeItemSync } from '../../../files/tree-item.ts'
+import type { ExtractedTree } from '../../../files/trees/extracted-tree.ts'
+import { describeItemSync } from '../../../files/trees/tree-item.ts'
 import type { RecordedItem } from './recorded-item.ts'
 
 type StagedTree = Pick<ExtractedTree, 'files' | 'symlinks'>

@@ -1,5 +1,5 @@
 import { treeDigest } from '../../../../core/trust/tree-digest.ts'
-import type { TreeItem } from '../../../files/tree-item.ts'
+import type { TreeItem } from '../../../files/trees/tree-item.ts'
 
 /** A file or symlink of a tree, as it is recorded. */
 export interface RecordedItem extends TreeItem {

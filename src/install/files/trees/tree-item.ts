@@ -1,5 +1,5 @@
 import { type BigIntStats, constants, lstatSync, readlinkSync } from 'node:fs'
-import { errnoOf } from '../../core/errors.ts'
+import { errnoOf } from '../../../core/errors.ts'
 import { isAbsent } from './tree-walk.ts'
 
 /** A file, symlink or special file in a tree. */

@@ -3,11 +3,11 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { errnoOf } from '../../../src/core/errors.ts'
-import { removeTree } from '../../../src/install/files/remove-tree.ts'
-import { byExtent, whyRightsAreLeftToCi } from '../../extent.ts'
-import { temporaryDirectory } from '../temporary-directory.ts'
-import { makeSwappable, startSwapper, whyNoSwapper } from './folder-swapper.ts'
+import { errnoOf } from '../../../../src/core/errors.ts'
+import { removeTree } from '../../../../src/install/files/trees/remove-tree.ts'
+import { byExtent, whyRightsAreLeftToCi } from '../../../extent.ts'
+import { temporaryDirectory } from '../../temporary-directory.ts'
+import { makeSwappable, startSwapper, whyNoSwapper } from '../folder-swapper.ts'
 
 const REMOVALS = byExtent({ sample: 60, ci: 1000 })
 

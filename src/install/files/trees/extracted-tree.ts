@@ -1,4 +1,4 @@
-import type { PlannedSymlink } from '../../core/archive/archive-policy.ts'
+import type { PlannedSymlink } from '../../../core/archive/archive-policy.ts'
 
 /** What an extraction created; all paths are relative to its target. */
 export interface ExtractedTree {

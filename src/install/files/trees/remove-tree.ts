@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { chmodSync, readdirSync, realpathSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { DeploymentError, errnoOf } from '../../core/errors.ts'
-import { type OpenDirectory, openDirectorySync } from './open-directory.ts'
-import { TimeSlice } from './time-slice.ts'
+import { DeploymentError, errnoOf } from '../../../core/errors.ts'
+import { type OpenDirectory, openDirectorySync } from '../open-directory.ts'
+import { TimeSlice } from '../time-slice.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
 /** How often directories that another process still fills are emptied again before they are left to a later run. */

@@ -1,13 +1,13 @@
-import { toDeployError } from '../../../core/errors.ts'
-import { isSystemError, toHostError } from '../../files/system-errors.ts'
-import { requireSafeHost } from '../../host/ownership/ownership.ts'
-import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
-import { buildLocalReport, notSent, redactReport } from '../../reports/local-report.ts'
-import { readRunningVersion } from '../../reports/running-version.ts'
-import { buildEnd } from '../../transaction/end.ts'
-import type { EndedDeployment, RunningDeployment } from '../deployment.ts'
-import { failedEnd } from '../failed-end.ts'
-import type { DryRunResult } from './dry-run-result.ts'
+import { toDeployError } from '../../core/errors.ts'
+import { isSystemError, toHostError } from '../files/system-errors.ts'
+import { requireSafeHost } from '../host/ownership/ownership.ts'
+import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
+import { buildLocalReport, notSent, redactReport } from '../reports/local-report.ts'
+import { readRunningVersion } from '../reports/running-version.ts'
+import { buildEnd } from '../transaction/end.ts'
+import type { EndedDeployment, RunningDeployment } from './deployment.ts'
+import type { DryRunResult } from './dry-run/dry-run-result.ts'
+import { failedEnd } from './failed-end.ts'
 
 type Unreported = RunningDeployment<'failed'>
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { scanTree } from '../../../src/install/files/tree-scan.ts'
-import { whyLeftToCi } from '../../extent.ts'
-import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
+import { scanTree } from '../../../../src/install/files/trees/tree-scan.ts'
+import { whyLeftToCi } from '../../../extent.ts'
+import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 
 const ALL = { isLeftOut: () => false }
 

@@ -1,6 +1,6 @@
 import { lstatSync, promises, type Stats } from 'node:fs'
 import { join } from 'node:path'
-import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { comparePaths } from '../../../core/trust/tree-digest.ts'
 
 export type TreeEntry =
   | { type: 'file'; path: string; size: number; mode: number }

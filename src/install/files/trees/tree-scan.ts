@@ -1,5 +1,5 @@
 import { type Dirent, lstatSync, opendirSync, readdirSync } from 'node:fs'
-import { comparePaths } from '../../core/trust/tree-digest.ts'
+import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import { describeItemSync, type FoundItem, isBarred, stampOf } from './tree-item.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
