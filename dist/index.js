@@ -1,4 +1,4 @@
-/******/ (() => { // webpackBootstrap
+(function (module, exports, require, __dirname) {/******/ (() => { // webpackBootstrap
 /******/ 	var __webpack_modules__ = ({
 
 /***/ 4609:
@@ -2300,7 +2300,7 @@ function resolveFlowCollection({ composeNode, composeEmptyNode }, ctx, fc, onErr
         }
         if (!isMap && !sep && !props.found) {
             // item is a value in a seq
-            // → key & sep are empty, start does not include ? or :
+            // \u2192 key & sep are empty, start does not include ? or :
             const valueNode = value
                 ? composeNode(ctx, value, props, onError)
                 : composeEmptyNode(ctx, props.end, sep, null, props, onError);
@@ -3758,17 +3758,17 @@ const prettifyError = (src, lc) => (error) => {
     // Trim to max 80 chars, keeping col position near the middle
     if (ci >= 60 && lineStr.length > 80) {
         const trimStart = Math.min(ci - 39, lineStr.length - 79);
-        lineStr = '…' + lineStr.substring(trimStart);
+        lineStr = '\u2026' + lineStr.substring(trimStart);
         ci -= trimStart - 1;
     }
     if (lineStr.length > 80)
-        lineStr = lineStr.substring(0, 79) + '…';
+        lineStr = lineStr.substring(0, 79) + '\u2026';
     // Include previous line in context if pointing at line start
     if (line > 1 && /^ *$/.test(lineStr.substring(0, ci))) {
         // Regexp won't match if start is trimmed
         let prev = src.substring(lc.lineStarts[line - 2], lc.lineStarts[line - 1]);
         if (prev.length > 80)
-            prev = prev.substring(0, 79) + '…\n';
+            prev = prev.substring(0, 79) + '\u2026\n';
         lineStr = prev + lineStr;
     }
     if (/[^ ]/.test(lineStr)) {
@@ -5064,13 +5064,13 @@ const REMOVE = Symbol('remove item');
  * Walks through the tree (depth-first) starting from the root, calling a
  * `visitor` function with two arguments when entering each item:
  *   - `item`: The current item, which included the following members:
- *     - `start: SourceToken[]` – Source tokens before the key or value,
+ *     - `start: SourceToken[]` \u2013 Source tokens before the key or value,
  *       possibly including its anchor or tag.
- *     - `key?: Token | null` – Set for pair values. May then be `null`, if
+ *     - `key?: Token | null` \u2013 Set for pair values. May then be `null`, if
  *       the key before the `:` separator is empty.
- *     - `sep?: SourceToken[]` – Source tokens between the key and the value,
+ *     - `sep?: SourceToken[]` \u2013 Source tokens between the key and the value,
  *       which should include the `:` map value indicator if `value` is set.
- *     - `value?: Token` – The value of a sequence item, or of a map pair.
+ *     - `value?: Token` \u2013 The value of a sequence item, or of a map pair.
  *   - `path`: The steps from the root to the current node, as an array of
  *     `['key' | 'value', number]` tuples.
  *
@@ -10063,7 +10063,7 @@ function deferProp(target, key, getter) {
         configurable: true,
     });
 }
-// Writes a settled key. A plain assignment is much cheaper than `defineProperty` and produces the same descriptor, but it runs whatever setter already answers to the key — an accessor this shape deferred, or an inherited one, which `__proto__` has on every object and prototype pollution can add for any name.
+// Writes a settled key. A plain assignment is much cheaper than `defineProperty` and produces the same descriptor, but it runs whatever setter already answers to the key \u2014 an accessor this shape deferred, or an inherited one, which `__proto__` has on every object and prototype pollution can add for any name.
 function putProp(target, key, value) {
     if (key in target)
         assignProp(target, key, value);
@@ -10487,7 +10487,7 @@ function prefixIssues(path, issues) {
 function unwrapMessage(message) {
     return typeof message === "string" ? message : message?.message;
 }
-/* A check holds no link back to the schema it is attached to — the same check instance is shared by every clone of that schema — so the owner is stamped onto the issues a check just raised, at the only point where both are in scope. Runs on the failure path only; `start` is the issue count from before the check ran. */
+/* A check holds no link back to the schema it is attached to \u2014 the same check instance is shared by every clone of that schema \u2014 so the owner is stamped onto the issues a check just raised, at the only point where both are in scope. Runs on the failure path only; `start` is the issue count from before the check ran. */
 /** The leading size checks of `defChecks` that set an upper bound, each paired with it. */
 function sizeCaps(defChecks) {
     const caps = [];
@@ -10661,11 +10661,11 @@ class Class {
 }
 //////////    PROTOTYPE INSTALLERS     //////////
 //
-// Members live on the prototype and materialize per instance on first read, which keeps own-property count under the step where V8 stops using inline slots. Changing anything here means re-measuring runtime, memory and bundle size together — see "The three axes" in AGENTS.md.
+// Members live on the prototype and materialize per instance on first read, which keeps own-property count under the step where V8 stops using inline slots. Changing anything here means re-measuring runtime, memory and bundle size together \u2014 see "The three axes" in AGENTS.md.
 /**
  * Installs a trait's members on its prototype. Each value builds that member for the instance on first read; the built value shadows the accessor as an own property, so a detached `const { parse } = schema` keeps working.
  *
- * Call this from a `proto` initializer, which runs once per prototype — never per instance.
+ * Call this from a `proto` initializer, which runs once per prototype \u2014 never per instance.
  */
 function members(proto, table) {
     for (const key in table) {
@@ -10801,7 +10801,7 @@ function installLazyProp(inst, key, make, enumerable) {
         },
     });
 }
-/** Marks the thunk `_catch` synthesises for a constant catch value. `Function.length` cannot tell that thunk from a user callback — rest and defaulted parameters both report arity 0 — and a user callback reads `ctx.error`, whose issues only finalize correctly against the caller's per-parse error map. Provenance can say what arity cannot. A plain string key rather than `Symbol.for`, whose call at module scope no bundler can prove pure — the same shape that anchored `urlCanParse` into every build. */
+/** Marks the thunk `_catch` synthesises for a constant catch value. `Function.length` cannot tell that thunk from a user callback \u2014 rest and defaulted parameters both report arity 0 \u2014 and a user callback reads `ctx.error`, whose issues only finalize correctly against the caller's per-parse error map. Provenance can say what arity cannot. A plain string key rather than `Symbol.for`, whose call at module scope no bundler can prove pure \u2014 the same shape that anchored `urlCanParse` into every build. */
 const CONSTANT_CATCH = "~constantCatch";
 /** Wraps a constant catch value in a thunk tagged with {@link CONSTANT_CATCH}. */
 function constantCatch(value) {
@@ -10848,7 +10848,7 @@ function newError(Definition) {
 function $constructor(name, initializer, 
 /** This trait's members, installed once on every prototype that composes it. They cannot be declared in the initializer above: that runs per instance, and the prototype is shared. */
 proto, params) {
-    // Prototype for this constructor's `_zod` internals. Lazily-derived fields (`values`, `pattern`, `optin`, …) install here once rather than as an accessor on every instance.
+    // Prototype for this constructor's `_zod` internals. Lazily-derived fields (`values`, `pattern`, `optin`, \u2026) install here once rather than as an accessor on every instance.
     const zodProto = {};
     // Assigning the fields in the constructor body is what gives instances in-object slots; building the object literally and reparenting it costs a second allocation and a generic property copy.
     function Internals(def) {
@@ -10877,7 +10877,7 @@ proto, params) {
         inst._zod.traits.add(name);
         initializer(inst, def);
         if (initialized) {
-            // `super(def)` from a user subclass gives `this` a prototype the subclass owns, and installing there would overwrite whatever the subclass declared. `constr` built the instance, so its prototype is the one below the subclass's that should carry the members. A receiver whose chain never reaches that prototype installs on its own, which for a plain object handed straight to `init` means `Object.prototype` — unchanged from before.
+            // `super(def)` from a user subclass gives `this` a prototype the subclass owns, and installing there would overwrite whatever the subclass declared. `constr` built the instance, so its prototype is the one below the subclass's that should carry the members. A receiver whose chain never reaches that prototype installs on its own, which for a plain object handed straight to `init` means `Object.prototype` \u2014 unchanged from before.
             const own = Object.getPrototypeOf(inst);
             const ctorProto = inst._zod.constr.prototype;
             let up = own;
@@ -11022,7 +11022,7 @@ const $ZodCheckMultipleOf =
         if (typeof payload.value !== typeof def.value)
             throw new Error("Cannot mix number and bigint in multiple_of check.");
         const isMultiple = typeof payload.value === "bigint"
-            ? // `value % 0n` throws, and nothing is a multiple of zero — the number branch already fails this way via NaN
+            ? // `value % 0n` throws, and nothing is a multiple of zero \u2014 the number branch already fails this way via NaN
                 def.value !== BigInt(0) && payload.value % def.value === BigInt(0)
             : util.floatSafeRemainder(payload.value, def.value) === 0;
         if (isMultiple)
@@ -11273,7 +11273,7 @@ const $ZodCheckLengthEquals = /*@__PURE__*/ (/* unused pure expression or super 
     inst._zod.check = (payload) => {
         const input = payload.value;
         const units = input.length;
-        // A code point is one or two UTF-16 units, so outside `[length, length * 2]` units the target is missed either way — and missed in the same direction in both measures.
+        // A code point is one or two UTF-16 units, so outside `[length, length * 2]` units the target is missed either way \u2014 and missed in the same direction in both measures.
         const length = typeof input === "string" && units >= def.length && units <= def.length * 2
             ? util.codePointLength(input)
             : units;
@@ -11515,7 +11515,7 @@ const unicodeEmail = /^[^\s@"]{1,64}@[^\s@]{1,255}$/u;
 const idnEmail = (/* unused pure expression or super */ null && (unicodeEmail));
 const browserEmail = /^[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$/;
 // from https://thekevinscott.com/emojis-in-javascript/#writing-a-regular-expression
-// Single character class, not an alternation: the two properties overlap (U+1F9B0-U+1F9B3), so `(A|B)+` backtracks exponentially on a failed match. The leading lookahead then demands one anchor — a pictograph, a regional indicator, or the enclosing keycap — because `\p{Emoji_Component}` on its own covers ASCII digits, `#`, `*`, ZWJ, variation selectors and skin tone modifiers, none of which is an emoji without a base.
+// Single character class, not an alternation: the two properties overlap (U+1F9B0-U+1F9B3), so `(A|B)+` backtracks exponentially on a failed match. The leading lookahead then demands one anchor \u2014 a pictograph, a regional indicator, or the enclosing keycap \u2014 because `\p{Emoji_Component}` on its own covers ASCII digits, `#`, `*`, ZWJ, variation selectors and skin tone modifiers, none of which is an emoji without a base.
 const _emoji = (/* unused pure expression or super */ null && (`^(?=[\\s\\S]*[\\p{Extended_Pictographic}\\p{Regional_Indicator}\\u20E3])[\\p{Extended_Pictographic}\\p{Emoji_Component}]+$`));
 function emoji() {
     return new RegExp(_emoji, "u");
@@ -11538,7 +11538,7 @@ const domain = /^(?=.{1,253}$)([a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)+
 const httpProtocol = /^https?$/;
 // https://blog.stevenlevithan.com/archives/validate-phone-number#r4-3 (regex sans spaces) E.164: leading digit must be 1-9; total digits (excluding '+') between 7-15
 const e164 = /^\+[1-9]\d{6,14}$/;
-// Credit card shape: 12–19 digits, optionally separated by single spaces or single hyphens. ISO/IEC 7812 caps the PAN at 19 digits; 12 is the shortest issued length (Maestro).
+// Credit card shape: 12\u201319 digits, optionally separated by single spaces or single hyphens. ISO/IEC 7812 caps the PAN at 19 digits; 12 is the shortest issued length (Maestro).
 const creditCard = /^\d(?:[ -]?\d){11,18}$/;
 // ISO 4217 alpha codes from the SIX list, regenerated by scripts/update-iso-4217.ts
 const currencyCode = /^(?:AED|AFN|ALL|AMD|AOA|ARS|AUD|AWG|AZN|BAM|BBD|BDT|BHD|BIF|BMD|BND|BOB|BOV|BRL|BSD|BTN|BWP|BYN|BZD|CAD|CDF|CHE|CHF|CHW|CLF|CLP|CNY|COP|COU|CRC|CUP|CVE|CZK|DJF|DKK|DOP|DZD|EGP|ERN|ETB|EUR|FJD|FKP|GBP|GEL|GHS|GIP|GMD|GNF|GTQ|GYD|HKD|HNL|HTG|HUF|IDR|ILS|INR|IQD|IRR|ISK|JMD|JOD|JPY|KES|KGS|KHR|KMF|KPW|KRW|KWD|KYD|KZT|LAK|LBP|LKR|LRD|LSL|LYD|MAD|MDL|MGA|MKD|MMK|MNT|MOP|MRU|MUR|MVR|MWK|MXN|MXV|MYR|MZN|NAD|NGN|NIO|NOK|NPR|NZD|OMR|PAB|PEN|PGK|PHP|PKR|PLN|PYG|QAR|RON|RSD|RUB|RWF|SAR|SBD|SCR|SDG|SEK|SGD|SHP|SLE|SOS|SRD|SSP|STN|SVC|SYP|SZL|THB|TJS|TMT|TND|TOP|TRY|TTD|TWD|TZS|UAH|UGX|USD|USN|UYI|UYU|UYW|UZS|VED|VES|VND|VUV|WST|XAD|XAF|XAG|XAU|XBA|XBB|XBC|XBD|XCD|XCG|XDR|XOF|XPD|XPF|XPT|XSU|XTS|XUA|XXX|YER|ZAR|ZMW|ZWG)$/;
@@ -12166,7 +12166,7 @@ function isValidCreditCard(input) {
     return isLuhnAlgo(input.replace(CC_SANITIZE, ""));
 }
 const $ZodCreditCard = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("$ZodCreditCard", (inst, def) => {
-    // Shape only — the Luhn check below is not expressible as a pattern, so consumers of `pattern` (JSON Schema, template literals) get the length and separator rules alone.
+    // Shape only \u2014 the Luhn check below is not expressible as a pattern, so consumers of `pattern` (JSON Schema, template literals) get the length and separator rules alone.
     def.pattern ?? (def.pattern = regexes.creditCard);
     $ZodStringFormat.init(inst, def);
     inst._zod.check = (payload) => {
@@ -12202,7 +12202,7 @@ function isValidIBAN(input) {
     return isIso7064Mod97(input);
 }
 const $ZodIBAN = /*@__PURE__*/ (/* unused pure expression or super */ null && (core.$constructor("$ZodIBAN", (inst, def) => {
-    // shape only — checksum is not expressible as a pattern
+    // shape only \u2014 checksum is not expressible as a pattern
     def.pattern ?? (def.pattern = regexes.iban);
     $ZodStringFormat.init(inst, def);
     inst._zod.check = (payload) => {
@@ -12532,7 +12532,7 @@ const $ZodArray = /*@__PURE__*/ $constructor("$ZodArray", (inst, def) => {
 function handlePropertyResult(result, final, key, input, optin, optout) {
     const isPresent = key in input;
     const isOptionalOut = optout === "optional";
-    // The middle rung means "absence permitted, nothing supplied in its place", so an absent key contributes nothing — whatever the schema made of `undefined` is invented, not substituted. Only `optional` reaches this with a value: `defaulted` substitutes, and a schema that isn't optional-out has to keep the key.
+    // The middle rung means "absence permitted, nothing supplied in its place", so an absent key contributes nothing \u2014 whatever the schema made of `undefined` is invented, not substituted. Only `optional` reaches this with a value: `defaulted` substitutes, and a schema that isn't optional-out has to keep the key.
     if (!isPresent && isOptionalOut && optin === "optional") {
         return;
     }
@@ -12767,7 +12767,7 @@ const $ZodObjectJIT = /*@__PURE__*/ (/* unused pure expression or super */ null 
             const isOptionalOut = schema?._zod?.optout === "optional";
             doc.write(`const ${id} = ${parseStr(k)};`);
             if (isOptionalIn && isOptionalOut) {
-                // For optional-in/out schemas, ignore errors on absent keys — and, like the interpreted path, drop the value produced alongside them. The middle rung goes further: it permits absence without supplying anything in its place, so an absent key contributes nothing at all.
+                // For optional-in/out schemas, ignore errors on absent keys \u2014 and, like the interpreted path, drop the value produced alongside them. The middle rung goes further: it permits absence without supplying anything in its place, so an absent key contributes nothing at all.
                 const assign = optin === "optional" ? `${id}_present` : `${id}.value !== undefined || ${id}_present`;
                 doc.write(`
         const ${id}_present = ${isPresent};
@@ -13052,7 +13052,7 @@ $constructor("$ZodDiscriminatedUnion", (inst, def) => {
             propValues[zod.def.discriminator]?.delete(undefined);
         return propValues;
     });
-    // Checked now rather than in the lookup map below, so an option that lacks the discriminator fails at the `discriminatedUnion` call instead of on the first object parsed. Options whose shape cannot be enumerated without resolving it — pipes and lazies — are left to the map.
+    // Checked now rather than in the lookup map below, so an option that lacks the discriminator fails at the `discriminatedUnion` call instead of on the first object parsed. Options whose shape cannot be enumerated without resolving it \u2014 pipes and lazies \u2014 are left to the map.
     def.options.forEach((option, i) => {
         const propShape = rawShape(option._zod.def);
         if (propShape && !Object.prototype.hasOwnProperty.call(propShape, def.discriminator)) {
@@ -15457,7 +15457,7 @@ const _messageDesc = {
 };
 const _issuesDesc = { value: undefined, enumerable: false };
 /* Prototypes that already carry the lazy `toString`. Seeded with the
- * intrinsics so that `init` on a foreign object — it accepts any object —
+ * intrinsics so that `init` on a foreign object \u2014 it accepts any object \u2014
  * can never install an accessor onto a prototype we do not own. */
 const _installedToString = /* @__PURE__ */ new WeakSet([Object.prototype, Error.prototype]);
 const initializer = (inst, def) => {
@@ -15664,9 +15664,9 @@ function treeifyError(error, mapper = (issue) => issue.message) {
  *
  * ```
  * username
- *   ✖ Expected number, received string at "username
+ *   \u2716 Expected number, received string at "username
  * favoriteNumbers[0]
- *   ✖ Invalid input: expected number
+ *   \u2716 Invalid input: expected number
  * ```
  */
 function toDotPath(_path) {
@@ -15693,9 +15693,9 @@ function prettifyError(error) {
     const issues = [...error.issues].sort((a, b) => (a.path ?? []).length - (b.path ?? []).length);
     // Process each issue
     for (const issue of issues) {
-        lines.push(`✖ ${issue.message}`);
+        lines.push(`\u2716 ${issue.message}`);
         if (issue.path?.length)
-            lines.push(`  → at ${toDotPath(issue.path)}`);
+            lines.push(`  \u2192 at ${toDotPath(issue.path)}`);
     }
     // Convert Map to formatted string
     return lines.join("\n");
@@ -16482,7 +16482,7 @@ const ZodMiniRecord = /*@__PURE__*/ $constructor("ZodMiniRecord", (inst, def) =>
 });
 // @__NO_SIDE_EFFECTS__
 function record(keyType, valueType, params) {
-    // v3-compat: z.record(valueType, params?) — defaults keyType to z.string()
+    // v3-compat: z.record(valueType, params?) \u2014 defaults keyType to z.string()
     if (!valueType || !valueType._zod) {
         return new ZodMiniRecord({
             type: "record",
@@ -17294,7 +17294,7 @@ function listFirst(items, max, separator = ', ') {
 }
 /** Enough of a digest to recognise it. */
 function shortDigest(hex) {
-    return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`;
+    return hex.length <= 16 ? hex : `${hex.slice(0, 8)}\u2026${hex.slice(-4)}`;
 }
 function withPoint(size) {
     return size < PLAIN_FROM ? size.toFixed(1).replace(/\.0$/, '') : String(Math.round(size));
@@ -17304,7 +17304,7 @@ function withPoint(size) {
 
 
 /** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
-const CUT_MARK = '… (cut)';
+const CUT_MARK = '\u2026 (cut)';
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
@@ -24732,7 +24732,7 @@ function unknownDependency(dependency, ids) {
 function cycles(steps) {
     return findCycles(steps).map(({ ids, step, entry }) => ({
         path: step.entryPaths[entry] ?? [],
-        sentence: () => `these steps wait for each other: ${ids.map(plan_graph_shown).join(' → ')}`,
+        sentence: () => `these steps wait for each other: ${ids.map(plan_graph_shown).join(' \u2192 ')}`,
     }));
 }
 function plan_graph_shown(id) {
@@ -27792,14 +27792,14 @@ class DryRunResult {
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : bytesInWords(Number(size));
 }
-/** The sizes of a change: `1.1 → 1.3 kB` where the unit stays. */
+/** The sizes of a change: `1.1 \u2192 1.3 kB` where the unit stays. */
 function sizesInWords({ before, after }) {
     if (before === undefined || after === undefined)
         return before ?? after ?? '';
     if (before === after)
         return before;
     const [, unit] = before.split(' ');
-    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} → ${after}` : `${before} → ${after}`;
+    return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
@@ -32486,7 +32486,7 @@ const sequence_MAX_LISTED = 20;
 /** The steps of a plan in their order, for one line. */
 function describeSequence(steps) {
     const named = steps.map(({ id, action }) => `${id} (${action})`);
-    return listFirst(named, sequence_MAX_LISTED, ' → ');
+    return listFirst(named, sequence_MAX_LISTED, ' \u2192 ');
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/download-progress.js
@@ -33109,7 +33109,7 @@ function verifyHmacSignature(artifact, computedHmac, header) {
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
         const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
         throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
-            `Compare it with the secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`);
+            `Compare it with the secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If they are the same, the bytes were changed in transit.`);
     }
     return artifact;
 }
@@ -33469,7 +33469,7 @@ function archive_limits_tooLarge(found, input) {
 ;// CONCATENATED MODULE: external "node:buffer"
 const external_node_buffer_namespaceObject = require("node:buffer");
 ;// CONCATENATED MODULE: ./build/core/archive/platform-names.js
-const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$) *(?:\.|$)/i;
+const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$) *(?:\.|$)/i;
 const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
 const WINDOWS_DROPPED_END = /[. ]$/;
 const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu;
@@ -33510,7 +33510,7 @@ function macosProblem(component) {
         return 'has a name that macOS reserves for resource forks';
     return undefined;
 }
-/** Upper case first: it also unites letters with several lower cases (`ß` and `ss`, the two lower sigmas). */
+/** Upper case first: it also unites letters with several lower cases (`\u00df` and `ss`, the two lower sigmas). */
 function foldCase(text) {
     return text.toUpperCase().toLowerCase().normalize('NFC');
 }
@@ -35983,7 +35983,7 @@ class Annotator {
         const { code, message } = report.error ?? toDeployError(error);
         const unhealthy = restoredUnhealthy(report);
         const problems = unhealthy === undefined ? rollbackProblems(report) : [];
-        const sentence = problems.length === 0 ? message : `${message} — During the rollback: ${problems.join(' ')}`;
+        const sentence = problems.length === 0 ? message : `${message} \u2014 During the rollback: ${problems.join(' ')}`;
         this.#annotate(sentence, code);
         if (unhealthy !== undefined)
             this.annotateUnhealthy(unhealthy);
@@ -36833,7 +36833,7 @@ function stepsLine(steps) {
     if (steps.length === 0)
         return [];
     const names = steps.map(({ id, action }) => `${code(id, MAX_PATH_CHARS)} ${cellOf(action, MAX_PATH_CHARS)}`);
-    return [`Steps: ${listFirst(names, MAX_STEPS, ' → ')}`];
+    return [`Steps: ${listFirst(names, MAX_STEPS, ' \u2192 ')}`];
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/ending.js
@@ -36855,24 +36855,24 @@ function describeSuccess(run) {
     const ending = report.changed ? success_sentence_describeChange(report) : describeUnchanged(run);
     if (error === undefined)
         return ending;
-    return { mark: '⚠️', sentence: `${ending.sentence}; the step failed all the same (${error.code})` };
+    return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the step failed all the same (${error.code})` };
 }
 function success_sentence_describeChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;
     const after = report.version ?? report.requested_version ?? 'unknown';
     const on = `on ${host}`;
     if (replaced !== undefined && before !== null && before !== after)
-        return { mark: '⏪', sentence: `${ending_nameOf(report)} ${before} → ${after} ${on}, restored from a snapshot` };
+        return { mark: '\u23ea', sentence: `${ending_nameOf(report)} ${before} \u2192 ${after} ${on}, restored from a snapshot` };
     if (report.unrecorded)
         return {
-            mark: '✅',
+            mark: '\u2705',
             sentence: `First install of ${ending_nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
         };
     if (before === null)
-        return { mark: '✅', sentence: `First install of ${ending_nameOf(report)} ${after} ${on}` };
+        return { mark: '\u2705', sentence: `First install of ${ending_nameOf(report)} ${after} ${on}` };
     if (before !== after)
-        return { mark: '✅', sentence: `${ending_nameOf(report)} ${before} → ${after} ${on}` };
-    return { mark: '✅', sentence: describeSame(report, after) };
+        return { mark: '\u2705', sentence: `${ending_nameOf(report)} ${before} \u2192 ${after} ${on}` };
+    return { mark: '\u2705', sentence: describeSame(report, after) };
 }
 /** What a run has changed of the version that was installed. */
 function describeSame(report, version) {
@@ -36887,7 +36887,7 @@ function describeSame(report, version) {
     if (hasOtherParts(report))
         return `${ending_nameOf(report)} ${describeParts(version, report)} on ${host}`;
     const isOther = now !== null && before !== undefined && now !== before;
-    const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})` : '';
+    const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
 }
 /** Only a tree to which nothing but files was added may stay in its place. */
@@ -36905,29 +36905,29 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
             ? `first install of ${there}`
             : before === after
                 ? there
-                : `${ending_nameOf(report)} ${before} → ${after}`;
-        return { mark: '🔎', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` };
+                : `${ending_nameOf(report)} ${before} \u2192 ${after}`;
+        return { mark: '\ud83d\udd0e', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` };
     }
     const { drift = [] } = report;
     const acted = actingSteps(report);
     const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
     if (starters.length > 0)
-        return { mark: '✅', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` };
+        return { mark: '\u2705', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` };
     if (acted.length > 0)
-        return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` };
+        return { mark: '\u2705', sentence: `${there} is already on ${host}; its steps were run again` };
     if (drift.length === 0)
-        return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` };
+        return { mark: '\u2705', sentence: `${there} is already on ${host}, unmodified` };
     // Where a report omits paths, added ones are the last that it lists.
     if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
-        return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
+        return { mark: '\u26a0\ufe0f', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
-    return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
+    return { mark: '\u2705', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
 }
 /** A check that had nothing to ask about health has compared files alone. */
 function describeCheck(report, there) {
     if (checkedParts(report).extent === 'none')
-        return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` };
-    return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` };
+        return { mark: '\u26a0\ufe0f', sentence: `${there} is installed and intact; no health check ran` };
+    return { mark: '\ud83e\ude7a', sentence: `${there} is healthy; nothing was changed` };
 }
 /** Whether a run has checked what was installed, and nothing else. */
 function isCheck({ states }) {
@@ -36957,12 +36957,12 @@ function describeEnding(run) {
         case 'failed':
             return describeFailure(report);
         case 'rolled_back':
-            return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` };
+            return { mark: '\u21a9\ufe0f', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` };
         case 'interrupted':
-            return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
+            return { mark: '\u26a0\ufe0f', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
         case 'inconsistent':
             return {
-                mark: '🛑',
+                mark: '\ud83d\uded1',
                 sentence: `${report.host_id} may have neither the old nor the new version of ${ending_nameOf(report)} whole: repair it by hand`,
             };
     }
@@ -36972,11 +36972,11 @@ function describeFailure(report) {
     const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${ending_nameOf(report)}`;
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
-        return { mark: '❌', sentence: `${what} ${verb ?? 'failed'} on ${host}; no file was changed` };
+        return { mark: '\u274c', sentence: `${what} ${verb ?? 'failed'} on ${host}; no file was changed` };
     if (error?.code === 'unhealthy')
-        return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
+        return { mark: '\u274c', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
     const otherwise = error === null ? 'was not installed' : 'was refused';
-    return { mark: '❌', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
+    return { mark: '\u274c', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
 /** Of what nobody has refused. */
 const VERBS = {
@@ -37044,12 +37044,12 @@ function stepsTable({ steps, error, outcome }) {
     return [table(['Step', did, 'Took'], rows), ...(more > 0 ? [`And ${countInWords(more, 'more step')}.`] : [])];
 }
 const MARKS = {
-    done: '✓',
-    unchanged: '✓',
-    skipped: '–',
-    warned: '⚠️',
-    failed: '✗',
-    not_run: '–',
+    done: '\u2713',
+    unchanged: '\u2713',
+    skipped: '\u2013',
+    warned: '\u26a0\ufe0f',
+    failed: '\u2717',
+    not_run: '\u2013',
 };
 /** The cause of a failed step is above; that of a warning is nowhere else. */
 function steps_table_resultOf(step, error) {
@@ -37100,7 +37100,7 @@ function buildDeploySummary(summary) {
         ...skipped(summary),
         ...(dryRun === undefined ? [] : dryRunBlocks(dryRun, plannedSteps)),
         ...stepsTable(report),
-        details('Details', [facts(summary).join(' · '), states(report, took)]),
+        details('Details', [facts(summary).join(' \u00b7 '), states(report, took)]),
     ];
     return `${blocks.join('\n\n')}\n`;
 }
@@ -37225,7 +37225,7 @@ function states({ states: entered, completed_at: end, waited }, took) {
             ...ending.filter(work => work.ms > 0).map(work => `${work.title} ${durationInWords(work.ms)}`),
         ];
     });
-    return timed.join(' → ');
+    return timed.join(' \u2192 ');
 }
 /** What ends a run, by its title in the log. A commit that fails is rolled back. */
 const END_WORK = ['committing', 'rolling back'];
@@ -38595,15 +38595,15 @@ const [fleet_summary_MINUTE_MS, HOUR_MS, fleet_summary_DAY_MS] = [60_000, 3_600_
 /** What a fleet runs, in one line. */
 function describeFleet({ slug, fleet, isGate }) {
     if (fleet === undefined)
-        return { mark: '❌', sentence: `What runs on the hosts of ${slug} is not known` };
+        return { mark: '\u274c', sentence: `What runs on the hosts of ${slug} is not known` };
     const { hosts, target } = fleet;
-    const mark = isGate ? '❌' : '⚠️';
+    const mark = isGate ? '\u274c' : '\u26a0\ufe0f';
     const version = target ?? 'no known version';
     if (hosts.length === 0)
         return { mark, sentence: `The hub knows no host of ${slug}` };
     const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`;
     if (fleet.inSync)
-        return { mark: '✅', sentence: `${all} ${slug} ${version}` };
+        return { mark: '\u2705', sentence: `${all} ${slug} ${version}` };
     const there = hosts.filter(({ standing }) => standing === 'current').length;
     if (hosts.length === 1 && there === 0)
         return { mark, sentence: `The only host is not known to run ${slug} ${version}` };
@@ -38663,11 +38663,11 @@ function countsOf({ hosts }) {
         ...(others > 0 ? [countInWords(others, 'other version')] : []),
         ...(reports.length > known ? [`unknown version: ${reports.length - known}`] : []),
         ...(never > 0 ? [`never reported: ${never}`] : []),
-    ].join(' · ');
+    ].join(' \u00b7 ');
 }
 function rowOf(host, now) {
     const { id, report } = host;
-    const mark = host.standing === 'current' ? '' : '⚠️ ';
+    const mark = host.standing === 'current' ? '' : '\u26a0\ufe0f ';
     return [
         `${mark}${cellOf(id, fleet_summary_MAX_CELL_CHARS)}`,
         cellOf(describeStanding(host), fleet_summary_MAX_CELL_CHARS),
@@ -44278,7 +44278,7 @@ function describeStatus(inspection, { name }) {
 }
 /** The same where nothing could be found out. */
 function describeFailedStatus({ name }) {
-    return { mark: '❌', sentence: `What is installed on ${name} is not known` };
+    return { mark: '\u274c', sentence: `What is installed on ${name} is not known` };
 }
 /** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
 function buildStatusSummary(inspection, { host, error, cut }) {
@@ -44361,18 +44361,18 @@ function describeInspection(inspection) {
     const { parts, activity } = inspection;
     const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`;
     if (activity.kind === 'interrupted')
-        return { mark: '⚠️', sentence: 'An interrupted deployment waits for its recovery' };
+        return { mark: '\u26a0\ufe0f', sentence: 'An interrupted deployment waits for its recovery' };
     if (activity.kind === 'busy')
-        return { mark: '⏳', sentence: 'A deployment is at work' };
+        return { mark: '\u23f3', sentence: 'A deployment is at work' };
     if (parts.length === 0 && inspection.unrecorded.length > 0)
-        return { mark: '⚠️', sentence: 'Nothing is recorded as installed' };
+        return { mark: '\u26a0\ufe0f', sentence: 'Nothing is recorded as installed' };
     if (parts.length === 0)
-        return { mark: '✅', sentence: 'Nothing is installed' };
+        return { mark: '\u2705', sentence: 'Nothing is installed' };
     if (isDrifted(inspection) === false)
-        return { mark: '✅', sentence: `${count} as installed` };
+        return { mark: '\u2705', sentence: `${count} as installed` };
     const differing = parts.filter(isPartDrifted).length;
     return {
-        mark: '⚠️',
+        mark: '\u26a0\ufe0f',
         sentence: `${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`,
     };
 }
@@ -44385,7 +44385,7 @@ function rowsOf({ parts, snapshots }) {
         code(placePath(place)),
         cell(row.version ?? row.project_version ?? 'unknown'),
         cell(dateOf(row.installed_at)),
-        cellOf(drift === undefined && row.modified ? '⚠️ a modified snapshot' : filesInWords(drift), status_summary_MAX_CELL_CHARS),
+        cellOf(drift === undefined && row.modified ? '\u26a0\ufe0f a modified snapshot' : filesInWords(drift), status_summary_MAX_CELL_CHARS),
         cell(versionsOf(retained.get(placeName(place)) ?? [])),
     ]);
 }
@@ -44394,9 +44394,9 @@ function filesInWords(drift) {
         return 'as installed';
     switch (drift.kind) {
         case 'differs':
-            return `⚠️ ${drift.count} ${drift.count === 1 ? 'differs' : 'differ'}`;
+            return `\u26a0\ufe0f ${drift.count} ${drift.count === 1 ? 'differs' : 'differ'}`;
         case 'no directory':
-            return `⚠️ ${INSTEAD_WORDS[drift.instead]}`;
+            return `\u26a0\ufe0f ${INSTEAD_WORDS[drift.instead]}`;
         case 'not compared':
             return `not compared: ${drift.why}`;
     }
@@ -44871,7 +44871,7 @@ function gate_causeOf({ signal, runner }, thrown) {
 /** How a release gate ended, in one line. */
 function describeGate(subject, { facts, error }) {
     const { mode, name = 'the artifact', version } = subject;
-    const mark = error === undefined ? '✅' : '❌';
+    const mark = error === undefined ? '\u2705' : '\u274c';
     if (error !== undefined && INPUT_ERRORS.has(error.code))
         return { mark, sentence: 'The inputs are not valid; nothing was checked' };
     if (mode === 'none')
@@ -45158,3 +45158,4 @@ process.stderr.on('error', () => { });
 module.exports = __webpack_exports__;
 /******/ })()
 ;
+})

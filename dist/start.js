@@ -44,8 +44,6 @@ __nccwpck_require__.d(__webpack_exports__, {
 
 ;// CONCATENATED MODULE: external "node:path"
 const external_node_path_namespaceObject = require("node:path");
-;// CONCATENATED MODULE: external "node:buffer"
-const external_node_buffer_namespaceObject = require("node:buffer");
 ;// CONCATENATED MODULE: external "node:fs"
 const external_node_fs_namespaceObject = require("node:fs");
 ;// CONCATENATED MODULE: external "node:vm"
@@ -54,25 +52,18 @@ const external_node_vm_namespaceObject = require("node:vm");
 
 
 
-
 /**
- * Loads the bundle, which can load nothing but modules of Node.js. Node.js compiles what is not in the compiled code, and
- * all of it where that was compiled by another version or with other options.
+ * Loads the bundle, whose text is a function in ASCII and which can load nothing but modules of Node.js. Node.js compiles
+ * what is not in the compiled code, and all of it where that was compiled by another version or with other options.
  */
 function loadBundle(file, compiled) {
     const bytes = (0,external_node_fs_namespaceObject.readFileSync)(file);
     const cachedData = compiled.read(bytes);
-    // On one line, so that stack traces name the bundle's lines.
-    const source = `(function (module, exports, require, __dirname) {${textOf(bytes)}\n})`;
-    const script = new external_node_vm_namespaceObject.Script(source, { filename: file, ...(cachedData && { cachedData }) });
+    const script = new external_node_vm_namespaceObject.Script(bytes.toString('latin1'), { filename: file, ...(cachedData && { cachedData }) });
     const module = { exports: {} };
     script.runInThisContext()(module, module.exports, process.getBuiltinModule, (0,external_node_path_namespaceObject.dirname)(file));
     const isKept = cachedData !== undefined && script.cachedDataRejected === false;
     return { exports: module.exports, compile: () => (isKept ? undefined : script.createCachedData()) };
-}
-/** Decoding UTF-8 takes several times as long. */
-function textOf(bytes) {
-    return bytes.toString((0,external_node_buffer_namespaceObject.isAscii)(bytes) ? 'latin1' : 'utf8');
 }
 
 ;// CONCATENATED MODULE: ./build/start/cache-folder.js

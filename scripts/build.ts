@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { loadBundle } from '../src/start/bundle.ts'
+import { CompiledCode } from '../src/start/compiled-code.ts'
 import { entryUsages } from './entry-usage.ts'
 import { runProgram } from './program.ts'
 
@@ -60,6 +61,18 @@ function bundleStart(): void {
 
 function bundleActions(): void {
   bundle('main.js', '--license', 'licenses.txt')
+  const file = join(DIST, 'index.js')
+  writeFileSync(file, asLoaded(readFileSync(file, 'utf8')))
+}
+
+/**
+ * The text that `loadBundle` compiles as it is: a function, on whose first line the code begins, all in ASCII. Of other
+ * characters, V8 would keep two bytes for each, and of a text that is put together, a copy.
+ */
+function asLoaded(code: string): string {
+  if (/String\.raw`[^`]*[^\0-\x7f]/.test(code)) throw new Error('A raw string must be ASCII: its escapes would count.')
+  const ascii = code.replace(/[^\0-\x7f]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  return `(function (module, exports, require, __dirname) {${ascii}\n})\n`
 }
 
 /** Not minified, so that operators can read what they run. Not cached, so that the same sources give the same bytes. */
@@ -70,8 +83,8 @@ function bundle(program: string, ...more: readonly string[]): void {
 
 /** Writes a file for each function that the bundle exports: `deploy-post.js` runs `deployPost`. */
 function writeStubs(): void {
-  const bundled: Record<string, unknown> = createRequire(import.meta.url)(join(DIST, 'index.js'))
-  const actions = Object.keys(bundled).filter(name => typeof bundled[name] === 'function')
+  const { exports } = loadBundle(join(DIST, 'index.js'), new CompiledCode(undefined))
+  const actions = Object.keys(exports).filter(name => typeof exports[name] === 'function')
   if (actions.length === 0) throw new Error('The bundle exports no action: export at least one from src/main.ts.')
   const usages = entryUsages(ROOT)
   for (const action of actions) {

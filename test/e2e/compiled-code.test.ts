@@ -60,7 +60,7 @@ function plant(): void {
   const evil = `console.log('${PLANTED}');`.padEnd(call.length)
   const text = bundle.toString().replace(call, evil)
   assert.ok(text.includes(evil) && text.length === bundle.toString().length)
-  const script = new Script(`(function (module, exports, require, __dirname) {${text}\n})`, { filename: BUNDLE })
+  const script = new Script(text, { filename: BUNDLE })
   const code = new CompiledCode(own())
   code.read(bundle)
   code.keep(() => script.createCachedData())

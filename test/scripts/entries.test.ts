@@ -15,11 +15,11 @@ interface EntryRun {
   readonly args?: readonly string[]
 }
 
-/** Runs an entry of `dist/` with a bundle of its own, on a Node.js that says it is of this version. */
+/** Runs an entry of `dist/` with a bundle of this code, on a Node.js that says it is of this version. */
 function runEntry(t: TestContext, entry: string, { version, bundle, args: given = [] }: EntryRun) {
   const folder = temporaryDirectory(t)
   for (const name of [entry, 'start.js', 'package.json']) copyFileSync(join(DIST, name), join(folder, name))
-  writeFileSync(join(folder, 'index.js'), bundle)
+  writeFileSync(join(folder, 'index.js'), `(function (module, exports) {${bundle}\n})`)
   const versions = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } })`
   const args = ['--import', `data:text/javascript,${encodeURIComponent(versions)}`, join(folder, entry), ...given]
   return spawnSync(process.execPath, args, { encoding: 'utf8' })
