@@ -44,9 +44,10 @@ export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   return { credentials: { cert, key }, warnings: validityWarnings(certFile, certificate, now) }
 }
 
-/** The first name that the certificate is for, but for wildcards and addresses. */
-export function serverName({ cert }: TlsCredentials): string | undefined {
-  return /(?:^|, )DNS:([\w.-]+)/.exec(new X509Certificate(cert).subjectAltName ?? '')?.[1]
+/** The names that the certificate is for, without wildcards and addresses. */
+export function serverNames({ cert }: TlsCredentials): string[] {
+  const names = new X509Certificate(cert).subjectAltName ?? ''
+  return [...names.matchAll(/(?:^|, )DNS:([\w.-]+)/g)].flatMap(([, name]) => name ?? [])
 }
 
 /** What only shows when both are put to use: a chain that is broken, or a key that is too weak. */

@@ -14,7 +14,7 @@ export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[
 
 /** Throws UsageError when the option was not given. */
 export function requireOption(name: string, value: string | undefined): string {
-  if (!value) throw new UsageError(`The option --${name} is required.`)
+  if (!value) throw new UsageError(`The option --${name} is required: --help explains it.`)
   return value
 }
 

@@ -28,11 +28,15 @@ export function readGivenFile(option: string, path: string): Buffer {
   }
 }
 
-/** Runs the work on the data folder, which it creates if necessary, and always closes it. */
+/** Runs the work on the data folder, which it creates if necessary, with a note, and always closes it. */
 export async function withStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
+  const isNew = !hasStore(dataDir)
   const store = openStore(dataDir)
   try {
-    return await work(store)
+    const done = await work(store)
+    if (isNew)
+      console.error(`Note: ${dataDir} had no hub, so this made a new one. If that was a mistake, correct --data.`)
+    return done
   } finally {
     store.close()
   }
@@ -40,6 +44,10 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
 
 /** The same for work that needs existing data: throws HubError 404, and creates nothing, if there is no hub. */
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
-  if (existsSync(join(dataDir, DATABASE_FILE))) return await withStore(dataDir, work)
+  if (hasStore(dataDir)) return await withStore(dataDir, work)
   throw new HubError(404, `The data folder ${dataDir} has no hub: name another one with --data.`)
+}
+
+function hasStore(dataDir: string): boolean {
+  return existsSync(join(dataDir, DATABASE_FILE))
 }

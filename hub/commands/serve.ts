@@ -3,7 +3,7 @@ import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../http/loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
-import { readTls, serverName, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
+import { readTls, serverNames, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
 import { type Command, DATA_OPTION, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 
@@ -110,7 +110,7 @@ interface Served {
 
 function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void {
   console.log(`The reference hub listens on ${url}`)
-  if (EVERY_ADDRESS.includes(host)) console.log(`Other machines reach it at ${urlUnder(url, nameFor(tls))}`)
+  if (EVERY_ADDRESS.includes(host)) announceToOthers(url, tls)
   if (adminToken !== undefined) console.log(`Admin token (save it now, the hub cannot show it again): ${adminToken}`)
   if (!isLoopbackHost(host) && url.startsWith('http:'))
     console.error(
@@ -119,8 +119,15 @@ function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void 
 }
 
 /** A guess: certificates name what they are for, and most networks know a machine by its name. */
-function nameFor(tls: TlsCredentials | undefined): string {
-  return (tls === undefined ? undefined : serverName(tls)) ?? hostname()
+function announceToOthers(url: string, tls: TlsCredentials | undefined): void {
+  const names = tls === undefined ? [] : serverNames(tls)
+  const name = names.find(each => !isLoopbackHost(each))
+  if (name !== undefined || names.length === 0)
+    console.log(`Other machines reach it at ${urlUnder(url, name ?? hostname())}`)
+  else
+    console.error(
+      `The certificate is only for ${names.join(', ')}, so other machines refuse it: use one for the name under which they reach this hub.`,
+    )
 }
 
 function urlUnder(url: string, name: string): string {

@@ -31,6 +31,8 @@ export function requireAdmin(c: Context, store: Store): void {
  */
 export function requireAdminToLook(c: Context, store: Store): void {
   const sent = c.req.header('authorization')
+  if (sent === undefined)
+    throw unauthorized('This page needs the admin token: enter it as the password, with any user name.')
   requireToken(asBearer(sent) ?? sent, store)
 }
 

@@ -60,8 +60,14 @@ describe('the command line', { concurrency: 3 }, () => {
 
   it('prints only the key that it creates, lists it without its value, and revokes it', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
-    const key = (await hub('keys', 'create', '--name', 'ci', '--owner', 'alice', ...data)).stdout.trim()
+    const created = await hub('keys', 'create', '--name', 'ci', '--owner', 'alice', ...data)
+    const key = created.stdout.trim()
     assert.match(key, /^hub_[\w-]{43}$/)
+    assert.match(
+      created.stderr,
+      /^Note: .* had no hub, so this made a new one\. If that was a mistake, correct --data\.$/m,
+    )
+    assert.doesNotMatch((await hub('keys', 'create', '--name', 'ci', ...data)).stderr, /^Note: /m)
     const listed = (await hub('keys', 'list', ...data)).stdout
     assert.equal(listed.includes(key), false)
     const id = /^([0-9a-f-]{36}) .* alice .* active /m.exec(listed)?.[1] ?? ''

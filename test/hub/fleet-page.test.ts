@@ -218,6 +218,7 @@ describe('the fleet page', () => {
       const response = await hub.call('/', authorization === undefined ? {} : { headers: { authorization } })
       assert.equal(response.status, status)
       assert.equal(response.headers.has('www-authenticate'), true)
+      if (authorization === undefined) assert.match(await response.text(), /enter it as the password/)
     })
   }
 })

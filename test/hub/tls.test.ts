@@ -56,11 +56,14 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, 
   })
 
   it('names an address that others can use when it listens on every one', async t => {
-    const files = issue(t)
-    const server = await serve(t, files, ['--host', '0.0.0.0'])
+    const server = await serve(t, issue(t, `${NAMES},DNS:hub.example.com`), ['--host', '0.0.0.0'])
     const url = await server.find(/^Other machines reach it at (\S+)$/)
-    assert.equal(url, server.url.replace('0.0.0.0', 'localhost'))
-    assert.equal((await get(`${url}/healthz`, readFileSync(files.cert))).status, 200)
+    assert.equal(url, server.url.replace('0.0.0.0', 'hub.example.com'))
+  })
+
+  it('says so if its certificate is for no name that others could use', async t => {
+    const server = await serve(t, issue(t), ['--host', '0.0.0.0'])
+    assert.equal(await server.find(/^The certificate is only for (\S+), so other machines refuse it: /), 'localhost')
   })
 
   for (const [name, wrong, message] of [
@@ -148,10 +151,10 @@ interface Issued {
 let others = 0
 
 /** A certificate of its own for this machine, valid for 30 days. */
-function issue(t: TestContext): Issued {
+function issue(t: TestContext, names?: string): Issued {
   const folder = newFolder(t)
   const files = { cert: join(folder, 'cert.pem'), key: join(folder, 'key.pem') }
-  sign(files, ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'])
+  sign(files, ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'], names)
   return files
 }
 
@@ -159,8 +162,8 @@ function weaken(files: Issued): void {
   sign(files, ['rsa:512'])
 }
 
-function sign({ cert, key }: Issued, kind: readonly string[]): void {
-  const subject = ['-subj', `/CN=hub-${others++}`, '-addext', NAMES, '-days', '30']
+function sign({ cert, key }: Issued, kind: readonly string[], names = NAMES): void {
+  const subject = ['-subj', `/CN=hub-${others++}`, '-addext', names, '-days', '30']
   const newKey = ['-newkey', ...kind, '-nodes', '-keyout', key]
   execFileSync('openssl', ['req', '-x509', ...newKey, '-out', cert, ...subject], { stdio: 'ignore' })
   chmodSync(key, 0o600)
@@ -206,7 +209,7 @@ async function serve(t: TestContext, files: Issued, options: readonly string[] =
     for (;;) {
       const found = printed.map(line => pattern.exec(line)?.[1]).find(match => match !== undefined)
       if (found !== undefined) return found
-      await once(stdout, 'line')
+      await Promise.race([once(stdout, 'line'), once(stderr, 'line')])
     }
   }
   return { url, printed, renew, find }
