@@ -29444,7 +29444,7 @@ async function closeUntouched({ sender, log, redact, grace }, { record, end }, o
     const { attempts } = delivery;
     if (delivery.accepted)
         return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(`The hub did not accept the report of this run: ${close_reasonOf(delivery.error, unsent)}`);
+    log.warning(describeUnaccepted(delivery.error, unsent));
     return {
         ...known,
         report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
@@ -29470,12 +29470,14 @@ async function send({ sender, log, redact, grace }, { address, report }) {
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(`The hub did not accept the report of this deployment, and nothing on the host changes: ${close_reasonOf(delivery.error, report)}`);
+    log.warning(describeUnaccepted(delivery.error, report));
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
 }
-/** The cause of the run is in front of the reader already. */
-function close_reasonOf(found, { error }) {
-    return error?.message.includes(found) ? 'for the same reason.' : found;
+/** The reader has already seen why the run itself failed. */
+function describeUnaccepted(reason, { error }) {
+    if (error?.message.includes(reason))
+        return 'The hub did not accept the report of this run either, for the same reason.';
+    return `The hub did not accept the report of this run, which changes nothing on this host: ${reason}`;
 }
 async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
@@ -29516,7 +29518,7 @@ function withoutStep({ message, step }) {
 ;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
 
 /**
- * What to tell an operator when the version that a rollback restored is unhealthy itself, so that nothing healthy runs;
+ * What an operator needs to know when the version that a rollback restored is unhealthy too, so that nothing healthy runs;
  * undefined otherwise.
  */
 function restoredUnhealthy(report) {
@@ -29524,7 +29526,7 @@ function restoredUnhealthy(report) {
         return undefined;
     const { slug, previous_version: version, host_id: host } = report;
     const restored = version === null ? 'what was installed before it' : version;
-    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy: check ${host}. ${rollbackProblems(report).join(' ')}`;
+    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or the health check if that is wrong. ${rollbackProblems(report).join(' ')}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
@@ -30035,7 +30037,12 @@ function logRestored({ layout, log }, place) {
     if (isThere && !isInstalledIn(layout, place))
         return;
     const version = isThere ? versionIn(layout, place) : undefined;
-    log.did(`${placePath(place)} is ${isThere ? `${version ?? 'as it was'} again` : 'not installed, as before'}`);
+    log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`);
+}
+function describeRestored(isThere, version) {
+    if (!isThere)
+        return 'not installed, as before';
+    return version === undefined ? 'restored' : `${version} again`;
 }
 function versionIn(layout, place) {
     try {
@@ -31386,7 +31393,7 @@ async function keepPart({ deployment, results }, part) {
     const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
     return {
         status: 'unchanged',
-        did: 'as it was',
+        did: 'unchanged',
         story: `${placePath(part)} is already ${part.version} with these files${more}`,
     };
 }
@@ -32555,7 +32562,7 @@ async function readListed({ client, tools: { log } }) {
     if ('version' in answer)
         log.info(`The hub lists ${answer.version} as its latest version.`);
     else
-        log.info(`The hub lists no version without a key (it answered ${answer.status}): the fetch decides.`);
+        log.info(`Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`);
     return 'version' in answer ? answer.version : undefined;
 }
 /** Says so when a hub served another version than it lists or was asked for, or does not say which. */
@@ -32601,13 +32608,13 @@ function refuseDowngrade(latest, { version, isOurs }) {
  */
 function replacedBytes({ version, sha256 }, present) {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
-    return downgrade(`This host has already replaced ${served}${presentClause(present)}; latest does not restore it`);
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}. latest does not restore a replaced version`);
 }
 function presentClause(present) {
     const { version = null, installed_at: since = null } = present ?? {};
     if (version === null)
         return '';
-    return ` and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
+    return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
 }
 function downgrade(finding) {
     const remedy = 'To install it all the same, name the version or set allow-downgrade: true.';
@@ -36529,7 +36536,7 @@ const NEXT = {
     source_not_supported: 'A project without parts from git does not need it.',
     unpinned_source: UNTIL_CORRECTED,
     version_mismatch: UNTIL_CORRECTED,
-    downgrade_refused: 'First ask the publisher which of the two is the newer one.',
+    downgrade_refused: 'If nobody rolled it back on purpose, ask the publisher which of the two is newer.',
     version_reused: 'It is better to have the publisher give the new bytes a version of their own.',
     disk_full: 'If it is the disk of `project-root`, a lower `keep-snapshots` keeps fewer old versions there.',
     host_not_writable: "Run again when the runner's user can write there.",
@@ -37057,7 +37064,7 @@ function steps_table_resultOf(step, error) {
         case 'done':
             return step.did ?? (isMarkerAction(step.action) ? 'nothing to do' : 'done');
         case 'unchanged':
-            return step.did ?? 'as it was';
+            return step.did ?? 'unchanged';
         case 'skipped':
             return 'skipped';
         case 'not_run':
@@ -38124,12 +38131,11 @@ function outOfSync(fleet, { kind, slug }) {
         return outOfSyncError(`The hub knows no host of ${kind} ${slug}, so none runs ${version}: check slug, kind and the key.`);
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
-    const verb = there === 1 ? 'runs' : 'run';
     const all = countInWords(fleet.hosts.length, 'host');
     const others = behind.length === 0 ? '' : ` The others: ${nameHosts(behind)}.`;
     const found = fleet.hosts.length === 1 && there === 0
         ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
-        : `Only ${there} of ${all} certainly ${verb} ${slug} ${version}.${others}`;
+        : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`;
     const nameless = fleet.unusable === 0 ? '' : ` Reports of the hub that name no host: ${fleet.unusable}.`;
     const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
     return outOfSyncError(`${found}${nameless} ${remedy}`);
@@ -44373,7 +44379,7 @@ function describeInspection(inspection) {
     const differing = parts.filter(isPartDrifted).length;
     return {
         mark: '\u26a0\ufe0f',
-        sentence: `${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`,
+        sentence: `${differing} of ${countInWords(parts.length, 'part')} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
     };
 }
 function rowsOf({ parts, snapshots }) {
@@ -44868,6 +44874,7 @@ function gate_causeOf({ signal, runner }, thrown) {
 
 
 
+
 /** How a release gate ended, in one line. */
 function describeGate(subject, { facts, error }) {
     const { mode, name = 'the artifact', version } = subject;
@@ -44875,20 +44882,22 @@ function describeGate(subject, { facts, error }) {
     if (error !== undefined && INPUT_ERRORS.has(error.code))
         return { mark, sentence: 'The inputs are not valid; nothing was checked' };
     if (mode === 'none')
-        return { mark, sentence: describeFiles(subject, error === undefined) };
+        return { mark, sentence: describeFiles(subject, error) };
     const known = facts.version ?? (version === 'latest' ? undefined : version);
     const found = known === undefined ? name : `${name} ${known}`;
     return {
         mark,
         sentence: error === undefined
             ? `${found} is verified: ${facts.steps === undefined ? 'signature and contents; no plan was checked' : 'signature, contents and plan'}`
-            : `${found} is not verified: install it nowhere`,
+            : `${found} is not verified: do not install it`,
     };
 }
 /** Then it may not even be known what was to be checked. */
 const INPUT_ERRORS = new Set(['missing_input', 'invalid_input']);
-function describeFiles({ plan, hostConfig }, isValid) {
-    const files = [plan, hostConfig].flatMap(path => path ?? []);
+function describeFiles({ plan, hostConfig }, error) {
+    const isValid = error === undefined;
+    const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined;
+    const files = [plan, hostConfig].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path));
     const named = files.join(' and ') || 'The inputs';
     return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`;
 }

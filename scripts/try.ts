@@ -33,7 +33,7 @@ this machine, or in that of --root. Nothing outside it changes.`,
   argument: '[FOLDER]',
   options: {
     from: { type: 'string', value: 'FOLDER', help: 'your plugin or service, for example examples/plugin' },
-    kind: { type: 'string', value: 'KIND', help: 'plugin or service (default: what has a plugin.yaml is a plugin)' },
+    kind: { type: 'string', value: 'KIND', help: 'plugin or service (default: plugin if it has a plugin.yaml)' },
     slug: {
       type: 'string',
       value: 'SLUG',

@@ -16,13 +16,12 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
     )
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
-  const verb = there === 1 ? 'runs' : 'run'
   const all = countInWords(fleet.hosts.length, 'host')
   const others = behind.length === 0 ? '' : ` The others: ${nameHosts(behind)}.`
   const found =
     fleet.hosts.length === 1 && there === 0
       ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
-      : `Only ${there} of ${all} certainly ${verb} ${slug} ${version}.${others}`
+      : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`
   const nameless = fleet.unusable === 0 ? '' : ` Reports of the hub that name no host: ${fleet.unusable}.`
   const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.'
   return outOfSyncError(`${found}${nameless} ${remedy}`)

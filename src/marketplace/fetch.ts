@@ -52,7 +52,10 @@ export async function fetchRequested(fetching: Fetching): Promise<ServedVersion>
 async function readListed({ client, tools: { log } }: Fetching): Promise<string | undefined> {
   const answer = await client.readListedVersion()
   if ('version' in answer) log.info(`The hub lists ${answer.version} as its latest version.`)
-  else log.info(`The hub lists no version without a key (it answered ${answer.status}): the fetch decides.`)
+  else
+    log.info(
+      `Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`,
+    )
   return 'version' in answer ? answer.version : undefined
 }
 

@@ -151,7 +151,7 @@ describe('the status of a host whose files were changed', () => {
     for (const text of [named, 'a.txt (mode changed)', 'b.txt (replaced by something else)', 'src/main.py (changed)'])
       assert.ok(warning?.includes(text), warning)
     assert.deepEqual(others, [])
-    assert.match(result.summary, /^### ⚠️ 1 of 1 part is not as installed on /)
+    assert.match(result.summary, /^### ⚠️ 1 of 1 part differs from what was installed on /)
     assert.match(result.summary, /\| ⚠️ 8 differ \|/)
   })
 

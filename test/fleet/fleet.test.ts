@@ -76,7 +76,7 @@ describe('buildFleet', () => {
     assert.deepEqual([fleet.inSync, fleet.outdated], [false, ['app-3']])
     assert.match(
       outOfSync(fleet, SUBJECT).message,
-      /^Only 1 of 2 hosts certainly runs greeter 1\.0\.0\. The others: app-3 \(never reported\)\./,
+      /^1 of 2 hosts is known to run greeter 1\.0\.0\. The others: app-3 \(never reported\)\./,
     )
   })
 

@@ -42,13 +42,15 @@ export function replacedBytes(
   present: PresentVersion | undefined,
 ): DeploymentError {
   const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`
-  return downgrade(`This host has already replaced ${served}${presentClause(present)}; latest does not restore it`)
+  return downgrade(
+    `This host has already replaced ${served}${presentClause(present)}. latest does not restore a replaced version`,
+  )
 }
 
 function presentClause(present: PresentVersion | undefined): string {
   const { version = null, installed_at: since = null } = present ?? {}
   if (version === null) return ''
-  return ` and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`
+  return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`
 }
 
 function downgrade(finding: string): DeploymentError {

@@ -104,7 +104,7 @@ export async function closeUntouched(
   const { attempts } = delivery
   if (delivery.accepted)
     return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
-  log.warning(`The hub did not accept the report of this run: ${reasonOf(delivery.error, unsent)}`)
+  log.warning(describeUnaccepted(delivery.error, unsent))
   return {
     ...known,
     report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
@@ -133,15 +133,15 @@ async function send({ sender, log, redact, grace }: Host, { address, report }: A
   const delivery = await sendNow({ sender, grace }, report)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
-  log.warning(
-    `The hub did not accept the report of this deployment, and nothing on the host changes: ${reasonOf(delivery.error, report)}`,
-  )
+  log.warning(describeUnaccepted(delivery.error, report))
   return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
 }
 
-/** The cause of the run is in front of the reader already. */
-function reasonOf(found: string, { error }: LocalReport): string {
-  return error?.message.includes(found) ? 'for the same reason.' : found
+/** The reader has already seen why the run itself failed. */
+function describeUnaccepted(reason: string, { error }: LocalReport): string {
+  if (error?.message.includes(reason))
+    return 'The hub did not accept the report of this run either, for the same reason.'
+  return `The hub did not accept the report of this run, which changes nothing on this host: ${reason}`
 }
 
 async function sendNow(

@@ -11,7 +11,7 @@ export async function keepPart({ deployment, results }: StepContext, part: Intac
   const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`
   return {
     status: 'unchanged',
-    did: 'as it was',
+    did: 'unchanged',
     story: `${placePath(part)} is already ${part.version} with these files${more}`,
   }
 }

@@ -91,7 +91,12 @@ function logRestored({ layout, log }: RollbackRequest, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
   if (isThere && !isInstalledIn(layout, place)) return
   const version = isThere ? versionIn(layout, place) : undefined
-  log.did(`${placePath(place)} is ${isThere ? `${version ?? 'as it was'} again` : 'not installed, as before'}`)
+  log.did(`${placePath(place)} is ${describeRestored(isThere, version)}`)
+}
+
+function describeRestored(isThere: boolean, version: string | undefined): string {
+  if (!isThere) return 'not installed, as before'
+  return version === undefined ? 'restored' : `${version} again`
 }
 
 function versionIn(layout: Layout, place: Place): string | undefined {

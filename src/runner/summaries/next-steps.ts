@@ -41,7 +41,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   source_not_supported: 'A project without parts from git does not need it.',
   unpinned_source: UNTIL_CORRECTED,
   version_mismatch: UNTIL_CORRECTED,
-  downgrade_refused: 'First ask the publisher which of the two is the newer one.',
+  downgrade_refused: 'If nobody rolled it back on purpose, ask the publisher which of the two is newer.',
   version_reused: 'It is better to have the publisher give the new bytes a version of their own.',
   disk_full: 'If it is the disk of `project-root`, a lower `keep-snapshots` keeps fewer old versions there.',
   host_not_writable: "Run again when the runner's user can write there.",

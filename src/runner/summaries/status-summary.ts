@@ -151,7 +151,7 @@ function describeInspection(inspection: Inspection): Ending {
   const differing = parts.filter(isPartDrifted).length
   return {
     mark: '⚠️',
-    sentence: `${differing} of ${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'} not as installed`,
+    sentence: `${differing} of ${countInWords(parts.length, 'part')} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
   }
 }
 

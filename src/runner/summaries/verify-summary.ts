@@ -1,3 +1,4 @@
+import { SourceError } from '../../core/document/source-problem.ts'
 import type { DeployError } from '../../core/errors.ts'
 import { cell, code, table } from '../../core/markdown.ts'
 import { bytesInWords, countInWords } from '../../core/quantities.ts'
@@ -47,7 +48,7 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
   const mark = error === undefined ? '✅' : '❌'
   if (error !== undefined && INPUT_ERRORS.has(error.code))
     return { mark, sentence: 'The inputs are not valid; nothing was checked' }
-  if (mode === 'none') return { mark, sentence: describeFiles(subject, error === undefined) }
+  if (mode === 'none') return { mark, sentence: describeFiles(subject, error) }
   const known = facts.version ?? (version === 'latest' ? undefined : version)
   const found = known === undefined ? name : `${name} ${known}`
   return {
@@ -55,15 +56,17 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
     sentence:
       error === undefined
         ? `${found} is verified: ${facts.steps === undefined ? 'signature and contents; no plan was checked' : 'signature, contents and plan'}`
-        : `${found} is not verified: install it nowhere`,
+        : `${found} is not verified: do not install it`,
   }
 }
 
 /** Then it may not even be known what was to be checked. */
 const INPUT_ERRORS: ReadonlySet<string> = new Set(['missing_input', 'invalid_input'])
 
-function describeFiles({ plan, hostConfig }: CheckedSubject, isValid: boolean): string {
-  const files = [plan, hostConfig].flatMap(path => path ?? [])
+function describeFiles({ plan, hostConfig }: CheckedSubject, error: DeployError | undefined): string {
+  const isValid = error === undefined
+  const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined
+  const files = [plan, hostConfig].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path))
   const named = files.join(' and ') || 'The inputs'
   return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`
 }

@@ -48,13 +48,16 @@ describe('the refusal of bytes that were replaced', () => {
     assert.equal(code, 'downgrade_refused')
     assert.equal(
       message,
-      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}) and now runs 1.3.0 (installed on 2026-11-20); latest does not restore it: nothing was installed. To install it all the same, name the version or set allow-downgrade: true.`,
+      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). latest does not restore a replaced version: nothing was installed. To install it all the same, name the version or set allow-downgrade: true.`,
     )
   })
 
   it('leaves out what nobody knows', () => {
     const { message } = replacedBytes({ version: null, sha256: THESE }, { version: null })
-    assert.match(message, /replaced the hub's latest version \(sha256 a+\); latest does not restore it/)
+    assert.match(
+      message,
+      /replaced the hub's latest version \(sha256 a+\)\. latest does not restore a replaced version/,
+    )
   })
 })
 

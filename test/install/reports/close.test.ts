@@ -79,6 +79,19 @@ describe('closeDeployment', () => {
     for (const text of [...textsBelow(layout), JSON.stringify(sender.sent)]) assert.ok(!text.includes(SECRET), text)
   })
 
+  for (const [error, warning] of [
+    ['the hub says', 'The hub did not accept the report of this run either, for the same reason.'],
+    [
+      'no such route',
+      'The hub did not accept the report of this run, which changes nothing on this host: no such route',
+    ],
+  ] as const) {
+    it(`warns once of a report that is refused with "${error}"`, async t => {
+      const { log } = await close(t, { delivery: { ...REFUSED, error } })
+      assert.deepEqual(log.lines, [`warning ${warning}`])
+    })
+  }
+
   for (const secret of ['"outcome":', 'null,', 'true', 'failed']) {
     it(`stays readable when a hub gives out ${secret} as a token`, async t => {
       const { layout } = await close(t, { delivery: HUB_DOWN, secret })

@@ -65,7 +65,7 @@ describe('buildStatusSummary', () => {
         })),
         unrestored: 1,
       }),
-      `### ⚠️ 2 of 3 parts are not as installed on app-1
+      `### ⚠️ 2 of 3 parts differ from what was installed on app-1
 
 > [!WARNING]
 > - Files on this host are not as they were installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.

@@ -60,7 +60,7 @@ describe('buildVerifySummary', () => {
     const facts = { version: '1.1.0', versionSource: 'requested', sha256: 'ab'.repeat(32), size: 9 } as const
     assert.equal(
       buildVerifySummary({ ...SUBJECT, plan: undefined }, { facts, error }),
-      `### ❌ greeter 1.1.0 is not verified: install it nowhere
+      `### ❌ greeter 1.1.0 is not verified: do not install it
 
 **Why:** The bytes are others. (<code>signature&#95;mismatch</code>)\\
 **Next:** Do not deploy this version until you know the cause.
@@ -76,7 +76,8 @@ describe('buildVerifySummary', () => {
   it('has no table when nothing was fetched, and shows paths without obeying them', () => {
     const problems = [1, 2].map(line => ({ message: 'no <b>', file: 'a|b*.yaml', line, column: 1 }))
     const error = new SourceError('invalid_plan', 'The plan', problems)
-    const subject = { ...SUBJECT, mode: 'none', name: 'greeter', plan: 'a|b*.yaml', from: undefined } as const
+    const files = { plan: 'a|b*.yaml', hostConfig: 'valid.yaml' }
+    const subject = { ...SUBJECT, ...files, mode: 'none', name: 'greeter', from: undefined } as const
     const summary = buildVerifySummary(subject, { facts: {}, error })
     assert.match(summary, /^### ❌ a&#124;b&#42;\.yaml is not valid; no artifact was checked\n/)
     assert.doesNotMatch(summary, /^\|/m)

@@ -42,7 +42,7 @@ function resultOf(step: Step, error: LocalReport['error']): string {
     case 'done':
       return step.did ?? (isMarkerAction(step.action) ? 'nothing to do' : 'done')
     case 'unchanged':
-      return step.did ?? 'as it was'
+      return step.did ?? 'unchanged'
     case 'skipped':
       return 'skipped'
     case 'not_run':

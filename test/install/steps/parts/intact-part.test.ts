@@ -46,7 +46,7 @@ describe('a part whose new tree is the installed one', () => {
     assert.ok(part.intact)
     assert.deepEqual(await keepPart(context, part), {
       status: 'unchanged',
-      did: 'as it was',
+      did: 'unchanged',
       story: 'plugins/x is already 2.0.0 with these files; 1 file was added on this host',
     })
     assert.deepEqual(log.lines, [])
