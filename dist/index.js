@@ -30854,7 +30854,7 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     tools.log.did('failed');
     if (transaction.changed || transaction.services.length > 0)
         tools.log.group('rolling back', 'at once');
-    const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
+    const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
         layout,
         log: tools.log,
         grace: tools.grace,
@@ -30868,6 +30868,8 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
         lost: transaction.lost,
     });
     const isRestored = rollback?.restored !== false;
+    // What no transaction has moved is not put back by undoing one.
+    const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
     const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { readLocalReport } from './harness/evidence.ts'
@@ -46,6 +46,25 @@ describe('an old version that is still running', () => {
     const result = await deployWhile('exit 1')
     assert.equal(result.outputs['outcome'], 'rolled_back')
     assert.equal(readLocalReport(result).rollback?.verified, null)
+  })
+})
+
+describe('a kept path that ends up in the target of the renames that must fail', () => {
+  it('makes the run inconsistent, which says where it is, and so does the next one, until it is back', async () => {
+    stage.writePlan(
+      `${PLUGIN_PLAN.replace('prepare}', 'prepare}\n  - {id: work, action: provision, plugin: greeter}').replace('[prepare]', '[work]')}`,
+    )
+    const [data, probe] = [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')]
+    const move = `rm -rf ${probe} && mv -T ${data} ${probe}`
+    for (const result of [await deployWhile(move), await deployWhile('exit 1')]) {
+      const { outputs, log } = result
+      assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)
+      assert.equal(outputs['running-version'], '')
+      assert.ok(readLocalReport(result).error?.message.includes(`${probe} must contain nothing but full`))
+    }
+    renameSync(probe, data)
+    assert.equal((await deployWhile('exit 0')).outputs['outcome'], 'success')
+    assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
   })
 })
 
