@@ -17259,6 +17259,143 @@ function withoutLeadingV(version) {
 
 ;// CONCATENATED MODULE: external "node:fs"
 const external_node_fs_namespaceObject = require("node:fs");
+;// CONCATENATED MODULE: external "node:crypto"
+const external_node_crypto_namespaceObject = require("node:crypto");
+;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
+
+const SLASH = 0x2f;
+/**
+ * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ */
+function treeDigest(files) {
+    return orderedTreeDigest(inTreeOrder(files));
+}
+/** The same of files that are in that order: to compare all paths takes longer than to digest them. */
+function orderedTreeDigest(files) {
+    const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
+    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
+}
+/** The entries in the order of a tree digest. */
+function inTreeOrder(entries) {
+    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
+function comparePaths(a, b) {
+    if (a === b)
+        return 0;
+    let at = 0;
+    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
+        at++;
+    return rankAt(a, at) - rankAt(b, at);
+}
+/** How a path continues decides: its end comes before the end of a component, and that before any character. */
+function rankAt(path, at) {
+    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
+    const codePoint = path.codePointAt(at);
+    if (codePoint === undefined)
+        return -2;
+    return codePoint === SLASH ? -1 : codePoint;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/trees/tree-walk.js
+
+
+
+/**
+ * Every file, symlink and special file below `root` (directories are implied), with paths relative to it, ordered by
+ * path components. `skip` names paths to leave out. Follows no symlink. Where nothing is at `root`, the list is
+ * empty.
+ */
+async function walkTree(root, skip = new Set()) {
+    const found = [];
+    const pending = [''];
+    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
+        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
+            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
+            if (skip.has(path))
+                continue;
+            if (entry.isDirectory())
+                pending.push(path);
+            else
+                found.push(...(await tree_walk_describe(root, path)));
+        }
+    }
+    return found.sort((a, b) => comparePaths(a.path, b.path));
+}
+/** Whether anything is at the path, a dangling symlink included. */
+function pathExistsSync(path) {
+    return lstatIfPresentSync(path) !== undefined;
+}
+/** lstat, or undefined when nothing is there. */
+function lstatIfPresentSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.lstatSync)(path);
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw error;
+    }
+}
+/** Whether a system error says that nothing is at the path. */
+function isAbsent(error) {
+    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+}
+async function listDirectory(path) {
+    try {
+        return await external_node_fs_namespaceObject.promises.readdir(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+/** Nothing, when another process has just removed it. */
+async function tree_walk_describe(root, path) {
+    try {
+        const stat = await external_node_fs_namespaceObject.promises.lstat((0,external_node_path_namespaceObject.join)(root, path));
+        if (stat.isSymbolicLink())
+            return [{ type: 'symlink', path, target: await external_node_fs_namespaceObject.promises.readlink((0,external_node_path_namespaceObject.join)(root, path)) }];
+        const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 };
+        return [stat.isFile() ? entry : { type: 'other', path }];
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+
+;// CONCATENATED MODULE: external "node:timers/promises"
+const promises_namespaceObject = require("node:timers/promises");
+;// CONCATENATED MODULE: ./build/core/monotonic.js
+/**
+ * Milliseconds of a clock that only moves forward, even when somebody sets the host's date. The same as
+ * `performance.now`, for which Node.js loads ten of its modules.
+ */
+function monotonicMs() {
+    const [seconds, nanoseconds] = process.hrtime();
+    return seconds * 1000 + nanoseconds / 1e6;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/clock.js
+
+
+const systemClock = {
+    now: monotonicMs,
+    async sleep(ms, signal) {
+        try {
+            await (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal });
+        }
+        catch (error) {
+            signal?.throwIfAborted();
+            throw error;
+        }
+    },
+};
+
 ;// CONCATENATED MODULE: ./build/core/quantities.js
 const UNITS = ['kB', 'MB', 'GB'];
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
@@ -17394,53 +17531,10 @@ function tryLstatSync(path) {
     }
 }
 
-;// CONCATENATED MODULE: external "node:crypto"
-const external_node_crypto_namespaceObject = require("node:crypto");
-;// CONCATENATED MODULE: ./build/core/trust/tree-digest.js
-
-const SLASH = 0x2f;
-/**
- * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
- */
-function treeDigest(files) {
-    return orderedTreeDigest(inTreeOrder(files));
-}
-/** The same of files that are in that order: to compare all paths takes longer than to digest them. */
-function orderedTreeDigest(files) {
-    const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
-    return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
-}
-/** The entries in the order of a tree digest. */
-function inTreeOrder(entries) {
-    return [...entries].sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Orders paths component by component, each by code points: `a/b` before `a.txt`, U+FF21 before U+1F600. */
-function comparePaths(a, b) {
-    if (a === b)
-        return 0;
-    let at = 0;
-    while (at < a.length && at < b.length && a.charCodeAt(at) === b.charCodeAt(at))
-        at++;
-    return rankAt(a, at) - rankAt(b, at);
-}
-/** How a path continues decides: its end comes before the end of a component, and that before any character. */
-function rankAt(path, at) {
-    // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
-    const codePoint = path.codePointAt(at);
-    if (codePoint === undefined)
-        return -2;
-    return codePoint === SLASH ? -1 : codePoint;
-}
-
-;// CONCATENATED MODULE: external "node:util"
-const external_node_util_namespaceObject = require("node:util");
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = require("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
 const external_node_timers_namespaceObject = require("node:timers");
-;// CONCATENATED MODULE: external "node:timers/promises"
-const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/install/files/child-process.js
 
 
@@ -17621,20 +17715,137 @@ function signalGroup(pid, signal) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
+;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
 
+/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
+function notAFile(path) {
+    return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
+}
+/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
+function toOpenError(path, error) {
+    return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
+}
+/** Of a symlink, a directory, a socket, a device without a driver. */
+const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
+
+;// CONCATENATED MODULE: ./build/install/host/locks/kernel-lock.js
+
+
+
+/** The descriptor's number in the child; its answer when another process has the lock. */
+const CHILD_DESCRIPTOR = 3;
+const EXIT_BUSY = 1;
 /**
- * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
+ * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
+ * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
  */
-function temporaryName(path) {
-    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+async function tryKernelLock(request) {
+    const { path } = request;
+    const fd = openRegularFileSync(path);
+    let attempt = 'busy';
+    try {
+        const answer = await flock(fd, request);
+        if (answer !== 'held')
+            attempt = answer;
+        else if (isFileAt(path, fd))
+            attempt = lockOf(fd);
+        return attempt;
+    }
+    finally {
+        if (typeof attempt === 'string')
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
 }
-/** The id of the process that a temporary name belongs to, or undefined for any other name. */
-function ownerOfTemporary(name) {
-    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
-    return pid === undefined ? undefined : Number(pid);
+/**
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
+ * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ */
+async function readFreeKernelLock(request) {
+    let fd;
+    try {
+        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
+        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
+        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
+    }
+    catch {
+        request.signal?.throwIfAborted();
+        return undefined;
+    }
+    finally {
+        if (fd !== undefined)
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+    }
+}
+function lockOf(fd) {
+    let isOpen = true;
+    return {
+        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
+        release() {
+            if (isOpen)
+                (0,external_node_fs_namespaceObject.closeSync)(fd);
+            isOpen = false;
+        },
+    };
+}
+/**
+ * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
+ * a virtual machine shares with its host) each machine may keep its locks to itself.
+ */
+function isOnOneMachine(path) {
+    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
+}
+/** The kernel's magic numbers (linux/magic.h). */
+const ONE_MACHINE_FILE_SYSTEMS = new Set([
+    0xef53, // ext2, ext3, ext4
+    0x58465342, // xfs
+    0x9123683e, // btrfs
+    0x2fc12fc1, // zfs
+    0xf2f52010, // f2fs
+    0xca451a4e, // bcachefs
+    0x794c7630, // overlay
+    0x01021994, // tmpfs
+]);
+/** For writing, which network file systems ask of a lock. */
+function openRegularFileSync(path) {
+    const fd = openForLockingSync(path);
+    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
+        return fd;
+    (0,external_node_fs_namespaceObject.closeSync)(fd);
+    throw notAFile(path);
+}
+function openForLockingSync(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
+    }
+    catch (error) {
+        throw toOpenError(path, error);
+    }
+}
+async function flock(fd, { timeoutMs, signal, isShared = false }) {
+    const end = await runChild({
+        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
+        env: allowedEnvironment({ LC_ALL: 'C' }),
+        timeoutMs,
+        signal,
+        isSilent: true,
+        descriptor: fd,
+    });
+    if (end.kind !== 'exited')
+        return 'unavailable';
+    if (end.code === 0)
+        return 'held';
+    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
+}
+/** A lock on a file that somebody has removed meanwhile excludes nobody. */
+function isFileAt(path, fd) {
+    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
+    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
+    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
 }
 
+;// CONCATENATED MODULE: external "node:os"
+const external_node_os_namespaceObject = require("node:os");
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
 /**
@@ -17663,6 +17874,20 @@ function tryReadSmallFileSync(path, maxBytes) {
     catch {
         return undefined;
     }
+}
+
+;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
+
+/**
+ * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ */
+function temporaryName(path) {
+    return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
+}
+/** The id of the process that a temporary name belongs to, or undefined for any other name. */
+function ownerOfTemporary(name) {
+    const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
+    return pid === undefined ? undefined : Number(pid);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/open-directory.js
@@ -17726,16 +17951,6 @@ function mountOf(fd) {
     return /^mnt_id:\s*(\d+)$/m.exec(tryReadSmallFileSync(`/proc/self/fdinfo/${fd}`, MAX_DESCRIPTOR_FACTS_BYTES) ?? '')?.[1];
 }
 
-;// CONCATENATED MODULE: ./build/core/monotonic.js
-/**
- * Milliseconds of a clock that only moves forward, even when somebody sets the host's date. The same as
- * `performance.now`, for which Node.js loads ten of its modules.
- */
-function monotonicMs() {
-    const [seconds, nanoseconds] = process.hrtime();
-    return seconds * 1000 + nanoseconds / 1e6;
-}
-
 ;// CONCATENATED MODULE: ./build/install/files/time-slice.js
 
 
@@ -17790,76 +18005,6 @@ class TimeSlice {
                 await this.giveBack();
             yield piece;
         }
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/trees/tree-walk.js
-
-
-
-/**
- * Every file, symlink and special file below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names paths to leave out. Follows no symlink. Where nothing is at `root`, the list is
- * empty.
- */
-async function walkTree(root, skip = new Set()) {
-    const found = [];
-    const pending = [''];
-    for (let directory = pending.pop(); directory !== undefined; directory = pending.pop()) {
-        for (const entry of await listDirectory((0,external_node_path_namespaceObject.join)(root, directory))) {
-            const path = directory === '' ? entry.name : `${directory}/${entry.name}`;
-            if (skip.has(path))
-                continue;
-            if (entry.isDirectory())
-                pending.push(path);
-            else
-                found.push(...(await tree_walk_describe(root, path)));
-        }
-    }
-    return found.sort((a, b) => comparePaths(a.path, b.path));
-}
-/** Whether anything is at the path, a dangling symlink included. */
-function pathExistsSync(path) {
-    return lstatIfPresentSync(path) !== undefined;
-}
-/** lstat, or undefined when nothing is there. */
-function lstatIfPresentSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.lstatSync)(path);
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw error;
-    }
-}
-/** Whether a system error says that nothing is at the path. */
-function isAbsent(error) {
-    return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
-}
-async function listDirectory(path) {
-    try {
-        return await external_node_fs_namespaceObject.promises.readdir(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-/** Nothing, when another process has just removed it. */
-async function tree_walk_describe(root, path) {
-    try {
-        const stat = await external_node_fs_namespaceObject.promises.lstat((0,external_node_path_namespaceObject.join)(root, path));
-        if (stat.isSymbolicLink())
-            return [{ type: 'symlink', path, target: await external_node_fs_namespaceObject.promises.readlink((0,external_node_path_namespaceObject.join)(root, path)) }];
-        const entry = { type: 'file', path, size: stat.size, mode: stat.mode & 0o7777 };
-        return [stat.isFile() ? entry : { type: 'other', path }];
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
     }
 }
 
@@ -18051,6 +18196,416 @@ function unlinkIfPresentSync(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
+
+
+
+/** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
+const processIdentitySchema = schemas_lazy(() => object({
+    pid: schemas_int().check(_positive()),
+    /** Clock ticks after boot. */
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    /** Of the installed system, so that it stays over a reboot; null in most containers. */
+    machine_id: nullable(schemas_string()),
+    /** Two containers of one host may each have a pid 17. */
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+}));
+function readOwnIdentity() {
+    return {
+        pid: process.pid,
+        start_time: readStartTime(process.pid) ?? null,
+        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+        machine_id: orNull(readMachineId),
+        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
+        hostname: (0,external_node_os_namespaceObject.hostname)(),
+    };
+}
+/**
+ * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
+ * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
+ */
+function isProvablyDead(holder, own) {
+    if (holder.hostname !== own.hostname)
+        return false;
+    const isSameBoot = holder.boot_id === own.boot_id;
+    if (!isSameMachine(holder, own, isSameBoot))
+        return false;
+    if (!isSameBoot)
+        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
+    if (holder.pid_namespace !== own.pid_namespace)
+        return false;
+    if (!pidExists(holder.pid))
+        return true;
+    const startTime = readStartTime(holder.pid);
+    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
+}
+function isSameMachine(holder, own, isSameBoot) {
+    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
+}
+/** Whether a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+function isSeenRunning(other, own) {
+    const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
+    return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
+}
+/** Whether any process has this pid now, ours to signal or not. */
+function pidExists(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    }
+    catch (error) {
+        return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    }
+}
+function orNull(read) {
+    try {
+        return read();
+    }
+    catch {
+        return null;
+    }
+}
+/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+function readMachineId() {
+    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
+    if (id === undefined)
+        throw new Error('no machine id');
+    return id;
+}
+/**
+ * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
+ * counts as gone.
+ */
+function readStartTime(pid) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
+        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return fields[0] === 'Z' ? 'ended' : fields[19];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/locks/lock-file.js
+
+
+
+
+
+
+
+
+
+
+
+
+
+const MARK = '.takeover-';
+const MAX_BYTES = 64 * 1024;
+const ownSchema = object({
+    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
+    pid: schemas_int().check(_positive()),
+    start_time: nullable(schemas_string()),
+    boot_id: nullable(schemas_string()),
+    // Older versions of this action write neither of these two.
+    machine_id: optional(nullable(schemas_string())),
+    kernel_lock: optional(nullable(schemas_string())),
+    pid_namespace: nullable(schemas_string()),
+    hostname: schemas_string(),
+    run_url: nullable(schemas_string()),
+    // Nor this one. What it deploys, for people.
+    deployment: optional(nullable(schemas_string())),
+    since: schemas_string(),
+});
+/** On another host, where another version of this action may have written the lock: only the host must be known. */
+const foreignSchema = schemas_lazy(() => object({
+    id: schemas_catch(nullable(ownSchema.shape.id), null),
+    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
+    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
+    run_url: schemas_catch(nullable(schemas_string()), null),
+    deployment: schemas_catch(optional(nullable(schemas_string())), null),
+    since: schemas_catch(nullable(schemas_string()), null),
+}));
+/**
+ * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
+ * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
+ * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ */
+function tryTake(path, own) {
+    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
+        return false;
+    // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
+    return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
+}
+/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
+function readLock(path) {
+    const text = readIfPresentSync(path);
+    if (text === undefined)
+        return undefined;
+    const holder = parseHolder(text);
+    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
+}
+/** Removes a lock, or a mark, if it is that of this holder. */
+function release(path, id) {
+    if (readLock(path)?.id === id)
+        (0,external_node_fs_namespaceObject.unlinkSync)(path);
+}
+/**
+ * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
+ * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
+ * not a file. What cannot be removed does no harm; the next holder tries again.
+ */
+function removeDeadMarks(path, own) {
+    for (const name of namesNextTo(path, '.')) {
+        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        if (found !== undefined && isLeftOver(found, own))
+            tryUnlinkSync(found.path);
+    }
+}
+function describeHolder(holder) {
+    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
+    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
+    const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`;
+    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
+}
+/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
+function tryCreate(path, own) {
+    try {
+        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
+        try {
+            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
+        }
+        finally {
+            (0,external_node_fs_namespaceObject.closeSync)(fd);
+        }
+        return true;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'EEXIST')
+            return false;
+        throw error;
+    }
+}
+function isOwnOrTakenOver(path, own) {
+    const found = readLock(path);
+    if (found === undefined)
+        return false;
+    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
+}
+/**
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
+ * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ */
+function takeOver(dead, own) {
+    const mark = `${dead.path}${MARK}${dead.id}`;
+    try {
+        if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id)
+            return false;
+        replace(dead.path, own);
+        return true;
+    }
+    finally {
+        release(mark, own.id);
+    }
+}
+function replace(path, own) {
+    const replacement = temporaryName(path);
+    try {
+        tryCreate(replacement, own);
+        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
+    }
+    finally {
+        tryUnlinkSync(replacement);
+    }
+}
+/**
+ * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
+ * once the file is written, because from then on nobody takes it for garbage.
+ */
+function isBeingTakenOver(path, own) {
+    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
+    return marks.some(name => {
+        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
+        return found !== undefined && !isAbandoned(found, own);
+    });
+}
+/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+function isAbandoned({ path, holder }, own) {
+    if (holder === undefined)
+        return true;
+    // If only a holder's host is known, it cannot be proved dead.
+    if (!('boot_id' in holder))
+        return false;
+    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
+}
+/** The kernel has given this process the lock that the holder had, so the holder has ended. */
+function isWithoutItsKernelLock(holder, own, path) {
+    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
+        return false;
+    const isSame = (key) => own[key] !== null && holder[key] === own[key];
+    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
+}
+function isLeftOver(found, own) {
+    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
+    if (writer === undefined || found.holder !== undefined)
+        return isAbandoned(found, own);
+    // Garbage may be what its process is still writing.
+    return !pidExists(writer);
+}
+function namesNextTo(path, suffix) {
+    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
+}
+function tryReadLock(path) {
+    try {
+        return readLock(path);
+    }
+    catch {
+        return undefined;
+    }
+}
+function readIfPresentSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text === undefined)
+            throw notAFile(path);
+        return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        throw toOpenError(path, error);
+    }
+}
+function parseHolder(text) {
+    try {
+        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/locks/lock.js
+
+
+
+
+
+
+
+
+const POLL_MS = 250;
+const REPORT_EVERY_MS = 10_000;
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
+/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
+const KERNEL_LOCK = 'kernel-lock';
+/**
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
+ * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
+ * once. Where there is no kernel lock, the file alone decides.
+ * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
+ * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ */
+async function acquireLock(request, clock = systemClock) {
+    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
+    try {
+        const holder = await waitForTurn(request, contender, clock);
+        removeDeadMarks(request.path, holder);
+        return { release: () => giveBack(request, contender) };
+    }
+    catch (error) {
+        giveBack({ ...request, log: () => { } }, contender);
+        request.signal?.throwIfAborted();
+        throw toHostError(error, `taking the lock ${request.path}`);
+    }
+}
+/**
+ * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
+ * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ */
+async function describeLiveHolder(path, signal) {
+    const found = readLock(path);
+    if (found?.holder === undefined)
+        return undefined;
+    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
+    if (isAbandoned(found, own))
+        return undefined;
+    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
+    const free = await readFreeKernelLock(probe);
+    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
+}
+/** Who has the lock of a project root, in words, as its file says. Throws as `readLock` does. */
+function describeOther(path) {
+    const found = readLock(path);
+    if (found?.holder !== undefined)
+        return describeHolder(found.holder);
+    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
+}
+async function waitForTurn(request, contender, clock) {
+    const { path, runUrl, deployment, signal } = request;
+    const identity = readOwnIdentity();
+    const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
+    const pause = startWaiting(request, contender, clock);
+    for (;;) {
+        signal?.throwIfAborted();
+        if (contender.kernel === 'busy')
+            contender.kernel = await tryKernelLock(kernelLock);
+        const since = new Date().toISOString();
+        const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
+        const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
+        if (contender.kernel !== 'busy' && tryTake(path, own))
+            return own;
+        await pause();
+    }
+}
+/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
+function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
+    const deadline = clock.now() + timeoutMs;
+    let reportedAt = Number.NEGATIVE_INFINITY;
+    return async () => {
+        const now = clock.now();
+        if (now >= deadline)
+            throw lockedError(path, timeoutMs, contender);
+        if (now - reportedAt >= REPORT_EVERY_MS) {
+            log(`Waiting for the lock of this host: ${describeOther(path)}.`);
+            reportedAt = now;
+        }
+        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
+    };
+}
+function giveBack({ path, log }, { id, kernel }) {
+    try {
+        release(path, id);
+    }
+    catch (error) {
+        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
+    }
+    finally {
+        if (typeof kernel === 'object')
+            kernel.release();
+    }
+}
+function lockedError(path, timeoutMs, { kernel }) {
+    const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
+    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
+        `${describeOther(path)}. Wait for it or cancel it.${gone}`);
+}
+function answerTimeoutMs({ timeoutMs }) {
+    return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
+}
+function lockedFileOf({ kernel }) {
+    return typeof kernel === 'object' ? kernel.id : null;
+}
+function kernelLockOf(path) {
+    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
+}
+
+;// CONCATENATED MODULE: external "node:util"
+const external_node_util_namespaceObject = require("node:util");
 ;// CONCATENATED MODULE: ./build/install/files/durable-files.js
 
 
@@ -18242,1606 +18797,6 @@ const innerPathSchema = schemas_string().check(_regex(new RegExp(`^${NAME_PATTER
 const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
     error: 'must be the path of a snapshot below .hub-deploy/snapshots',
 }));
-
-;// CONCATENATED MODULE: ./build/install/host/state-file.js
-
-
-
-
-
-
-/** Far above what years of deployments write. */
-const MAX_STATE_BYTES = 256 * 1024 * 1024;
-/**
- * The text of one of our own files; undefined when there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` when it is not a regular file, and the system's error, both with its name.
- */
-function readStateFileSync(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        if (errnoOf(error) !== 'ELOOP')
-            throw toHostError(error, `reading ${path}`);
-    }
-    throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
-}
-/** What is wrong with a state file, and where in it, on one line. */
-function describeDamage(error) {
-    if (!(error instanceof $ZodError))
-        return 'it is not JSON';
-    const issue = error.issues[0];
-    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
-}
-/** In words of our own where the schema has none. */
-function describeIssue(issue) {
-    if (issue?.message !== 'Invalid input')
-        return issue?.message ?? '';
-    if (issue.code === 'invalid_type')
-        return `must be ${issue.expected}`;
-    if (issue.code === 'invalid_value')
-        return `must be ${issue.values.join(' or ')}`;
-    return 'has another form';
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/origin.js
-/** Whether a row is of this origin. */
-function isFrom({ contract, slug }, origin) {
-    return contract === origin.contract && slug === origin.slug;
-}
-/** The snapshots in a row that are of this origin, even if the row is of another now. */
-function snapshotsFrom(row, origin) {
-    return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
-}
-/** The snapshots in a row, as the row of another origin records them. */
-function handOver(row, to) {
-    return row.snapshots.map(({ origin, ...snapshot }) => {
-        const { contract, slug } = origin ?? row;
-        return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
-    });
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
-
-
-/** Of one project, so that one which changes nothing but its version does not fill the record. */
-const MAX_PROJECT_VERSIONS = 20;
-/**
- * The versions that stay recorded when one is added: those of which the host still has something. A version whose source
- * has supplied other trees since is there once for each set of trees.
- */
-function retainVersions(known, added, rows) {
-    const others = known.filter(version => added === undefined || !isSameSet(version, added));
-    const all = added === undefined ? others : [...others, added];
-    const left = all.filter((version, index) => isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
-    const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug);
-    const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])];
-    return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS));
-}
-function isSameName(a, b) {
-    return a.slug === b.slug && a.version === b.version;
-}
-/** Whether two are the same version with the same trees. */
-function isSameSet(a, b) {
-    const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
-    return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
-}
-/** Whether the host still has each part of a version, or some part that nothing but this version had. */
-function isLeft({ slug, version, parts }, { rows, isNewest }) {
-    const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
-    const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
-    return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
-}
-/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
-function isSameTree(a, b) {
-    return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
-
-
-
-
-
-const installedVersionSchema = object({
-    version: nullable(versionSchema),
-    /** Of the project that it came with; null for what came by itself. */
-    project_version: nullable(versionSchema),
-    /** Of the artifact; null for what we did not install ourselves. */
-    artifact_sha256: nullable(digestSchema),
-    tree_digest: nullable(digestSchema),
-    /** The name of the record of its files; absent where an earlier version of the action has installed them. */
-    tree_record: exactOptional(digestSchema),
-    installed_at: nullable(timeSchema),
-    deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
-    run_url: nullable(lineSchema),
-    /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
-    source: exactOptional(object({ from: lineSchema, id: lineSchema })),
-});
-/** A keep-path of any length. */
-const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
-    error: 'must be a relative path without empty parts, ".", ".." and control characters',
-}));
-/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
-const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
-const snapshotSchema = schemas_extend(installedVersionSchema, {
-    /** The directory's name, `<n>-<version>`. */
-    name: snapshotNameSchema,
-    /** Where it differs from the row's own. */
-    origin: exactOptional(originSchema),
-    /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
-    modified: exactOptional(literal(true)),
-    /** The keep-paths that stayed in it, because nothing replaced it. */
-    kept_paths: exactOptional(array(innerPathSchema)),
-    /**
-     * Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the
-     * action.
-     */
-    keep_paths: exactOptional(array(keepPathSchema)),
-});
-const installedRowSchema = schemas_extend(installedVersionSchema, {
-    contract: originSchema.shape.contract,
-    kind: kindSchema,
-    slug: originSchema.shape.slug,
-    id: idSchema,
-    /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
-    directory: exactOptional(pluginsDirectorySchema),
-    /**
-     * Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the
-     * action.
-     */
-    keep_paths: exactOptional(array(keepPathSchema)),
-    /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
-    modified: exactOptional(literal(true)),
-    /** Retained previous versions, newest last. */
-    snapshots: array(snapshotSchema)
-        .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
-});
-/** A place that a later version of its project left empty, and the snapshots retained of it. */
-const removedRowSchema = schemas_pick(installedRowSchema, {
-    contract: true,
-    kind: true,
-    slug: true,
-    id: true,
-    directory: true,
-    snapshots: true,
-});
-/** One version of a project: all its parts, as `installed.json` knew each of them then. */
-const projectVersionSchema = object({
-    slug: originSchema.shape.slug,
-    version: versionSchema,
-    parts: array(schemas_omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
-        .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
-});
-/** Whether no name is there twice. */
-function isUnique(names) {
-    return new Set(names).size === names.length;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/installed/host-record.js
-
-
-
-
-
-
-
-
-
-
-const fileSchema = object({
-    schema: literal(1),
-    installed: array(installedRowSchema),
-    /** Left out when empty. */
-    removed: exactOptional(array(removedRowSchema)),
-    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
-    projects: exactOptional(array(projectVersionSchema)),
-    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
-    discard: exactOptional(array(snapshotPathSchema)),
-    /** Services that a rollback could not restore, as JSON. Left out when empty. */
-    unrestored: exactOptional(array(schemas_string())),
-})
-    .check(refine(({ installed, removed = [], discard = [] }) => {
-    const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
-    return discard.every(path => !retained.has(path));
-}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
-    error: 'lists a plugin or extension twice, so it contradicts itself',
-}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
-    error: 'has a service in a directory of plugins, so it contradicts itself',
-}));
-/** What is installed on this host; see `readHostRecord`. */
-function readInstalled(layout) {
-    return readHostRecord(layout).installed;
-}
-/**
- * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
- * name in it is one that may become a path, and each place is listed once.
- * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
- */
-function readHostRecord(layout) {
-    const text = readStateFileSync(layout.installed);
-    if (text === undefined)
-        return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
-    try {
-        return parseRecord(text);
-    }
-    catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
-    }
-}
-/** A run reads the same text two dozen times, and checks it once. */
-let latest;
-function parseRecord(text) {
-    if (latest?.text !== text) {
-        const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
-        latest = { text, record: { installed, removed, projects, discard, unrestored } };
-    }
-    return latest.record;
-}
-/**
- * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
- * it returns.
- */
-async function recordInstalled(layout, { rows, removed, project }) {
-    const places = new Set([...rows, ...removed].map(nameOf));
-    const isOther = (row) => !places.has(nameOf(row));
-    const before = readHostRecord(layout);
-    const installed = inOrder([...before.installed.filter(isOther), ...rows]);
-    const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
-    const rowsLeft = [...installed, ...retained];
-    const projects = retainVersions(before.projects, project, rowsLeft);
-    await writeRecord(layout, { ...before, installed, removed: retained, projects });
-}
-/** Records which snapshots could not be removed yet. Durable when it returns. */
-async function recordDiscarded(layout, discard) {
-    await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
-}
-/** Records which services could not be restored. Durable when it returns. */
-async function recordUnrestored(layout, unrestored) {
-    await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
-}
-async function writeRecord(layout, { installed, ...lists }) {
-    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
-    // Parsed, so that the keys have one order, and the same rows are always the same bytes.
-    const record = fileSchema.parse({ schema: 1, installed, ...optional });
-    await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
-}
-/** The row of a part. */
-function findInstalled(rows, part) {
-    return rows.find(row => nameOf(row) === placeName(part));
-}
-/** The directories that plugins are or were in, by our own record. */
-function recordedDirectories({ installed, removed, projects }) {
-    const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
-    return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
-}
-function snapshotPathsOf(row) {
-    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
-}
-function inOrder(rows) {
-    return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)));
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
-
-
-/** As many as Linux follows in one path. */
-const MAX_SYMLINKS = 40;
-/**
- * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
- * Throws the system's error when it may not look.
- */
-function walkPath(path) {
-    const way = [];
-    const pending = partsOf(path);
-    let links = 0;
-    let end = visit(external_node_path_namespaceObject.sep);
-    while (end !== undefined && pending.length > 0) {
-        way.push(end);
-        if (!end.stat.isDirectory())
-            return { way, end: undefined };
-        const at = end.path;
-        const next = visit(childOf(at, pending.shift() ?? ''));
-        if (!next?.stat.isSymbolicLink()) {
-            end = next;
-            continue;
-        }
-        way.push(next);
-        if (++links > MAX_SYMLINKS)
-            return { way, end: undefined };
-        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
-        pending.unshift(...partsOf(target));
-        end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
-    }
-    return { way, end };
-}
-/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
-function childOf(directory, name) {
-    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
-}
-function visit(path) {
-    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
-    return stat && { path, stat };
-}
-function partsOf(path) {
-    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
-
-/** In such a directory, other users can rename and remove only what is theirs. */
-const STICKY = 0o1000;
-const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
-function decidersOf(path, us) {
-    const { way, end } = walkPath(path);
-    const before = way.map(visited => judge(visited, { us, isEnd: false }));
-    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
-}
-/** Sticky is not enough at the end, where others could add something. */
-function judge(visited, { us, isEnd }) {
-    const { uid, mode } = visited.stat;
-    // The mode of a symlink means nothing.
-    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
-    return {
-        ...visited,
-        isForeign: uid !== us && uid !== 0,
-        isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
-    };
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/permissions.js
-
-
-const GROUP_WRITE = 0o020;
-const OTHERS_WRITE = 0o002;
-/** Who, other than its owner, can write to a file or directory. An ACL shows in the bits of the group. */
-function otherWriters({ mode, gid }) {
-    return [
-        ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
-        ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
-    ];
-}
-/** A user as an operator knows it: with the name that this host's own file gives it, and always the number. */
-function nameUser(uid) {
-    return nameAccount('/etc/passwd', 'user', uid);
-}
-/** A path as an argument of a command that the operator copies. */
-function quote(path) {
-    const text = cleanForeignText(path, 4096);
-    return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
-function nameGroup(gid) {
-    return nameAccount('/etc/group', 'group', gid);
-}
-function nameAccount(file, what, id) {
-    const name = findName(file, id);
-    return name === undefined ? `${what} ${id}` : `${what} ${cleanForeignText(name, 64)} (${id})`;
-}
-/** Both files have the name first and the number third. */
-function findName(file, id) {
-    try {
-        const rows = (0,external_node_fs_namespaceObject.readFileSync)(file, 'utf8').split('\n');
-        return rows.map(row => row.split(':')).find(([, , number]) => number === String(id))?.[0];
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
-const GROUP_AND_OTHERS = 0o077;
-/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
-function findExposureOf(found, us) {
-    if (!found.isDirectory())
-        return 'type';
-    if (found.uid !== us)
-        return 'owner';
-    return isOpenToOthers(found) ? 'mode' : undefined;
-}
-/** Whether others than its owner may do anything with a file or directory. */
-function isOpenToOthers({ mode }) {
-    return (mode & GROUP_AND_OTHERS) !== 0;
-}
-
-;// CONCATENATED MODULE: ./build/core/sentence.js
-/** The text as a sentence that another one can follow: with a full stop, unless it ends with a mark of its own. */
-function asSentence(text) {
-    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/untouchable-host.js
-
-
-/**
- * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
- * lock, report, audit line or outbox. The outputs and the report to the hub still state the result.
- */
-class UntouchableHostError extends DeploymentError {
-    name = 'UntouchableHostError';
-    /** Without what was touched. */
-    reason;
-    constructor(code, message, options = {}) {
-        super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
-        this.reason = asSentence(message);
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/own-folder.js
-
-
-
-
-
-
-/** Another run may just be between making a second name for its file and removing the first. */
-const MAX_LISTINGS = 5;
-/**
- * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
- * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so it does not look into them.
- * No folder is fine. Tightens nothing, because somebody may have used what was open.
- * Throws UntouchableHostError `unsafe_host`.
- */
-function requireOwnFolder(folder) {
-    const { own, renameProbe, snapshots, trees, outbox, reports } = folder.layout;
-    const found = lstatIfPresentSync(own);
-    if (found === undefined)
-        return;
-    requirePrivateDirectory(folder, found);
-    // This one first: in a folder of ours, the others cannot become symlinks any more.
-    requireOwnEntries(folder, own);
-    for (const path of [trees, outbox, renameProbe, snapshots, ...shelvesIn(snapshots)])
-        requireOwnEntries(folder, path);
-    requireRealFiles(folder, reports);
-}
-function requirePrivateDirectory({ layout, us }, found) {
-    const own = quote(layout.own);
-    switch (findExposureOf(found, us)) {
-        case 'type':
-            throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
-        case 'owner':
-            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
-        case 'mode':
-            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
-        case undefined:
-            return;
-    }
-}
-/** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
-function requireOwnEntries(folder, path) {
-    for (let listing = 1;; listing++) {
-        const problem = findForeignEntry(folder, path);
-        if (problem === undefined)
-            return;
-        if (listing === MAX_LISTINGS)
-            throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`);
-    }
-}
-function findForeignEntry(folder, path) {
-    const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`));
-    const names = Map.groupBy(entries, ({ stat }) => stat.ino);
-    for (const { path, stat } of entries) {
-        const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
-        if (problem !== undefined)
-            return `${quote(path)} ${problem}`;
-    }
-    return undefined;
-}
-function entryAt(path) {
-    const stat = lstatIfPresentSync(path);
-    return stat === undefined ? [] : [{ path, stat }];
-}
-function problemOf({ layout, us }, stat) {
-    if (!stat.isDirectory() && !stat.isFile())
-        return `is ${typeOf(stat)}: find out who made it, and remove it.`;
-    if (stat.uid !== us)
-        return `belongs to ${nameUser(stat.uid)}, but this runner works as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`;
-    const writers = otherWriters(stat);
-    if (writers.length === 0)
-        return undefined;
-    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`;
-}
-/** Our own second names, which last for an instant or until the next run, are in the same folder. */
-function linkProblem(stat, namesHere = 1) {
-    if (!stat.isFile() || stat.nlink <= namesHere)
-        return undefined;
-    return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`;
-}
-/** By type alone: reports are many, and a run replaces them but never reads one that it did not just write. */
-function requireRealFiles({ layout }, path) {
-    const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
-    if (strange === undefined)
-        return;
-    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
-}
-/** What other processes left where an old version was restored is set aside for the operator. */
-function shelvesIn(snapshots) {
-    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
-    return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
-}
-function list(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return [];
-        throw error;
-    }
-}
-function typeOf(entry) {
-    if (entry.isSymbolicLink())
-        return 'a symlink';
-    return entry.isFile() ? 'a file' : 'a device, pipe or socket';
-}
-function modeOf({ mode }) {
-    return (mode & 0o7777).toString(8).padStart(4, '0');
-}
-function unsafe(message) {
-    return new UntouchableHostError('unsafe_host', message);
-}
-
-;// CONCATENATED MODULE: ./build/install/host/ownership/ownership.js
-
-
-
-
-
-
-
-
-
-
-const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
-/**
- * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
- * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
- * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes, and
- * from `installed.json`, once that is known to be ours, which directories have plugins.
- * Returns what others could write although the operator accepts it, one sentence each.
- * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
- */
-function requireSafeHost(access) {
-    return checking(access, us => {
-        const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
-        requireOwnFolder({ layout: access.layout, us });
-        const recorded = requireTrusted(access, { us, directories: ownership_recordedDirectories(access.layout) });
-        return [...new Set([...usual, ...recorded])];
-    });
-}
-/**
- * The same for one more directory of plugins, relative to the root, and for all that leads there. Returns what is not
- * said of the root and its usual directories. Throws UntouchableHostError.
- */
-function requireSafeDirectory(access, directory) {
-    return checking(access, us => {
-        const found = requireTrusted(access, { us, directories: [directory] });
-        const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }));
-        return found.filter(sentence => !usual.has(sentence));
-    });
-}
-/**
- * The same in a deployment that has begun on a safe host: its report says why it ended. Throws DeploymentError
- * `unsafe_host`.
- */
-function requireSafeDestination(access, directory) {
-    try {
-        return requireSafeDirectory(access, directory);
-    }
-    catch (error) {
-        if (!(error instanceof UntouchableHostError))
-            throw error;
-        throw new DeploymentError(error.code, `${error.reason} Nothing was installed or moved.`, { cause: error });
-    }
-}
-function checking(access, check) {
-    const us = process.getuid?.();
-    if (us === undefined)
-        return [];
-    try {
-        return check(us);
-    }
-    catch (error) {
-        if (error instanceof UntouchableHostError)
-            throw error;
-        const { code, message } = toHostError(error, `checking who can write to ${access.layout.root}`);
-        throw new UntouchableHostError(code, message, { cause: error });
-    }
-}
-function requireTrusted(access, trusted) {
-    const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access;
-    const exposures = findExposures(layout.root, trusted);
-    const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
-    if (refused.length > 0)
-        throw sharedRoot(refused, { us: trusted.us, sharedRootOption });
-    return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
-}
-/** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
-function ownership_recordedDirectories(layout) {
-    try {
-        const directories = readInstalled(layout).map(row => placeOf(row).directory);
-        return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
-    }
-    catch {
-        return [];
-    }
-}
-/** Each path once, outermost first. */
-function findExposures(root, { us, directories }) {
-    const found = new Map();
-    if (directories.length === 0)
-        return [];
-    for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
-        for (const decider of decidersOf(start, us)) {
-            const exposure = exposureOf(decider, us);
-            if (exposure === undefined || found.has(exposure.path))
-                continue;
-            found.set(exposure.path, { ...exposure, isPlantable: start !== root && decider.stat.isSymbolicLink() });
-        }
-    }
-    return [...found.values()];
-}
-function exposureOf({ path, stat, isForeign, isOpen }, us) {
-    if (!isForeign && !isOpen)
-        return undefined;
-    const writers = isOpen ? otherWriters(stat) : [];
-    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
-    return {
-        path,
-        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
-        fix: fixes.flat().join(' && '),
-    };
-}
-function inWords({ path, who }) {
-    return `${quote(path)} can be written or replaced by ${who}`;
-}
-function sharedRoot(exposures, { us, sharedRootOption }) {
-    const found = exposures.map(inWords).join(', and ');
-    const fix = exposures.map(({ fix }) => fix).join(' && ');
-    const choice = exposures.some(({ isPlantable }) => isPlantable)
-        ? ''
-        : `, or set ${sharedRootOption} if you trust them`;
-    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
-    return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
-}
-
-;// CONCATENATED MODULE: ./build/core/outcome.js
-/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
-function reportStatusOf(outcome) {
-    switch (outcome) {
-        case 'success':
-            return 'success';
-        case 'rolled_back':
-            return 'rolled_back';
-        case 'failed':
-        case 'interrupted':
-        case 'inconsistent':
-            return 'failed';
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/end.js
-
-
-
-const rollbackSchema = schemas_lazy(() => object({
-    /** Whether every change was undone. */
-    restored: schemas_boolean(),
-    /** What is wrong, one sentence each. */
-    problems: array(schemas_string()),
-    /** Whether the restored tree matches its record; null when there was nothing to compare. */
-    verified: nullable(schemas_boolean()),
-    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
-    healthy: nullable(schemas_boolean()),
-}));
-/** How a deployment ended, as the journal and the local report contain it. */
-const deploymentEndSchema = schemas_lazy(() => object({
-    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
-    changed: schemas_boolean(),
-    completed_at: timeSchema,
-    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
-    rollback: nullable(rollbackSchema),
-}));
-/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
-function buildEnd(at, known) {
-    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/facts.js
-
-
-
-
-/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
-const workflowRunSchema = schemas_lazy(() => object({
-    workflow: nullable(schemas_string()),
-    run_id: nullable(schemas_string()),
-    run_attempt: nullable(schemas_string()),
-    job: nullable(schemas_string()),
-    actor: nullable(schemas_string()),
-    url: nullable(schemas_string()),
-}));
-/** How an installed part differed from what was installed; paths relative to its tree. */
-const driftEntrySchema = schemas_lazy(() => object({
-    shelf: schemas_enum(['plugins', 'extensions']),
-    id: idSchema,
-    /** Which directory of plugins it was in; absent for `plugins`. */
-    directory: exactOptional(pluginsDirectorySchema),
-    version: nullable(schemas_string()),
-    added: array(schemas_string()),
-    removed: array(schemas_string()),
-    changed: array(schemas_string()),
-    /** What was in place of its directory; then no path is listed. Absent where there was one. */
-    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
-    /** Where the tree is that a successful deployment replaced; relative to the project root. */
-    snapshot: exactOptional(schemas_string()),
-    /** False where it could not be compared: no record, or a damaged one; absent otherwise. */
-    compared: exactOptional(literal(false)),
-    /** How many more paths there are; absent when all are listed. */
-    omitted: exactOptional(schemas_int().check(_positive())),
-}));
-/**
- * What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. What is
- * only in the journal is for log and summary, and no part of the local report.
- */
-const deploymentFactsSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may contain both. */
-    kind: nullable(kindSchema),
-    /** For a project, its id. */
-    slug: nullable(union([slugSchema, projectIdSchema])),
-    id: nullable(idSchema),
-    /** Which directory of plugins that is in; absent for `plugins`, for a service, a project, and where it is not known. */
-    directory: exactOptional(pluginsDirectorySchema),
-    requested_version: nullable(schemas_string()),
-    version: nullable(schemas_string()),
-    version_source: nullable(schemas_string()),
-    previous_version: nullable(schemas_string()),
-    artifact_sha256: nullable(sha256Schema),
-    artifact_size: nullable(schemas_number()),
-    repo: nullable(schemas_string()),
-    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
-    rollback_of: exactOptional(nullable(schemas_string())),
-    /** Only of such a rollback: whether what it restores had been changed on the host, so that no artifact is like it. */
-    modified: exactOptional(literal(true)),
-    /** The plugins that a project installs, once they are known. */
-    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** What supplied the parts that a project only names: a marketplace and its digest, or a repository and its commit. */
-    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
-    /** The pinned key that signed a project: base64 of the 32 bytes. */
-    signer_public_key: exactOptional(schemas_string()),
-    /** The parts whose files differed before the deployment; absent where that is not known. */
-    drift: exactOptional(array(driftEntrySchema)),
-    /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
-    previous_sha256: exactOptional(sha256Schema),
-    /** The signature of the artifact was found valid; absent otherwise. Like `unrecorded`, only in the journal. */
-    signature_valid: exactOptional(literal(true)),
-    /** Something is in the place that this action has not installed; absent otherwise. */
-    unrecorded: exactOptional(literal(true)),
-    /** How long it waited for another run to leave the host, in which state, and which run that was. */
-    waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
-    host_id: schemas_string(),
-    started_at: timeSchema,
-    run: workflowRunSchema,
-}));
-function flowOf({ contract, rollback_of: replaced }) {
-    return replaced === undefined ? contract : 'rollback';
-}
-const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
-const stepEntrySchema = object({
-    id: schemas_string(),
-    action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
-    duration_ms: schemas_number(),
-    error: nullable(schemas_string()),
-    /** What it has done, in a few words. Only in the journal. */
-    did: exactOptional(schemas_string()),
-    /** Only of a health check: the ids of the parts whose service or check it has examined. Only in the journal. */
-    checked: exactOptional(array(schemas_string())),
-});
-
-;// CONCATENATED MODULE: ./build/install/transaction/journal/redaction.js
-/** The value with every text redacted, except the fields of these names; keys stay. */
-function redactTexts(value, redact, exceptions) {
-    if (typeof value === 'string')
-        return redact(value);
-    if (Array.isArray(value))
-        return value.map(item => redactTexts(item, redact, exceptions));
-    if (typeof value !== 'object' || value === null)
-        return value;
-    return Object.fromEntries(Object.entries(value).map(([key, field]) => [
-        key,
-        exceptions.has(key) ? field : redactTexts(field, redact, exceptions),
-    ]));
-}
-/**
- * A journal's record without any secret in its texts from outside. What a recovery works with (places, services, rows,
- * and the operator's own facts) stays as it is; a fact from outside that contains a secret counts as unknown.
- */
-function redactRecord(record, redact) {
-    switch (record.record) {
-        case 'begin':
-            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
-        case 'facts':
-            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
-        case 'step':
-            return { ...record, error: record.error === null ? null : redact(record.error) };
-        case 'end':
-            return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
-        case 'state':
-        case 'change':
-        case 'changes':
-        case 'service':
-        case 'healthchecks':
-        case 'undone':
-        case 'commit':
-        case 'reported':
-        case 'recovery':
-            return record;
-    }
-}
-const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
-const DRIFT_WORDS = new Set(['shelf', 'id', 'directory', 'version', 'instead']);
-const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
-function withoutSecrets(facts, redact) {
-    const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
-    const drift = facts.drift?.map(entry => redactTexts(entry, redact, DRIFT_WORDS));
-    return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) };
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/local-report.js
-
-
-
-
-
-
-
-
-const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
-/** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
-const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
-    ...deploymentEndSchema.def.getter().shape,
-    schema: literal(1),
-    /** What the host runs now; null where nothing is installed, and where it may run neither version whole. */
-    running_version: schemas_default(nullable(schemas_string()), null),
-    status: schemas_enum(['success', 'failed', 'rolled_back']),
-    state: schemas_string(),
-    duration_ms: schemas_number(),
-    states: array(stateEntrySchema),
-    steps: array(stepEntrySchema),
-    reported: reportedSchema,
-}));
-/** A report that was not sent, or not yet. */
-function notSent(reason) {
-    return { accepted: false, attempts: 0, error: reason };
-}
-function buildLocalReport(record, end, { reported, running_version }) {
-    const { facts, states, steps } = record;
-    return {
-        schema: 1,
-        ...facts,
-        drift: driftAfter(end, facts.drift),
-        ...end,
-        running_version,
-        status: reportStatusOf(end.outcome),
-        state: states.at(-1)?.state ?? 'pending',
-        duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
-        states: [...states],
-        steps: [...steps],
-        reported,
-    };
-}
-/** A rollback has moved the trees back from their snapshots. */
-function driftAfter({ outcome }, drift = []) {
-    return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry);
-}
-/** Fields that contain no foreign text, and must stay readable whatever a secret looks like. */
-const OWN_WORDS = new Set([
-    'deployment_id',
-    'contract',
-    'kind',
-    'status',
-    'outcome',
-    'state',
-    'at',
-    'action',
-    'code',
-    'shelf',
-    'directory',
-    'instead',
-    'started_at',
-    'completed_at',
-]);
-/**
- * The report without any secret in its texts. Redacts text by text, never the JSON: a hub could issue a token whose
- * removal breaks the syntax.
- */
-function redactReport(report, redact) {
-    return redactTexts(report, redact, OWN_WORDS);
-}
-/**
- * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
- * it in log and summary, and for the process that recovers this run, which reads it in the journal.
- */
-function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, ...report }) {
-    return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
-}
-/**
- * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
- * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
- */
-async function writeLocalReport({ layout, redact }, report) {
-    const text = textOf(report, redact);
-    const [path, longer] = possiblePaths(layout, report);
-    if (await createFile(path, text))
-        return path;
-    const own = readReportOf(path, report.deployment_id) === undefined ? longer : path;
-    await replaceFile(own, text);
-    return own;
-}
-/** What the report of this deployment on the host says of the hub, if that has accepted this status of it already. */
-function findAccepted(layout, { status, ...report }) {
-    const known = findReport(layout, report)?.report;
-    return known?.status === status && known.reported.accepted ? known.reported : undefined;
-}
-/** Notes that the hub has accepted a report after its run. Never throws: at worst the hub gets it twice. */
-async function noteAccepted(folder, sent, attempts) {
-    const found = findReport(folder.layout, sent);
-    if (found === undefined)
-        return;
-    const reported = { accepted: true, attempts, error: null };
-    await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => { });
-}
-/**
- * Rewrites the report of a deployment that has ended; returns it as it is then. Undefined when there is none, or it
- * cannot be written.
- */
-async function completeLocalReport(folder, named, complete) {
-    const found = findReport(folder.layout, named);
-    if (found === undefined)
-        return undefined;
-    const report = redactReport(complete(found.report), folder.redact);
-    return { path: await rewriteLocalReport(folder, found.path, report), report };
-}
-function findReport(layout, named) {
-    for (const path of possiblePaths(layout, named)) {
-        const report = readReportOf(path, named.deployment_id);
-        if (report !== undefined)
-            return { path, report };
-    }
-    return undefined;
-}
-function possiblePaths(layout, { started_at, slug, deployment_id: id }) {
-    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
-    return [(0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`), (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`)];
-}
-/** Replaces the report that `writeLocalReport` has just written at this path. */
-async function rewriteLocalReport({ redact }, path, report) {
-    await replaceFile(path, textOf(report, redact));
-    return path;
-}
-function textOf(report, redact) {
-    return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`;
-}
-function readReportOf(path, deploymentId) {
-    try {
-        const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
-        return report.deployment_id === deploymentId ? report : undefined;
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: external "node:os"
-const external_node_os_namespaceObject = require("node:os");
-;// CONCATENATED MODULE: ./build/install/host/locks/process-identity.js
-
-
-
-/** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
-const processIdentitySchema = schemas_lazy(() => object({
-    pid: schemas_int().check(_positive()),
-    /** Clock ticks after boot. */
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    /** Of the installed system, so that it stays over a reboot; null in most containers. */
-    machine_id: nullable(schemas_string()),
-    /** Two containers of one host may each have a pid 17. */
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-}));
-function readOwnIdentity() {
-    return {
-        pid: process.pid,
-        start_time: readStartTime(process.pid) ?? null,
-        boot_id: orNull(() => (0,external_node_fs_namespaceObject.readFileSync)('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-        machine_id: orNull(readMachineId),
-        pid_namespace: orNull(() => (0,external_node_fs_namespaceObject.readlinkSync)('/proc/self/ns/pid')),
-        hostname: (0,external_node_os_namespaceObject.hostname)(),
-    };
-}
-/**
- * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
- * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
- */
-function isProvablyDead(holder, own) {
-    if (holder.hostname !== own.hostname)
-        return false;
-    const isSameBoot = holder.boot_id === own.boot_id;
-    if (!isSameMachine(holder, own, isSameBoot))
-        return false;
-    if (!isSameBoot)
-        return own.machine_id !== null && holder.boot_id !== null && own.boot_id !== null;
-    if (holder.pid_namespace !== own.pid_namespace)
-        return false;
-    if (!pidExists(holder.pid))
-        return true;
-    const startTime = readStartTime(holder.pid);
-    return holder.start_time !== null && startTime !== undefined && startTime !== holder.start_time;
-}
-function isSameMachine(holder, own, isSameBoot) {
-    return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
-}
-/** Whether a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
-function isSeenRunning(other, own) {
-    const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
-    return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
-}
-/** Whether any process has this pid now, ours to signal or not. */
-function pidExists(pid) {
-    try {
-        process.kill(pid, 0);
-        return true;
-    }
-    catch (error) {
-        return error instanceof Error && 'code' in error && error.code === 'EPERM';
-    }
-}
-function orNull(read) {
-    try {
-        return read();
-    }
-    catch {
-        return null;
-    }
-}
-/** Throws when it is missing or says that there is none yet (`uninitialized`). */
-function readMachineId() {
-    const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
-    if (id === undefined)
-        throw new Error('no machine id');
-    return id;
-}
-/**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
- */
-function readStartTime(pid) {
-    try {
-        const stat = (0,external_node_fs_namespaceObject.readFileSync)(`/proc/${pid}/stat`, 'utf8');
-        const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-        return fields[0] === 'Z' ? 'ended' : fields[19];
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/service.js
-
-/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
-const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
-    object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
-    object({ supervisor: literal('docker'), container: schemas_string() }),
-    object({
-        supervisor: literal('kubernetes'),
-        namespace: schemas_string(),
-        deployment: schemas_string(),
-        kubeconfig: nullable(schemas_string()),
-        context: nullable(schemas_string()),
-    }),
-]));
-/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
-function serviceOf(config, id) {
-    const named = config.plugins.get(id);
-    const fill = (template) => template.replaceAll('{id}', id);
-    switch (config.supervisor) {
-        case undefined:
-        case 'none':
-            return undefined;
-        case 'systemd':
-            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
-        case 'docker':
-            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
-        case 'kubernetes': {
-            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
-            return {
-                supervisor: 'kubernetes',
-                namespace,
-                deployment: fill(named?.deployment ?? deployment),
-                kubeconfig,
-                context,
-            };
-        }
-    }
-}
-/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
-function projectServiceOf(config, id) {
-    const own = serviceOf(config, id);
-    const { projectUnit } = config.systemd;
-    return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
-}
-/** Its name where a reader sees from the name what it is. */
-function shortName(service) {
-    return service.supervisor === 'systemd' ? service.unit : describeService(service);
-}
-/** The service's name for an operator. */
-function describeService(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
-        case 'docker':
-            return `container ${service.container}`;
-        case 'kubernetes':
-            return `deployment ${service.namespace}/${service.deployment}`;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
-
-
-const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
-    object({ type: literal('http'), url: schemas_string(), status: schemas_number(), body: exactOptional(schemas_string()) }),
-    object({ type: literal('tcp'), address: schemas_string() }),
-    object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
-]));
-/** What a healthcheck step checks for one id; as written to the journal. */
-const healthcheckSchema = schemas_lazy(() => object({
-    id: schemas_string(),
-    service: nullable(serviceSchema),
-    check: nullable(object({ probe: probeSchema, intervalSeconds: schemas_number(), stableForSeconds: schemas_number() })),
-    timeout_seconds: schemas_number(),
-    retries: schemas_number(),
-}));
-/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
-const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
-/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
-function healthchecksOf(step, config, ids) {
-    const checks = checksOf(step, config, ids);
-    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
-    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
-}
-/** The ids of which a step examines a service or a check; it finds nothing out about others. */
-function examinedBy(step, config, ids) {
-    return checksOf(step, config, ids).map(({ id }) => id);
-}
-/** Whether there is anything to examine. What an earlier version of the action has noted may have nothing. */
-function isExamining({ service, check }) {
-    return service !== null || check !== null;
-}
-function checksOf(step, config, ids) {
-    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
-    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
-        id,
-        service: findService(config, id) ?? null,
-        check: config.plugins.get(id)?.healthcheck ?? null,
-        timeout_seconds: step.timeoutSeconds,
-        retries: step.retries,
-    }));
-    return checks.filter(isExamining);
-}
-/**
- * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
- */
-function expectVersion(healthcheck, version) {
-    const { check } = healthcheck;
-    if (check?.probe.type !== 'http' || check.probe.body === undefined)
-        return healthcheck;
-    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
-    return { ...healthcheck, check: { ...check, probe } };
-}
-
-;// CONCATENATED MODULE: ./build/install/services/commands.js
-
-
-/** The supervisor's own command line that carries out an order: an argument list, no shell. */
-function actionCommand(order) {
-    const { service, action, isQueued } = order;
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
-        case 'docker':
-            return ['docker', action, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
-    }
-}
-/** The command line that asks for a service's state; `parseState` reads its answer. */
-function stateCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'is-active', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
-    }
-}
-/** What was done to which service: `greeter.service restarted`. */
-function inPast({ service, action }) {
-    return `${shortName(service)} ${PAST[action]}`;
-}
-const PAST = { start: 'started', stop: 'stopped', restart: 'restarted' };
-/** The command line with which an operator reads what a service last wrote. */
-function logCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
-        case 'docker':
-            return `docker logs --tail 50 ${service.container}`;
-        case 'kubernetes':
-            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
-    }
-}
-/**
- * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
- * For a Kubernetes deployment the answer is the time when it last became available.
- */
-function runCommand(service) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
-        case 'docker':
-            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
-        case 'kubernetes':
-            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
-    }
-}
-/**
- * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
- * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
- */
-function restartsCommand(service, labels) {
-    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
-}
-/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
-function parseRestarts(text) {
-    return text
-        .split(' ')
-        .map(Number)
-        .reduce((sum, count) => sum + count, 0);
-}
-/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
-function forgetStartsCommand(service) {
-    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
-}
-/** What the answer to `stateCommand` says. */
-function parseState(service, answer) {
-    // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
-    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
-    switch (service.supervisor) {
-        case 'systemd':
-            return parseUnitState(text);
-        case 'docker':
-            return parseContainerState(text);
-        case 'kubernetes':
-            return parseDeploymentState(text);
-    }
-}
-/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
-function saysMissing(service, output) {
-    switch (service.supervisor) {
-        case 'systemd':
-            return false;
-        case 'docker':
-            return /\bno such (?:object|container)\b/i.test(output);
-        case 'kubernetes':
-            return /\(NotFound\)/.test(output);
-    }
-}
-const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl calls a unit that does not exist `unknown`. */
-const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
-const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
-const DOCKER_RUN = '{{.State.StartedAt}}';
-const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
-const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
-const KUBERNETES_STATE = [
-    '{.metadata.generation}',
-    '{.status.observedGeneration}',
-    '{.spec.replicas}',
-    '{.status.updatedReplicas}',
-    '{.status.availableReplicas}',
-    '{.status.replicas}',
-    '{.spec.selector.matchLabels}',
-].join(' ');
-const SINGLE = { replicas: null, labels: null };
-function parseUnitState(text) {
-    const up = UP_UNITS.has(text);
-    const running = text === 'active';
-    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
-    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
-}
-function parseContainerState(text) {
-    const [status, health] = text.split(' ');
-    return {
-        known: text !== '',
-        up: /^(?:running|restarting)\b/.test(text),
-        running: text === 'running' || text === 'running healthy',
-        ...SINGLE,
-        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
-    };
-}
-/** kubectl may leave a field that is 0 empty. */
-function parseDeploymentState(text) {
-    const fields = text.split(' ');
-    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
-    const isComplete = updated === wanted && available === wanted && all === wanted;
-    const running = observed >= generation && wanted > 0 && isComplete;
-    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
-    const known = /^\d+$/.test(fields[2] ?? '');
-    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
-}
-/** As kubectl prints a map; older versions print none that can be read. */
-function parseLabels(text) {
-    try {
-        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
-        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
-        return selector.length === 0 ? null : selector.join(',');
-    }
-    catch {
-        return null;
-    }
-}
-function systemctl(service) {
-    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
-}
-function kubectl(service) {
-    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
-    const context = service.context === null ? [] : [`--context=${service.context}`];
-    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
-}
-function kubernetesAction({ action, replicas }) {
-    switch (action) {
-        case 'start':
-            return ['scale', `--replicas=${replicas || 1}`];
-        case 'stop':
-            return ['scale', '--replicas=0'];
-        case 'restart':
-            return ['rollout', 'restart'];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/services/environment.js
-
-/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
-const WHEREABOUTS = {
-    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
-    docker: [
-        'DOCKER_HOST',
-        'DOCKER_CONTEXT',
-        'DOCKER_CONFIG',
-        'DOCKER_TLS_VERIFY',
-        'DOCKER_CERT_PATH',
-        'DOCKER_API_VERSION',
-        'XDG_RUNTIME_DIR',
-    ],
-    kubernetes: ['KUBECONFIG'],
-};
-/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
-function supervisorEnvironment(service) {
-    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
-        const value = process.env[name];
-        return value === undefined ? [] : [[name, value]];
-    });
-    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
-}
-/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
-function runtimeDirectory(service) {
-    const uid = process.getuid?.();
-    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
-        return {};
-    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
-}
-/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
-function changedVariable({ changed }) {
-    return { DEPLOYMENT_CHANGED: String(changed) };
-}
-
-;// CONCATENATED MODULE: ./build/install/services/supervise.js
-
-
-
-
-
-
-const ACTION_TIMEOUT_MS = 5 * 60_000;
-const STATE_TIMEOUT_MS = 30_000;
-/**
- * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
- * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
- */
-async function superviseService(order, limits = {}) {
-    const { service, action } = order;
-    const command = actionCommand(order);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
-    if (end.kind === 'exited' && end.code === 0)
-        return;
-    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
-}
-/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
-async function readServiceState(service, limits = {}) {
-    const command = stateCommand(service);
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
-    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
-    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
-    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
-}
-/** A text that changes with every start of a service. Null where the supervisor does not give one. */
-async function readServiceRun(service, limits = {}) {
-    return await ask(service, runCommand(service), limits);
-}
-/**
- * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
- * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
- */
-async function readRestarts(service, { labels }, limits = {}) {
-    if (service.supervisor !== 'kubernetes' || labels === null)
-        return null;
-    const answer = await ask(service, restartsCommand(service, labels), limits);
-    return answer === null ? null : parseRestarts(answer);
-}
-async function ask(service, command, limits) {
-    const env = supervisorEnvironment(service);
-    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
-    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
-}
-/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
-async function forgetStarts(service, limits = {}) {
-    const command = forgetStartsCommand(service);
-    if (command === undefined)
-        return;
-    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
-}
-const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
-/** How a child ended, for a message: a predicate whose subject is the program. */
-function describeEnd(end) {
-    switch (end.kind) {
-        case 'exited':
-            return `returned exit code ${end.code}${describeOutput(end.output)}`;
-        case 'signalled':
-            return `was killed by ${end.signal}${describeOutput(end.output)}`;
-        case 'timed_out':
-            return `did not finish in time${describeOutput(end.output)}`;
-        case 'not_started':
-            return `could not be started (${cleanForeignText(end.error.message)})`;
-    }
-}
-function describeOutput(output) {
-    const text = cleanForeignText(output, 2048);
-    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
-}
-
-;// CONCATENATED MODULE: ./build/install/services/service-changes.js
-
-
-
-
-
-
-/** kubectl refuses to restart a deployment that was restarted within the same second. */
-const SECOND_RESTART_AFTER_MS = 1500;
-/** A supervisor's command line that ignores SIGTERM has done its part by then. */
-const ABORT_GRACE_MS = 500;
-/** What a plan does to a service, and the service's state before it; as written to the journal. */
-const serviceChangeSchema = schemas_lazy(() => object({
-    service: serviceSchema,
-    action: schemas_enum(['start', 'stop', 'restart']),
-    was_running: schemas_boolean(),
-    /** Of a Kubernetes deployment; null elsewhere. */
-    replicas: nullable(schemas_int().check(_nonnegative())),
-}));
-/**
- * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
- * `step_failed` when the state is unknown, because then no rollback could restore it.
- */
-async function planServiceChange(task, earlier, signal) {
-    const state = await readServiceState(task.service, { signal });
-    if (!state.known)
-        throw unknownState(task, state.evidence);
-    const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas);
-    return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
-}
-/**
- * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
- * what ran and stops what did not. Goes on after a failure and reports each; may be repeated. Once the signal is
- * aborted, names those that are left.
- */
-async function restoreServices(changes, restoring) {
-    const { signal, starts } = restoring;
-    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
-    for (const first of firstChanges(changes)) {
-        const change = { ...first, isQueued: starts === 'queued' };
-        try {
-            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
-            restored.isRunning ||= change.was_running;
-        }
-        catch (error) {
-            restored.isFinished &&= !signal.aborted;
-            restored.unrestored.push(first.service);
-            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
-        }
-    }
-    return restored;
-}
-function notRestored({ service }) {
-    return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`;
-}
-/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
-async function restoreRunning(change, restoring) {
-    const { service } = change;
-    await forgetStarts(service, within(restoring));
-    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
-    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
-        await restore({ ...change, action: 'start' }, restoring);
-    try {
-        await restore({ ...change, action: 'restart' }, restoring);
-    }
-    catch (error) {
-        if (service.supervisor !== 'kubernetes')
-            throw error;
-        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
-        await restore({ ...change, action: 'restart' }, restoring);
-    }
-}
-/** A start may still be under way while nothing runs yet, so the stop is never left out. */
-async function restoreStopped(change, restoring) {
-    try {
-        await restore({ ...change, action: 'stop' }, restoring);
-    }
-    catch (error) {
-        const { known, up } = await readServiceState(change.service, within(restoring));
-        if (!known || up)
-            throw error;
-    }
-}
-async function restore(order, restoring) {
-    restoring.log.info(`${order.action} ${describeService(order.service)}`);
-    await superviseService(order, within(restoring));
-    restoring.log.did(inPast(order));
-}
-function within({ signal }) {
-    return { signal, abortGraceMs: ABORT_GRACE_MS };
-}
-/** The first change of each service, which knows its state before the plan; the service touched last first. */
-function firstChanges(changes) {
-    const touched = new Map();
-    for (const change of changes) {
-        const key = keyOf(change.service);
-        const first = touched.get(key) ?? change;
-        touched.delete(key);
-        touched.set(key, first);
-    }
-    return [...touched.values()].reverse();
-}
-const DONE = { stop: 'stopped', start: 'started', restart: 'restarted' };
-function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${DONE[action]}. Check that the supervisor answers on this host.`);
-}
-function keyOf(service) {
-    return JSON.stringify(service);
-}
 
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/change-paths.js
 
@@ -20503,98 +19458,6 @@ function isAnnouncement(record) {
     return record.record === 'change' || record.record === 'changes';
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-record.js
-
-
-
-
-
-
-
-
-
-
-/** The records of `journal.jsonl`, one in each line, oldest first. */
-const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
-    object({
-        record: literal('begin'),
-        facts: deploymentFactsSchema,
-        /** Where its report goes; see ReportSender. */
-        report_address: nullable(schemas_string()),
-        keep_paths: array(schemas_string()),
-        /** Older versions of this action do not write it. */
-        process: exactOptional(processIdentitySchema),
-    }),
-    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
-    schemas_extend(stateEntrySchema, { record: literal('state') }),
-    schemas_extend(stepEntrySchema, { record: literal('step') }),
-    /** Announces a change that is about to be made. */
-    object({ record: literal('change'), change: changeSchema }),
-    /** Announces several, of which none depends on another. */
-    object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
-    /** Announces that a service is about to be started, stopped or restarted. */
-    object({ record: literal('service'), change: serviceChangeSchema }),
-    /** How to check the old version after a rollback. */
-    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
-    /**
-     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
-     * whether it had been made at all; `lost`, which file of the host could not be put back.
-     */
-    object({
-        record: literal('undone'),
-        of: schemas_int().check(_positive()),
-        nth: exactOptional(schemas_int().check(_nonnegative())),
-        was_made: schemas_boolean(),
-        lost: exactOptional(schemas_string()),
-    }),
-    /** The point of no return: the new version is what this host runs. */
-    object({
-        record: literal('commit'),
-        at: timeSchema,
-        rows: array(installedRowSchema),
-        removed: exactOptional(array(removedRowSchema)),
-        discard: array(snapshotPathSchema),
-        project: exactOptional(projectVersionSchema),
-    }),
-    /** How the run ended by its own account, written before it reports to anybody. */
-    object({
-        record: literal('end'),
-        end: deploymentEndSchema,
-        /** It was cancelled and had no time to restore all services: a recovery has to. */
-        unfinished: exactOptional(literal(true)),
-    }),
-    /** The hub has accepted the report of that end. */
-    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
-    /** Another run, `by`, begins to roll this one back. */
-    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
-]));
-/**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up where they cannot be written: a rollback must not need any.
- */
-const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
-/** What is written after the last announcement goes into the room that was allocated with it. */
-const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
-const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
-/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
-function findCommit(records) {
-    const wasUndone = records.some(entry => entry.record === 'undone');
-    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
-}
-/** The changes that were announced and not undone yet, oldest first. */
-function pendingChanges(records) {
-    let pending = [];
-    for (const [index, record] of records.entries()) {
-        pending.push(...numberedIn(record, index + 1));
-        if (record.record === 'undone')
-            pending = pending.filter(change => !isUndoneBy(change, record));
-        // There may have been no room to note each.
-        else if (record.record === 'end' && record.end.rollback?.restored !== false)
-            pending = [];
-    }
-    return pending;
-}
-
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-line.js
 
 /** A journal that is not what this action wrote, and what was found. */
@@ -20734,6 +19597,825 @@ function checksum(seq, body) {
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
 }
 
+;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
+
+
+
+
+
+const installedVersionSchema = object({
+    version: nullable(versionSchema),
+    /** Of the project that it came with; null for what came by itself. */
+    project_version: nullable(versionSchema),
+    /** Of the artifact; null for what we did not install ourselves. */
+    artifact_sha256: nullable(digestSchema),
+    tree_digest: nullable(digestSchema),
+    /** The name of the record of its files; absent where an earlier version of the action has installed them. */
+    tree_record: exactOptional(digestSchema),
+    installed_at: nullable(timeSchema),
+    deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
+    run_url: nullable(lineSchema),
+    /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
+    source: exactOptional(object({ from: lineSchema, id: lineSchema })),
+});
+/** A keep-path of any length. */
+const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
+    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+}));
+/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
+const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
+const snapshotSchema = schemas_extend(installedVersionSchema, {
+    /** The directory's name, `<n>-<version>`. */
+    name: snapshotNameSchema,
+    /** Where it differs from the row's own. */
+    origin: exactOptional(originSchema),
+    /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
+    modified: exactOptional(literal(true)),
+    /** The keep-paths that stayed in it, because nothing replaced it. */
+    kept_paths: exactOptional(array(innerPathSchema)),
+    /**
+     * Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the
+     * action.
+     */
+    keep_paths: exactOptional(array(keepPathSchema)),
+});
+const installedRowSchema = schemas_extend(installedVersionSchema, {
+    contract: originSchema.shape.contract,
+    kind: kindSchema,
+    slug: originSchema.shape.slug,
+    id: idSchema,
+    /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
+    directory: exactOptional(pluginsDirectorySchema),
+    /**
+     * Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the
+     * action.
+     */
+    keep_paths: exactOptional(array(keepPathSchema)),
+    /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
+    modified: exactOptional(literal(true)),
+    /** Retained previous versions, newest last. */
+    snapshots: array(snapshotSchema)
+        .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
+});
+/** A place that a later version of its project left empty, and the snapshots retained of it. */
+const removedRowSchema = schemas_pick(installedRowSchema, {
+    contract: true,
+    kind: true,
+    slug: true,
+    id: true,
+    directory: true,
+    snapshots: true,
+});
+/** One version of a project: all its parts, as `installed.json` knew each of them then. */
+const projectVersionSchema = object({
+    slug: originSchema.shape.slug,
+    version: versionSchema,
+    parts: array(schemas_omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
+        .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
+});
+/** Whether no name is there twice. */
+function isUnique(names) {
+    return new Set(names).size === names.length;
+}
+
+;// CONCATENATED MODULE: ./build/install/services/service.js
+
+/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
+const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
+    object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
+    object({ supervisor: literal('docker'), container: schemas_string() }),
+    object({
+        supervisor: literal('kubernetes'),
+        namespace: schemas_string(),
+        deployment: schemas_string(),
+        kubeconfig: nullable(schemas_string()),
+        context: nullable(schemas_string()),
+    }),
+]));
+/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
+function serviceOf(config, id) {
+    const named = config.plugins.get(id);
+    const fill = (template) => template.replaceAll('{id}', id);
+    switch (config.supervisor) {
+        case undefined:
+        case 'none':
+            return undefined;
+        case 'systemd':
+            return { supervisor: 'systemd', scope: config.systemd.scope, unit: fill(named?.unit ?? config.systemd.unit) };
+        case 'docker':
+            return { supervisor: 'docker', container: fill(named?.container ?? config.docker.container) };
+        case 'kubernetes': {
+            const { namespace, deployment, kubeconfig = null, context = null } = config.kubernetes;
+            return {
+                supervisor: 'kubernetes',
+                namespace,
+                deployment: fill(named?.deployment ?? deployment),
+                kubeconfig,
+                context,
+            };
+        }
+    }
+}
+/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
+function projectServiceOf(config, id) {
+    const own = serviceOf(config, id);
+    const { projectUnit } = config.systemd;
+    return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
+}
+/** Its name where a reader sees from the name what it is. */
+function shortName(service) {
+    return service.supervisor === 'systemd' ? service.unit : describeService(service);
+}
+/** The service's name for an operator. */
+function describeService(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `${service.scope === 'user' ? 'user unit' : 'unit'} ${service.unit}`;
+        case 'docker':
+            return `container ${service.container}`;
+        case 'kubernetes':
+            return `deployment ${service.namespace}/${service.deployment}`;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/healthchecks.js
+
+
+const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
+    object({ type: literal('http'), url: schemas_string(), status: schemas_number(), body: exactOptional(schemas_string()) }),
+    object({ type: literal('tcp'), address: schemas_string() }),
+    object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
+]));
+/** What a healthcheck step checks for one id; as written to the journal. */
+const healthcheckSchema = schemas_lazy(() => object({
+    id: schemas_string(),
+    service: nullable(serviceSchema),
+    check: nullable(object({ probe: probeSchema, intervalSeconds: schemas_number(), stableForSeconds: schemas_number() })),
+    timeout_seconds: schemas_number(),
+    retries: schemas_number(),
+}));
+/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
+const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
+/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
+function healthchecksOf(step, config, ids) {
+    const checks = checksOf(step, config, ids);
+    const keyOf = ({ service, check }) => JSON.stringify([service, check]);
+    return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
+}
+/** The ids of which a step examines a service or a check; it finds nothing out about others. */
+function examinedBy(step, config, ids) {
+    return checksOf(step, config, ids).map(({ id }) => id);
+}
+/** Whether there is anything to examine. What an earlier version of the action has noted may have nothing. */
+function isExamining({ service, check }) {
+    return service !== null || check !== null;
+}
+function checksOf(step, config, ids) {
+    const findService = step.plugin === undefined ? projectServiceOf : serviceOf;
+    const checks = (step.plugin === undefined ? ids : [step.plugin]).map(id => ({
+        id,
+        service: findService(config, id) ?? null,
+        check: config.plugins.get(id)?.healthcheck ?? null,
+        timeout_seconds: step.timeoutSeconds,
+        retries: step.retries,
+    }));
+    return checks.filter(isExamining);
+}
+/**
+ * Replaces `{version}` in the check's `body`, so that an old process that still answers does not pass for a new one.
+ */
+function expectVersion(healthcheck, version) {
+    const { check } = healthcheck;
+    if (check?.probe.type !== 'http' || check.probe.body === undefined)
+        return healthcheck;
+    const probe = { ...check.probe, body: check.probe.body.replaceAll('{version}', version ?? '') };
+    return { ...healthcheck, check: { ...check, probe } };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/commands.js
+
+
+/** The supervisor's own command line that carries out an order: an argument list, no shell. */
+function actionCommand(order) {
+    const { service, action, isQueued } = order;
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), ...(isQueued ? ['--no-block'] : []), action, service.unit];
+        case 'docker':
+            return ['docker', action, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
+    }
+}
+/** The command line that asks for a service's state; `parseState` reads its answer. */
+function stateCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'is-active', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_STATE, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
+    }
+}
+/** What was done to which service: `greeter.service restarted`. */
+function inPast({ service, action }) {
+    return `${shortName(service)} ${PAST[action]}`;
+}
+const PAST = { start: 'started', stop: 'stopped', restart: 'restarted' };
+/** The command line with which an operator reads what a service last wrote. */
+function logCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return `journalctl ${service.scope === 'user' ? '--user ' : ''}-u ${service.unit} -n 50`;
+        case 'docker':
+            return `docker logs --tail 50 ${service.container}`;
+        case 'kubernetes':
+            return [...kubectl(service), 'logs', '--tail=50', `deployment/${service.deployment}`].join(' ');
+    }
+}
+/**
+ * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
+ * For a Kubernetes deployment the answer is the time when it last became available.
+ */
+function runCommand(service) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return [...systemctl(service), 'show', '--property=InvocationID', service.unit];
+        case 'docker':
+            return ['docker', 'inspect', '--format', DOCKER_RUN, service.container];
+        case 'kubernetes':
+            return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_RUN}`];
+    }
+}
+/**
+ * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
+ * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
+ */
+function restartsCommand(service, labels) {
+    return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
+}
+/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
+function parseRestarts(text) {
+    return text
+        .split(' ')
+        .map(Number)
+        .reduce((sum, count) => sum + count, 0);
+}
+/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
+function forgetStartsCommand(service) {
+    return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
+}
+/** What the answer to `stateCommand` says. */
+function parseState(service, answer) {
+    // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
+    const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
+    switch (service.supervisor) {
+        case 'systemd':
+            return parseUnitState(text);
+        case 'docker':
+            return parseContainerState(text);
+        case 'kubernetes':
+            return parseDeploymentState(text);
+    }
+}
+/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
+function saysMissing(service, output) {
+    switch (service.supervisor) {
+        case 'systemd':
+            return false;
+        case 'docker':
+            return /\bno such (?:object|container)\b/i.test(output);
+        case 'kubernetes':
+            return /\(NotFound\)/.test(output);
+    }
+}
+const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
+/** An old systemctl calls a unit that does not exist `unknown`. */
+const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
+const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
+const DOCKER_RUN = '{{.State.StartedAt}}';
+const KUBERNETES_RUN = '{.status.conditions[?(@.type=="Available")].lastTransitionTime}';
+const KUBERNETES_RESTARTS = '{.items[*].status.containerStatuses[*].restartCount}';
+const KUBERNETES_STATE = [
+    '{.metadata.generation}',
+    '{.status.observedGeneration}',
+    '{.spec.replicas}',
+    '{.status.updatedReplicas}',
+    '{.status.availableReplicas}',
+    '{.status.replicas}',
+    '{.spec.selector.matchLabels}',
+].join(' ');
+const SINGLE = { replicas: null, labels: null };
+function parseUnitState(text) {
+    const up = UP_UNITS.has(text);
+    const running = text === 'active';
+    const words = `is ${text} (ActiveState)${running ? '' : ', expected active'}`;
+    return { known: up || DOWN_UNITS.has(text), up, running, ...SINGLE, words };
+}
+function parseContainerState(text) {
+    const [status, health] = text.split(' ');
+    return {
+        known: text !== '',
+        up: /^(?:running|restarting)\b/.test(text),
+        running: text === 'running' || text === 'running healthy',
+        ...SINGLE,
+        words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
+    };
+}
+/** kubectl may leave a field that is 0 empty. */
+function parseDeploymentState(text) {
+    const fields = text.split(' ');
+    const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
+    const isComplete = updated === wanted && available === wanted && all === wanted;
+    const running = observed >= generation && wanted > 0 && isComplete;
+    const words = `has replicas ${wanted}, updated ${updated}, available ${available}, existing ${all}, generation ${generation}, observed ${observed}`;
+    const known = /^\d+$/.test(fields[2] ?? '');
+    return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
+}
+/** As kubectl prints a map; older versions print none that can be read. */
+function parseLabels(text) {
+    try {
+        const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
+        const selector = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+        return selector.length === 0 ? null : selector.join(',');
+    }
+    catch {
+        return null;
+    }
+}
+function systemctl(service) {
+    return service.scope === 'user' ? ['systemctl', '--user'] : ['systemctl'];
+}
+function kubectl(service) {
+    const kubeconfig = service.kubeconfig === null ? [] : [`--kubeconfig=${service.kubeconfig}`];
+    const context = service.context === null ? [] : [`--context=${service.context}`];
+    return ['kubectl', ...kubeconfig, ...context, `--namespace=${service.namespace}`];
+}
+function kubernetesAction({ action, replicas }) {
+    switch (action) {
+        case 'start':
+            return ['scale', `--replicas=${replicas || 1}`];
+        case 'stop':
+            return ['scale', '--replicas=0'];
+        case 'restart':
+            return ['rollout', 'restart'];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/services/environment.js
+
+/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
+const WHEREABOUTS = {
+    systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
+    docker: [
+        'DOCKER_HOST',
+        'DOCKER_CONTEXT',
+        'DOCKER_CONFIG',
+        'DOCKER_TLS_VERIFY',
+        'DOCKER_CERT_PATH',
+        'DOCKER_API_VERSION',
+        'XDG_RUNTIME_DIR',
+    ],
+    kubernetes: ['KUBECONFIG'],
+};
+/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
+function supervisorEnvironment(service) {
+    const found = WHEREABOUTS[service.supervisor].flatMap(name => {
+        const value = process.env[name];
+        return value === undefined ? [] : [[name, value]];
+    });
+    return allowedEnvironment({ ...runtimeDirectory(service), ...Object.fromEntries(found) });
+}
+/** systemctl finds a user's manager through the runtime directory, which a runner that is itself a service may lack. */
+function runtimeDirectory(service) {
+    const uid = process.getuid?.();
+    if (service.supervisor !== 'systemd' || service.scope !== 'user' || uid === undefined)
+        return {};
+    return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
+}
+/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
+function changedVariable({ changed }) {
+    return { DEPLOYMENT_CHANGED: String(changed) };
+}
+
+;// CONCATENATED MODULE: ./build/install/services/supervise.js
+
+
+
+
+
+
+const ACTION_TIMEOUT_MS = 5 * 60_000;
+const STATE_TIMEOUT_MS = 30_000;
+/**
+ * Has the supervisor start, stop or restart a service, within 5 minutes unless `limits` says otherwise.
+ * Throws DeploymentError `step_failed` with the supervisor's output, or `step_timed_out`.
+ */
+async function superviseService(order, limits = {}) {
+    const { service, action } = order;
+    const command = actionCommand(order);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: ACTION_TIMEOUT_MS, ...limits });
+    if (end.kind === 'exited' && end.code === 0)
+        return;
+    throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
+}
+/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+async function readServiceState(service, limits = {}) {
+    const command = stateCommand(service);
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    const state = end.kind === 'exited' ? parseState(service, end) : UNKNOWN;
+    const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output);
+    const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
+    return { ...state, missing, evidence: `${describeService(service)}${answer}` };
+}
+/** A text that changes with every start of a service. Null where the supervisor does not give one. */
+async function readServiceRun(service, limits = {}) {
+    return await ask(service, runCommand(service), limits);
+}
+/**
+ * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
+ * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
+ */
+async function readRestarts(service, { labels }, limits = {}) {
+    if (service.supervisor !== 'kubernetes' || labels === null)
+        return null;
+    const answer = await ask(service, restartsCommand(service, labels), limits);
+    return answer === null ? null : parseRestarts(answer);
+}
+async function ask(service, command, limits) {
+    const env = supervisorEnvironment(service);
+    const end = await runChild({ command, env, timeoutMs: STATE_TIMEOUT_MS, ...limits });
+    return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() || null : null;
+}
+/** Makes the supervisor forget earlier starts, so that its start limit does not refuse the next one. */
+async function forgetStarts(service, limits = {}) {
+    const command = forgetStartsCommand(service);
+    if (command === undefined)
+        return;
+    await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
+}
+const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
+/** How a child ended, for a message: a predicate whose subject is the program. */
+function describeEnd(end) {
+    switch (end.kind) {
+        case 'exited':
+            return `returned exit code ${end.code}${describeOutput(end.output)}`;
+        case 'signalled':
+            return `was killed by ${end.signal}${describeOutput(end.output)}`;
+        case 'timed_out':
+            return `did not finish in time${describeOutput(end.output)}`;
+        case 'not_started':
+            return `could not be started (${cleanForeignText(end.error.message)})`;
+    }
+}
+function describeOutput(output) {
+    const text = cleanForeignText(output, 2048);
+    return text === '' ? ' and printed nothing' : ` and printed "${text}"`;
+}
+
+;// CONCATENATED MODULE: ./build/install/services/service-changes.js
+
+
+
+
+
+
+/** kubectl refuses to restart a deployment that was restarted within the same second. */
+const SECOND_RESTART_AFTER_MS = 1500;
+/** A supervisor's command line that ignores SIGTERM has done its part by then. */
+const ABORT_GRACE_MS = 500;
+/** What a plan does to a service, and the service's state before it; as written to the journal. */
+const serviceChangeSchema = schemas_lazy(() => object({
+    service: serviceSchema,
+    action: schemas_enum(['start', 'stop', 'restart']),
+    was_running: schemas_boolean(),
+    /** Of a Kubernetes deployment; null elsewhere. */
+    replicas: nullable(schemas_int().check(_nonnegative())),
+}));
+/**
+ * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
+ * `step_failed` when the state is unknown, because then no rollback could restore it.
+ */
+async function planServiceChange(task, earlier, signal) {
+    const state = await readServiceState(task.service, { signal });
+    if (!state.known)
+        throw unknownState(task, state.evidence);
+    const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas);
+    return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
+}
+/**
+ * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
+ * what ran and stops what did not. Goes on after a failure and reports each; may be repeated. Once the signal is
+ * aborted, names those that are left.
+ */
+async function restoreServices(changes, restoring) {
+    const { signal, starts } = restoring;
+    const restored = { isRunning: false, problems: [], unrestored: [], isFinished: true };
+    for (const first of firstChanges(changes)) {
+        const change = { ...first, isQueued: starts === 'queued' };
+        try {
+            await (change.was_running ? restoreRunning(change, restoring) : restoreStopped(change, restoring));
+            restored.isRunning ||= change.was_running;
+        }
+        catch (error) {
+            restored.isFinished &&= !signal.aborted;
+            restored.unrestored.push(first.service);
+            restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message);
+        }
+    }
+    return restored;
+}
+function notRestored({ service }) {
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`;
+}
+/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
+async function restoreRunning(change, restoring) {
+    const { service } = change;
+    await forgetStarts(service, within(restoring));
+    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
+    if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
+        await restore({ ...change, action: 'start' }, restoring);
+    try {
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+    catch (error) {
+        if (service.supervisor !== 'kubernetes')
+            throw error;
+        await (0,promises_namespaceObject.setTimeout)(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal });
+        await restore({ ...change, action: 'restart' }, restoring);
+    }
+}
+/** A start may still be under way while nothing runs yet, so the stop is never left out. */
+async function restoreStopped(change, restoring) {
+    try {
+        await restore({ ...change, action: 'stop' }, restoring);
+    }
+    catch (error) {
+        const { known, up } = await readServiceState(change.service, within(restoring));
+        if (!known || up)
+            throw error;
+    }
+}
+async function restore(order, restoring) {
+    restoring.log.info(`${order.action} ${describeService(order.service)}`);
+    await superviseService(order, within(restoring));
+    restoring.log.did(inPast(order));
+}
+function within({ signal }) {
+    return { signal, abortGraceMs: ABORT_GRACE_MS };
+}
+/** The first change of each service, which knows its state before the plan; the service touched last first. */
+function firstChanges(changes) {
+    const touched = new Map();
+    for (const change of changes) {
+        const key = keyOf(change.service);
+        const first = touched.get(key) ?? change;
+        touched.delete(key);
+        touched.set(key, first);
+    }
+    return [...touched.values()].reverse();
+}
+const DONE = { stop: 'stopped', start: 'started', restart: 'restarted' };
+function unknownState({ service, action }, evidence) {
+    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${DONE[action]}. Check that the supervisor answers on this host.`);
+}
+function keyOf(service) {
+    return JSON.stringify(service);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/end.js
+
+
+
+const rollbackSchema = schemas_lazy(() => object({
+    /** Whether every change was undone. */
+    restored: schemas_boolean(),
+    /** What is wrong, one sentence each. */
+    problems: array(schemas_string()),
+    /** Whether the restored tree matches its record; null when there was nothing to compare. */
+    verified: nullable(schemas_boolean()),
+    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
+    healthy: nullable(schemas_boolean()),
+}));
+/** How a deployment ended, as the journal and the local report contain it. */
+const deploymentEndSchema = schemas_lazy(() => object({
+    outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
+    changed: schemas_boolean(),
+    completed_at: timeSchema,
+    error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
+    rollback: nullable(rollbackSchema),
+}));
+/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
+function buildEnd(at, known) {
+    return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/facts.js
+
+
+
+
+/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
+const workflowRunSchema = schemas_lazy(() => object({
+    workflow: nullable(schemas_string()),
+    run_id: nullable(schemas_string()),
+    run_attempt: nullable(schemas_string()),
+    job: nullable(schemas_string()),
+    actor: nullable(schemas_string()),
+    url: nullable(schemas_string()),
+}));
+/** How an installed part differed from what was installed; paths relative to its tree. */
+const driftEntrySchema = schemas_lazy(() => object({
+    shelf: schemas_enum(['plugins', 'extensions']),
+    id: idSchema,
+    /** Which directory of plugins it was in; absent for `plugins`. */
+    directory: exactOptional(pluginsDirectorySchema),
+    version: nullable(schemas_string()),
+    added: array(schemas_string()),
+    removed: array(schemas_string()),
+    changed: array(schemas_string()),
+    /** What was in place of its directory; then no path is listed. Absent where there was one. */
+    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
+    /** Where the tree is that a successful deployment replaced; relative to the project root. */
+    snapshot: exactOptional(schemas_string()),
+    /** False where it could not be compared: no record, or a damaged one; absent otherwise. */
+    compared: exactOptional(literal(false)),
+    /** How many more paths there are; absent when all are listed. */
+    omitted: exactOptional(schemas_int().check(_positive())),
+}));
+/**
+ * What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. What is
+ * only in the journal is for log and summary, and no part of the local report.
+ */
+const deploymentFactsSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may contain both. */
+    kind: nullable(kindSchema),
+    /** For a project, its id. */
+    slug: nullable(union([slugSchema, projectIdSchema])),
+    id: nullable(idSchema),
+    /** Which directory of plugins that is in; absent for `plugins`, for a service, a project, and where it is not known. */
+    directory: exactOptional(pluginsDirectorySchema),
+    requested_version: nullable(schemas_string()),
+    version: nullable(schemas_string()),
+    version_source: nullable(schemas_string()),
+    previous_version: nullable(schemas_string()),
+    artifact_sha256: nullable(sha256Schema),
+    artifact_size: nullable(schemas_number()),
+    repo: nullable(schemas_string()),
+    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
+    rollback_of: exactOptional(nullable(schemas_string())),
+    /** Only of such a rollback: whether what it restores had been changed on the host, so that no artifact is like it. */
+    modified: exactOptional(literal(true)),
+    /** The plugins that a project installs, once they are known. */
+    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
+    /** What supplied the parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
+    /** The pinned key that signed a project: base64 of the 32 bytes. */
+    signer_public_key: exactOptional(schemas_string()),
+    /** The parts whose files differed before the deployment; absent where that is not known. */
+    drift: exactOptional(array(driftEntrySchema)),
+    /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
+    previous_sha256: exactOptional(sha256Schema),
+    /** The signature of the artifact was found valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    signature_valid: exactOptional(literal(true)),
+    /** Something is in the place that this action has not installed; absent otherwise. */
+    unrecorded: exactOptional(literal(true)),
+    /** How long it waited for another run to leave the host, in which state, and which run that was. */
+    waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
+    host_id: schemas_string(),
+    started_at: timeSchema,
+    run: workflowRunSchema,
+}));
+function flowOf({ contract, rollback_of: replaced }) {
+    return replaced === undefined ? contract : 'rollback';
+}
+const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
+const stepEntrySchema = object({
+    id: schemas_string(),
+    action: schemas_string(),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
+    duration_ms: schemas_number(),
+    error: nullable(schemas_string()),
+    /** What it has done, in a few words. Only in the journal. */
+    did: exactOptional(schemas_string()),
+    /** Only of a health check: the ids of the parts whose service or check it has examined. Only in the journal. */
+    checked: exactOptional(array(schemas_string())),
+});
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-record.js
+
+
+
+
+
+
+
+
+
+
+/** The records of `journal.jsonl`, one in each line, oldest first. */
+const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
+    object({
+        record: literal('begin'),
+        facts: deploymentFactsSchema,
+        /** Where its report goes; see ReportSender. */
+        report_address: nullable(schemas_string()),
+        keep_paths: array(schemas_string()),
+        /** Older versions of this action do not write it. */
+        process: exactOptional(processIdentitySchema),
+    }),
+    object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
+    schemas_extend(stateEntrySchema, { record: literal('state') }),
+    schemas_extend(stepEntrySchema, { record: literal('step') }),
+    /** Announces a change that is about to be made. */
+    object({ record: literal('change'), change: changeSchema }),
+    /** Announces several, of which none depends on another. */
+    object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
+    /** Announces that a service is about to be started, stopped or restarted. */
+    object({ record: literal('service'), change: serviceChangeSchema }),
+    /** How to check the old version after a rollback. */
+    object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
+    /**
+     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * whether it had been made at all; `lost`, which file of the host could not be put back.
+     */
+    object({
+        record: literal('undone'),
+        of: schemas_int().check(_positive()),
+        nth: exactOptional(schemas_int().check(_nonnegative())),
+        was_made: schemas_boolean(),
+        lost: exactOptional(schemas_string()),
+    }),
+    /** The point of no return: the new version is what this host runs. */
+    object({
+        record: literal('commit'),
+        at: timeSchema,
+        rows: array(installedRowSchema),
+        removed: exactOptional(array(removedRowSchema)),
+        discard: array(snapshotPathSchema),
+        project: exactOptional(projectVersionSchema),
+    }),
+    /** How the run ended by its own account, written before it reports to anybody. */
+    object({
+        record: literal('end'),
+        end: deploymentEndSchema,
+        /** It was cancelled and had no time to restore all services: a recovery has to. */
+        unfinished: exactOptional(literal(true)),
+    }),
+    /** The hub has accepted the report of that end. */
+    object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
+    /** Another run, `by`, begins to roll this one back. */
+    object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
+]));
+/**
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
+ * others are given up where they cannot be written: a rollback must not need any.
+ */
+const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
+/** What is written after the last announcement goes into the room that was allocated with it. */
+const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
+const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
+/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+function findCommit(records) {
+    const wasUndone = records.some(entry => entry.record === 'undone');
+    return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
+}
+/** The changes that were announced and not undone yet, oldest first. */
+function pendingChanges(records) {
+    let pending = [];
+    for (const [index, record] of records.entries()) {
+        pending.push(...numberedIn(record, index + 1));
+        if (record.record === 'undone')
+            pending = pending.filter(change => !isUndoneBy(change, record));
+        // There may have been no room to note each.
+        else if (record.record === 'end' && record.end.rollback?.restored !== false)
+            pending = [];
+    }
+    return pending;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/origin.js
+/** Whether a row is of this origin. */
+function isFrom({ contract, slug }, origin) {
+    return contract === origin.contract && slug === origin.slug;
+}
+/** The snapshots in a row that are of this origin, even if the row is of another now. */
+function snapshotsFrom(row, origin) {
+    return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
+}
+/** The snapshots in a row, as the row of another origin records them. */
+function handOver(row, to) {
+    return row.snapshots.map(({ origin, ...snapshot }) => {
+        const { contract, slug } = origin ?? row;
+        return isFrom({ contract, slug }, to) ? snapshot : { ...snapshot, origin: { contract, slug } };
+    });
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-sequence.js
 
 
@@ -20851,6 +20533,1079 @@ function readBytes(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
+
+
+
+
+
+
+function beginTransaction(changeLog) {
+    const { root, journal, log } = changeLog;
+    const changes = [];
+    const places = [];
+    const services = [];
+    const healthchecks = [];
+    const lost = [];
+    return {
+        places,
+        lost,
+        services,
+        healthchecks,
+        get changed() {
+            return changes.some(({ change }) => change.type !== 'make_directory');
+        },
+        async apply(planned, reach = () => undefined) {
+            const announced = [];
+            for (const change of planned) {
+                reach(change);
+                announced.push(await announceable(root, change));
+            }
+            const [first, ...others] = announced;
+            if (first === undefined)
+                return;
+            const record = announcementOf([first, ...others]);
+            const seq = await journal.append(record);
+            if (seq === undefined)
+                throw new Error('A change could not be announced.');
+            changes.push(...numberedIn(record, seq));
+            const isKnown = (place) => places.some(known => isSamePlace(known, place));
+            places.push(...placesIn(announced).filter(place => !isKnown(place)));
+            const reachNth = (index) => reach(planned[index]);
+            for (const path of await applyChanges(root, announced, reachNth))
+                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
+        },
+        async supervise(service, action, signal) {
+            const change = await planServiceChange({ service, action }, services, signal);
+            await journal.append({ record: 'service', change });
+            services.push(change);
+            await superviseService(change, { signal });
+        },
+        async noteHealthchecks(checks) {
+            await journal.append({ record: 'healthchecks', checks: [...checks] });
+            healthchecks.push(...checks);
+        },
+        async commit({ rows, removed, discard, project }) {
+            const at = new Date().toISOString();
+            await journal.append({
+                record: 'commit',
+                at,
+                rows: [...rows],
+                removed: [...removed],
+                discard: [...discard],
+                ...(project && { project }),
+            });
+        },
+        async rollback() {
+            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
+        },
+    };
+}
+/**
+ * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
+ * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
+ * each in the journal.
+ * After one that cannot be undone, undoes the others that were announced together with it, and stops before the older
+ * ones, because it builds on them: RollbackError `rollback_failed` names what remains. Does not throw while the host is
+ * exactly what it was.
+ */
+async function undoChanges(changeLog, pending) {
+    const { root } = changeLog;
+    const latest = pending.at(-1)?.seq ?? 0;
+    let wasChanged = await dropUndone(changeLog, pending);
+    let failure;
+    for (const newest of [...pending].reverse()) {
+        if (failure !== undefined && failure.seq !== newest.seq)
+            break;
+        try {
+            if (await undoAnnounced(changeLog, newest, latest))
+                wasChanged = true;
+            pending.splice(pending.indexOf(newest), 1);
+        }
+        catch (error) {
+            failure ??= { seq: newest.seq, error };
+        }
+    }
+    if (failure === undefined)
+        return wasChanged;
+    if (!isAnyMade(root, pending))
+        return true;
+    throw rollbackFailed(pending, failure.error);
+}
+/** Returns whether the change had been made. */
+async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
+    const { change } = announced;
+    const { wasMade, setAside, lost } = await undoChange(root, change);
+    // The new version may have renamed it inside its tree, which is deleted once everything is undone.
+    if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
+        throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`);
+    for (const path of setAside)
+        log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+    const problem = lost && describeLost(lost);
+    if (problem !== undefined) {
+        log.warning(`${problem}.`);
+        onLost?.(problem);
+    }
+    const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest));
+    await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
+    if (wasMade && lost === undefined && change.type !== 'make_directory')
+        log.info(describeUndo(change));
+    return wasMade;
+}
+/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+function isAnyMade(root, pending) {
+    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
+}
+/**
+ * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether the
+ * change had been made: it certainly had if a newer one was announced after it.
+ */
+async function dropUndone({ root, journal }, pending) {
+    const latest = pending.at(-1)?.seq ?? 0;
+    const oldest = pending[findBack(root, pending)];
+    for (const change of pending.splice(firstUndone(root, pending)).reverse())
+        await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
+    return oldest !== undefined && wasCertainlyMade(oldest, latest);
+}
+/** Whether another change was announced after those of its record; a directory that was only made does not count. */
+function wasCertainlyMade({ seq, change }, latest) {
+    return seq < latest && change.type !== 'make_directory';
+}
+/**
+ * An undo goes from the newest to the oldest: when a change is back, so are all that were announced after it. Of those
+ * that were announced together with it, each may have been made or not, in any order: a power cut may have kept any of them.
+ */
+function firstUndone(root, pending) {
+    const index = findBack(root, pending);
+    if (index === -1)
+        return pending.length;
+    const [{ seq, nth } = { seq: 0 }] = pending.slice(index);
+    if (nth === undefined)
+        return index;
+    const newer = pending.findIndex(change => change.seq > seq);
+    return newer === -1 ? pending.length : newer;
+}
+/** What a newer change has put where something was is not what was there, even if that is lost. */
+function findBack(root, pending) {
+    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
+    return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
+}
+function rollbackFailed(pending, error) {
+    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
+    const left = pending
+        .map(({ change }) => describeChange(change))
+        .reverse()
+        .join('; ');
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
+        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-run.js
+
+
+
+
+
+
+
+
+
+const MAX_RECOVERIES = 5;
+/**
+ * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * is not what this action writes.
+ */
+function readRecords({ root, journal: path }) {
+    try {
+        const records = readJournal(path) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(path)))
+            throw new JournalDamage('a change was made that is announced behind a torn record');
+        return records;
+    }
+    catch (error) {
+        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+    }
+}
+/** Refuses a dead run that 5 others could not roll back: DeploymentError `inconsistent`. */
+function verifyRecoverable(host, records) {
+    const [begin] = records;
+    if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
+        return;
+    const { deployment_id: id, slug } = begin.facts;
+    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
+}
+/** Refuses a dead run that could not be rolled back so far, while its changes are there: DeploymentError `inconsistent`. */
+function verifyRestored(layout, records) {
+    const rollback = findEnd(records)?.rollback;
+    const [begin] = records;
+    if (begin?.record === 'begin' && rollback?.restored === false && isInDoubt(layout))
+        throw stillInconsistent(begin, rollback);
+}
+function stillInconsistent({ facts }, { problems }) {
+    return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.join(' ')}`);
+}
+/** What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up. */
+function needsRollback(records) {
+    const known = findEnd(records);
+    return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
+}
+/**
+ * Whether this host may run neither version whole, according to the journal of a dead run and without changing
+ * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ */
+function isInDoubt({ root, journal }) {
+    try {
+        const records = readJournal(journal) ?? [];
+        if (isAnyMade(root, readUnprovenChanges(journal)))
+            return true;
+        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
+    }
+    catch {
+        return true;
+    }
+}
+/** The places out of which or into which a run has moved trees, or was about to. */
+function changedPlaces(records) {
+    return placesIn(records.flatMap(announcedIn));
+}
+/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+function countAttempts({ runId }, records) {
+    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
+    runs.delete(runId);
+    return runs.size;
+}
+/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+function findAccepted(records) {
+    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
+    return last?.record === 'reported' ? last.attempts : undefined;
+}
+/** How the run, or an earlier recovery of it, says that it ended. */
+function findEnd(records) {
+    return records.findLast(entry => entry.record === 'end')?.end;
+}
+/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
+function wasUnfinished(records) {
+    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
+}
+/** The state in which the run was cut off. */
+function lastState(record) {
+    return record.states.at(-1)?.state ?? 'pending';
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/recovery/at-rest.js
+
+
+
+
+/**
+ * Checks that no other run is at work, and that none has left anything to recover. Throws DeploymentError `inconsistent`
+ * where the host may run neither version whole, as a run has found that could not recover it, and otherwise `locked`.
+ */
+async function requireAtRest(host, signal) {
+    const { layout } = host;
+    const other = await findUnended(host, signal);
+    if (other === undefined)
+        return;
+    if ('records' in other)
+        verifyRestored(layout, other.records);
+    throw new DeploymentError('locked', `Another deployment is at work below ${layout.root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`);
+}
+/**
+ * The run whose journal is there. Throws DeploymentError `inconsistent`
+ * where no run can recover that any more.
+ */
+async function findUnended(host, signal) {
+    const { layout } = host;
+    if (!pathExistsSync(layout.journal))
+        return undefined;
+    const holder = await describeLiveHolder(layout.lock, signal);
+    if (holder !== undefined)
+        return { holder };
+    const records = readRecords(layout);
+    verifyRecoverable(host, records);
+    return records.length === 0 ? undefined : { records };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/state-file.js
+
+
+
+
+
+
+/** Far above what years of deployments write. */
+const MAX_STATE_BYTES = 256 * 1024 * 1024;
+/**
+ * The text of one of our own files; undefined when there is none. Follows no symlink and never waits for a pipe.
+ * Throws DeploymentError `host_not_writable` when it is not a regular file, and the system's error, both with its name.
+ */
+function readStateFileSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        if (errnoOf(error) !== 'ELOOP')
+            throw toHostError(error, `reading ${path}`);
+    }
+    throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
+}
+/** What is wrong with a state file, and where in it, on one line. */
+function describeDamage(error) {
+    if (!(error instanceof $ZodError))
+        return 'it is not JSON';
+    const issue = error.issues[0];
+    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
+}
+/** In words of our own where the schema has none. */
+function describeIssue(issue) {
+    if (issue?.message !== 'Invalid input')
+        return issue?.message ?? '';
+    if (issue.code === 'invalid_type')
+        return `must be ${issue.expected}`;
+    if (issue.code === 'invalid_value')
+        return `must be ${issue.values.join(' or ')}`;
+    return 'has another form';
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
+
+
+/** Of one project, so that one which changes nothing but its version does not fill the record. */
+const MAX_PROJECT_VERSIONS = 20;
+/**
+ * The versions that stay recorded when one is added: those of which the host still has something. A version whose source
+ * has supplied other trees since is there once for each set of trees.
+ */
+function retainVersions(known, added, rows) {
+    const others = known.filter(version => added === undefined || !isSameSet(version, added));
+    const all = added === undefined ? others : [...others, added];
+    const left = all.filter((version, index) => isLeft(version, { rows, isNewest: !all.slice(index + 1).some(later => isSameName(later, version)) }));
+    const slugs = [...new Set(left.map(({ slug }) => slug))].filter(slug => slug !== added?.slug);
+    const ordered = [...slugs, ...(added === undefined ? [] : [added.slug])];
+    return ordered.flatMap(slug => left.filter(version => version.slug === slug).slice(-MAX_PROJECT_VERSIONS));
+}
+function isSameName(a, b) {
+    return a.slug === b.slug && a.version === b.version;
+}
+/** Whether two are the same version with the same trees. */
+function isSameSet(a, b) {
+    const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
+    return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
+}
+/** Whether the host still has each part of a version, or some part that nothing but this version had. */
+function isLeft({ slug, version, parts }, { rows, isNewest }) {
+    const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
+    const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
+    return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
+}
+/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
+function isSameTree(a, b) {
+    return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/host-record.js
+
+
+
+
+
+
+
+
+
+
+const fileSchema = object({
+    schema: literal(1),
+    installed: array(installedRowSchema),
+    /** Left out when empty. */
+    removed: exactOptional(array(removedRowSchema)),
+    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
+    projects: exactOptional(array(projectVersionSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: exactOptional(array(snapshotPathSchema)),
+    /** Services that a rollback could not restore, as JSON. Left out when empty. */
+    unrestored: exactOptional(array(schemas_string())),
+})
+    .check(refine(({ installed, removed = [], discard = [] }) => {
+    const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
+    return discard.every(path => !retained.has(path));
+}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+    error: 'lists a plugin or extension twice, so it contradicts itself',
+}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+    error: 'has a service in a directory of plugins, so it contradicts itself',
+}));
+/** What is installed on this host; see `readHostRecord`. */
+function readInstalled(layout) {
+    return readHostRecord(layout).installed;
+}
+/**
+ * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
+ * name in it is one that may become a path, and each place is listed once.
+ * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
+ */
+function readHostRecord(layout) {
+    const text = readStateFileSync(layout.installed);
+    if (text === undefined)
+        return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
+    try {
+        return parseRecord(text);
+    }
+    catch (error) {
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
+    }
+}
+/** A run reads the same text two dozen times, and checks it once. */
+let latest;
+function parseRecord(text) {
+    if (latest?.text !== text) {
+        const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
+        latest = { text, record: { installed, removed, projects, discard, unrestored } };
+    }
+    return latest.record;
+}
+/**
+ * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
+ * it returns.
+ */
+async function recordInstalled(layout, { rows, removed, project }) {
+    const places = new Set([...rows, ...removed].map(nameOf));
+    const isOther = (row) => !places.has(nameOf(row));
+    const before = readHostRecord(layout);
+    const installed = inOrder([...before.installed.filter(isOther), ...rows]);
+    const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
+    const rowsLeft = [...installed, ...retained];
+    const projects = retainVersions(before.projects, project, rowsLeft);
+    await writeRecord(layout, { ...before, installed, removed: retained, projects });
+}
+/** Records which snapshots could not be removed yet. Durable when it returns. */
+async function recordDiscarded(layout, discard) {
+    await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
+}
+/** Records which services could not be restored. Durable when it returns. */
+async function recordUnrestored(layout, unrestored) {
+    await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
+}
+async function writeRecord(layout, { installed, ...lists }) {
+    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
+    // Parsed, so that the keys have one order, and the same rows are always the same bytes.
+    const record = fileSchema.parse({ schema: 1, installed, ...optional });
+    await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
+}
+/** The row of a part. */
+function findInstalled(rows, part) {
+    return rows.find(row => nameOf(row) === placeName(part));
+}
+/** The directories that plugins are or were in, by our own record. */
+function recordedDirectories({ installed, removed, projects }) {
+    const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
+    return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
+}
+function snapshotPathsOf(row) {
+    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
+}
+function inOrder(rows) {
+    return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)));
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
+
+
+/** As many as Linux follows in one path. */
+const MAX_SYMLINKS = 40;
+/**
+ * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Throws the system's error when it may not look.
+ */
+function walkPath(path) {
+    const way = [];
+    const pending = partsOf(path);
+    let links = 0;
+    let end = visit(external_node_path_namespaceObject.sep);
+    while (end !== undefined && pending.length > 0) {
+        way.push(end);
+        if (!end.stat.isDirectory())
+            return { way, end: undefined };
+        const at = end.path;
+        const next = visit(childOf(at, pending.shift() ?? ''));
+        if (!next?.stat.isSymbolicLink()) {
+            end = next;
+            continue;
+        }
+        way.push(next);
+        if (++links > MAX_SYMLINKS)
+            return { way, end: undefined };
+        const target = (0,external_node_fs_namespaceObject.readlinkSync)(next.path);
+        pending.unshift(...partsOf(target));
+        end = visit(target.startsWith(external_node_path_namespaceObject.sep) ? external_node_path_namespaceObject.sep : at);
+    }
+    return { way, end };
+}
+/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+function childOf(directory, name) {
+    return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
+}
+function visit(path) {
+    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { throwIfNoEntry: false });
+    return stat && { path, stat };
+}
+function partsOf(path) {
+    return path.split(external_node_path_namespaceObject.sep).filter(part => part !== '' && part !== '.');
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
+
+/** In such a directory, other users can rename and remove only what is theirs. */
+const STICKY = 0o1000;
+const GROUP_AND_OTHERS_WRITE = 0o022;
+/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+function decidersOf(path, us) {
+    const { way, end } = walkPath(path);
+    const before = way.map(visited => judge(visited, { us, isEnd: false }));
+    return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
+}
+/** Sticky is not enough at the end, where others could add something. */
+function judge(visited, { us, isEnd }) {
+    const { uid, mode } = visited.stat;
+    // The mode of a symlink means nothing.
+    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
+    return {
+        ...visited,
+        isForeign: uid !== us && uid !== 0,
+        isOpen: !isFixed && (mode & GROUP_AND_OTHERS_WRITE) !== 0,
+    };
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/permissions.js
+
+
+const GROUP_WRITE = 0o020;
+const OTHERS_WRITE = 0o002;
+/** Who, other than its owner, can write to a file or directory. An ACL shows in the bits of the group. */
+function otherWriters({ mode, gid }) {
+    return [
+        ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
+        ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
+    ];
+}
+/** A user as an operator knows it: with the name that this host's own file gives it, and always the number. */
+function nameUser(uid) {
+    return nameAccount('/etc/passwd', 'user', uid);
+}
+/** A path as an argument of a command that the operator copies. */
+function quote(path) {
+    const text = cleanForeignText(path, 4096);
+    return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+function nameGroup(gid) {
+    return nameAccount('/etc/group', 'group', gid);
+}
+function nameAccount(file, what, id) {
+    const name = findName(file, id);
+    return name === undefined ? `${what} ${id}` : `${what} ${cleanForeignText(name, 64)} (${id})`;
+}
+/** Both files have the name first and the number third. */
+function findName(file, id) {
+    try {
+        const rows = (0,external_node_fs_namespaceObject.readFileSync)(file, 'utf8').split('\n');
+        return rows.map(row => row.split(':')).find(([, , number]) => number === String(id))?.[0];
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
+const GROUP_AND_OTHERS = 0o077;
+/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
+function findExposureOf(found, us) {
+    if (!found.isDirectory())
+        return 'type';
+    if (found.uid !== us)
+        return 'owner';
+    return isOpenToOthers(found) ? 'mode' : undefined;
+}
+/** Whether others than its owner may do anything with a file or directory. */
+function isOpenToOthers({ mode }) {
+    return (mode & GROUP_AND_OTHERS) !== 0;
+}
+
+;// CONCATENATED MODULE: ./build/core/sentence.js
+/** The text as a sentence that another one can follow: with a full stop, unless it ends with a mark of its own. */
+function asSentence(text) {
+    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/untouchable-host.js
+
+
+/**
+ * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
+ * lock, report, audit line or outbox. The outputs and the report to the hub still state the result.
+ */
+class UntouchableHostError extends DeploymentError {
+    name = 'UntouchableHostError';
+    /** Without what was touched. */
+    reason;
+    constructor(code, message, options = {}) {
+        super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
+        this.reason = asSentence(message);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/own-folder.js
+
+
+
+
+
+
+/** Another run may just be between making a second name for its file and removing the first. */
+const MAX_LISTINGS = 5;
+/**
+ * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
+ * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
+ * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so it does not look into them.
+ * No folder is fine. Tightens nothing, because somebody may have used what was open.
+ * Throws UntouchableHostError `unsafe_host`.
+ */
+function requireOwnFolder(folder) {
+    const { own, renameProbe, snapshots, trees, outbox, reports } = folder.layout;
+    const found = lstatIfPresentSync(own);
+    if (found === undefined)
+        return;
+    requirePrivateDirectory(folder, found);
+    // This one first: in a folder of ours, the others cannot become symlinks any more.
+    requireOwnEntries(folder, own);
+    for (const path of [trees, outbox, renameProbe, snapshots, ...shelvesIn(snapshots)])
+        requireOwnEntries(folder, path);
+    requireRealFiles(folder, reports);
+}
+function requirePrivateDirectory({ layout, us }, found) {
+    const own = quote(layout.own);
+    switch (findExposureOf(found, us)) {
+        case 'type':
+            throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
+        case 'owner':
+            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
+        case 'mode':
+            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+        case undefined:
+            return;
+    }
+}
+/** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
+function requireOwnEntries(folder, path) {
+    for (let listing = 1;; listing++) {
+        const problem = findForeignEntry(folder, path);
+        if (problem === undefined)
+            return;
+        if (listing === MAX_LISTINGS)
+            throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`);
+    }
+}
+function findForeignEntry(folder, path) {
+    const entries = list(path).flatMap(({ name }) => entryAt(`${path}/${name}`));
+    const names = Map.groupBy(entries, ({ stat }) => stat.ino);
+    for (const { path, stat } of entries) {
+        const problem = problemOf(folder, stat) ?? linkProblem(stat, names.get(stat.ino)?.length);
+        if (problem !== undefined)
+            return `${quote(path)} ${problem}`;
+    }
+    return undefined;
+}
+function entryAt(path) {
+    const stat = lstatIfPresentSync(path);
+    return stat === undefined ? [] : [{ path, stat }];
+}
+function problemOf({ layout, us }, stat) {
+    if (!stat.isDirectory() && !stat.isFile())
+        return `is ${typeOf(stat)}: find out who made it, and remove it.`;
+    if (stat.uid !== us)
+        return `belongs to ${nameUser(stat.uid)}, but this runner works as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`;
+    const writers = otherWriters(stat);
+    if (writers.length === 0)
+        return undefined;
+    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`;
+}
+/** Our own second names, which last for an instant or until the next run, are in the same folder. */
+function linkProblem(stat, namesHere = 1) {
+    if (!stat.isFile() || stat.nlink <= namesHere)
+        return undefined;
+    return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`;
+}
+/** By type alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+function requireRealFiles({ layout }, path) {
+    const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
+    if (strange === undefined)
+        return;
+    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
+}
+/** What other processes left where an old version was restored is set aside for the operator. */
+function shelvesIn(snapshots) {
+    const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
+    return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
+}
+function list(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return [];
+        throw error;
+    }
+}
+function typeOf(entry) {
+    if (entry.isSymbolicLink())
+        return 'a symlink';
+    return entry.isFile() ? 'a file' : 'a device, pipe or socket';
+}
+function modeOf({ mode }) {
+    return (mode & 0o7777).toString(8).padStart(4, '0');
+}
+function unsafe(message) {
+    return new UntouchableHostError('unsafe_host', message);
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/ownership.js
+
+
+
+
+
+
+
+
+
+
+const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
+/**
+ * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
+ * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
+ * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes, and
+ * from `installed.json`, once that is known to be ours, which directories have plugins.
+ * Returns what others could write although the operator accepts it, one sentence each.
+ * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
+ */
+function requireSafeHost(access) {
+    return checking(access, us => {
+        const usual = requireTrusted(access, { us, directories: USUAL_DIRECTORIES });
+        requireOwnFolder({ layout: access.layout, us });
+        const recorded = requireTrusted(access, { us, directories: ownership_recordedDirectories(access.layout) });
+        return [...new Set([...usual, ...recorded])];
+    });
+}
+/**
+ * The same for one more directory of plugins, relative to the root, and for all that leads there. Returns what is not
+ * said of the root and its usual directories. Throws UntouchableHostError.
+ */
+function requireSafeDirectory(access, directory) {
+    return checking(access, us => {
+        const found = requireTrusted(access, { us, directories: [directory] });
+        const usual = new Set(requireTrusted(access, { us, directories: USUAL_DIRECTORIES }));
+        return found.filter(sentence => !usual.has(sentence));
+    });
+}
+/**
+ * The same in a deployment that has begun on a safe host: its report says why it ended. Throws DeploymentError
+ * `unsafe_host`.
+ */
+function requireSafeDestination(access, directory) {
+    try {
+        return requireSafeDirectory(access, directory);
+    }
+    catch (error) {
+        if (!(error instanceof UntouchableHostError))
+            throw error;
+        throw new DeploymentError(error.code, `${error.reason} Nothing was installed or moved.`, { cause: error });
+    }
+}
+function checking(access, check) {
+    const us = process.getuid?.();
+    if (us === undefined)
+        return [];
+    try {
+        return check(us);
+    }
+    catch (error) {
+        if (error instanceof UntouchableHostError)
+            throw error;
+        const { code, message } = toHostError(error, `checking who can write to ${access.layout.root}`);
+        throw new UntouchableHostError(code, message, { cause: error });
+    }
+}
+function requireTrusted(access, trusted) {
+    const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access;
+    const exposures = findExposures(layout.root, trusted);
+    const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
+    if (refused.length > 0)
+        throw sharedRoot(refused, { us: trusted.us, sharedRootOption });
+    return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
+}
+/** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
+function ownership_recordedDirectories(layout) {
+    try {
+        const directories = readInstalled(layout).map(row => placeOf(row).directory);
+        return [...new Set(directories)].filter(directory => !USUAL_DIRECTORIES.includes(directory));
+    }
+    catch {
+        return [];
+    }
+}
+/** Each path once, outermost first. */
+function findExposures(root, { us, directories }) {
+    const found = new Map();
+    if (directories.length === 0)
+        return [];
+    for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
+        for (const decider of decidersOf(start, us)) {
+            const exposure = exposureOf(decider, us);
+            if (exposure === undefined || found.has(exposure.path))
+                continue;
+            found.set(exposure.path, { ...exposure, isPlantable: start !== root && decider.stat.isSymbolicLink() });
+        }
+    }
+    return [...found.values()];
+}
+function exposureOf({ path, stat, isForeign, isOpen }, us) {
+    if (!isForeign && !isOpen)
+        return undefined;
+    const writers = isOpen ? otherWriters(stat) : [];
+    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
+    return {
+        path,
+        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
+        fix: fixes.flat().join(' && '),
+    };
+}
+function inWords({ path, who }) {
+    return `${quote(path)} can be written or replaced by ${who}`;
+}
+function sharedRoot(exposures, { us, sharedRootOption }) {
+    const found = exposures.map(inWords).join(', and ');
+    const fix = exposures.map(({ fix }) => fix).join(' && ');
+    const choice = exposures.some(({ isPlantable }) => isPlantable)
+        ? ''
+        : `, or set ${sharedRootOption} if you trust them`;
+    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
+    return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
+}
+
+;// CONCATENATED MODULE: ./build/core/outcome.js
+/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
+function reportStatusOf(outcome) {
+    switch (outcome) {
+        case 'success':
+            return 'success';
+        case 'rolled_back':
+            return 'rolled_back';
+        case 'failed':
+        case 'interrupted':
+        case 'inconsistent':
+            return 'failed';
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/journal/redaction.js
+/** The value with every text redacted, except the fields of these names; keys stay. */
+function redactTexts(value, redact, exceptions) {
+    if (typeof value === 'string')
+        return redact(value);
+    if (Array.isArray(value))
+        return value.map(item => redactTexts(item, redact, exceptions));
+    if (typeof value !== 'object' || value === null)
+        return value;
+    return Object.fromEntries(Object.entries(value).map(([key, field]) => [
+        key,
+        exceptions.has(key) ? field : redactTexts(field, redact, exceptions),
+    ]));
+}
+/**
+ * A journal's record without any secret in its texts from outside. What a recovery works with (places, services, rows,
+ * and the operator's own facts) stays as it is; a fact from outside that contains a secret counts as unknown.
+ */
+function redactRecord(record, redact) {
+    switch (record.record) {
+        case 'begin':
+            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
+        case 'facts':
+            return { ...record, facts: { ...record.facts, ...withoutSecrets(record.facts, redact) } };
+        case 'step':
+            return { ...record, error: record.error === null ? null : redact(record.error) };
+        case 'end':
+            return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
+        case 'state':
+        case 'change':
+        case 'changes':
+        case 'service':
+        case 'healthchecks':
+        case 'undone':
+        case 'commit':
+        case 'reported':
+        case 'recovery':
+            return record;
+    }
+}
+const END_WORDS = new Set(['outcome', 'completed_at', 'code', 'step']);
+const DRIFT_WORDS = new Set(['shelf', 'id', 'directory', 'version', 'instead']);
+const FOREIGN_FACTS = ['version', 'previous_version', 'repo'];
+function withoutSecrets(facts, redact) {
+    const hasSecret = (name) => redact(facts[name] ?? '') !== (facts[name] ?? '');
+    const drift = facts.drift?.map(entry => redactTexts(entry, redact, DRIFT_WORDS));
+    return { ...Object.fromEntries(FOREIGN_FACTS.filter(hasSecret).map(name => [name, null])), ...(drift && { drift }) };
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/local-report.js
+
+
+
+
+
+
+
+
+const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), attempts: schemas_number(), error: nullable(schemas_string()) }));
+/** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
+const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
+    ...deploymentEndSchema.def.getter().shape,
+    schema: literal(1),
+    /** What the host runs now; null where nothing is installed, and where it may run neither version whole. */
+    running_version: schemas_default(nullable(schemas_string()), null),
+    status: schemas_enum(['success', 'failed', 'rolled_back']),
+    state: schemas_string(),
+    duration_ms: schemas_number(),
+    states: array(stateEntrySchema),
+    steps: array(stepEntrySchema),
+    reported: reportedSchema,
+}));
+/** A report that was not sent, or not yet. */
+function notSent(reason) {
+    return { accepted: false, attempts: 0, error: reason };
+}
+function buildLocalReport(record, end, { reported, running_version }) {
+    const { facts, states, steps } = record;
+    return {
+        schema: 1,
+        ...facts,
+        drift: driftAfter(end, facts.drift),
+        ...end,
+        running_version,
+        status: reportStatusOf(end.outcome),
+        state: states.at(-1)?.state ?? 'pending',
+        duration_ms: Math.max(0, Date.parse(end.completed_at) - Date.parse(facts.started_at)),
+        states: [...states],
+        steps: [...steps],
+        reported,
+    };
+}
+/** A rollback has moved the trees back from their snapshots. */
+function driftAfter({ outcome }, drift = []) {
+    return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry);
+}
+/** Fields that contain no foreign text, and must stay readable whatever a secret looks like. */
+const OWN_WORDS = new Set([
+    'deployment_id',
+    'contract',
+    'kind',
+    'status',
+    'outcome',
+    'state',
+    'at',
+    'action',
+    'code',
+    'shelf',
+    'directory',
+    'instead',
+    'started_at',
+    'completed_at',
+]);
+/**
+ * The report without any secret in its texts. Redacts text by text, never the JSON: a hub could issue a token whose
+ * removal breaks the syntax.
+ */
+function redactReport(report, redact) {
+    return redactTexts(report, redact, OWN_WORDS);
+}
+/**
+ * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
+ * it in log and summary, and for the process that recovers this run, which reads it in the journal.
+ */
+function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, ...report }) {
+    return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
+}
+/**
+ * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
+ * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
+ */
+async function writeLocalReport({ layout, redact }, report) {
+    const text = textOf(report, redact);
+    const [path, longer] = possiblePaths(layout, report);
+    if (await createFile(path, text))
+        return path;
+    const own = readReportOf(path, report.deployment_id) === undefined ? longer : path;
+    await replaceFile(own, text);
+    return own;
+}
+/** What the report of this deployment on the host says of the hub, if that has accepted this status of it already. */
+function local_report_findAccepted(layout, { status, ...report }) {
+    const known = findReport(layout, report)?.report;
+    return known?.status === status && known.reported.accepted ? known.reported : undefined;
+}
+/** Notes that the hub has accepted a report after its run. Never throws: at worst the hub gets it twice. */
+async function noteAccepted(folder, sent, attempts) {
+    const found = findReport(folder.layout, sent);
+    if (found === undefined)
+        return;
+    const reported = { accepted: true, attempts, error: null };
+    await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => { });
+}
+/**
+ * Rewrites the report of a deployment that has ended; returns it as it is then. Undefined when there is none, or it
+ * cannot be written.
+ */
+async function completeLocalReport(folder, named, complete) {
+    const found = findReport(folder.layout, named);
+    if (found === undefined)
+        return undefined;
+    const report = redactReport(complete(found.report), folder.redact);
+    return { path: await rewriteLocalReport(folder, found.path, report), report };
+}
+function findReport(layout, named) {
+    for (const path of possiblePaths(layout, named)) {
+        const report = readReportOf(path, named.deployment_id);
+        if (report !== undefined)
+            return { path, report };
+    }
+    return undefined;
+}
+function possiblePaths(layout, { started_at, slug, deployment_id: id }) {
+    const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
+    return [(0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`), (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`)];
+}
+/** Replaces the report that `writeLocalReport` has just written at this path. */
+async function rewriteLocalReport({ redact }, path, report) {
+    await replaceFile(path, textOf(report, redact));
+    return path;
+}
+function textOf(report, redact) {
+    return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`;
+}
+function readReportOf(path, deploymentId) {
+    try {
+        const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
+        return report.deployment_id === deploymentId ? report : undefined;
+    }
+    catch {
+        return undefined;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/running-version.js
 
 
@@ -20957,9 +21712,10 @@ function causeOf({ tools, layout }, thrown) {
 function conclude(deployment, name, failure) {
     const { record, tools, layout } = deployment;
     const error = failure && toDeployError(failure.thrown);
-    const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts);
     const reported = notSent(`${name} reports nothing`);
     const end = error === undefined ? buildEnd(tools.now(), { outcome: 'success' }) : failedEnd(deployment, error);
+    const isUnknown = error instanceof UntouchableHostError || end.outcome === 'inconsistent';
+    const running_version = isUnknown ? null : readRunningVersion(layout, record.facts);
     const report = buildLocalReport(record, end, { reported, running_version });
     return {
         report: redactReport(report, tools.secrets.redact),
@@ -21811,22 +22567,6 @@ function notRun({ id, action }) {
 function resultOf({ did, checked }) {
     return checked === undefined ? { did } : { did, checked: [...checked] };
 }
-
-;// CONCATENATED MODULE: ./build/install/files/clock.js
-
-
-const systemClock = {
-    now: monotonicMs,
-    async sleep(ms, signal) {
-        try {
-            await (0,promises_namespaceObject.setTimeout)(ms, undefined, signal === undefined ? {} : { signal });
-        }
-        catch (error) {
-            signal?.throwIfAborted();
-            throw error;
-        }
-    },
-};
 
 ;// CONCATENATED MODULE: external "node:net"
 const external_node_net_namespaceObject = require("node:net");
@@ -26836,7 +27576,7 @@ async function check_check(deployment) {
     await record.update({ ...directoryIn(place), id: plan.id, version: request.version, version_source: 'requested' });
     await deployment.enter('loading_plan');
     announceDefaultPlan(plan, tools.log);
-    const installed = requireInstalled(deployment, place);
+    const installed = await requireInstalled(deployment, place);
     await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version });
     await requireIntact(deployment, place, installed);
     await deployment.enter('healthchecking');
@@ -26845,7 +27585,7 @@ async function check_check(deployment) {
     }
     finally {
         // Nothing was locked: what another run has replaced meanwhile was neither healthy nor unhealthy.
-        requireInstalled(deployment, place);
+        await requireInstalled(deployment, place);
     }
     await deployment.enter('succeeded');
 }
@@ -26869,11 +27609,10 @@ async function runHealthchecks(deployment, plan) {
         }
     }
 }
-/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed` or `locked`. */
-function requireInstalled(deployment, place) {
-    const { layout, request } = deployment;
-    if (pathExistsSync(layout.journal))
-        throw inTransit(layout.root);
+/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
+async function requireInstalled(deployment, place) {
+    const { host, layout, request, tools } = deployment;
+    await requireAtRest(host, tools.signal);
     const installed = findInstalled(readInstalled(layout), place);
     const isAsked = installed?.artifact_sha256 === request.artifactSha256 &&
         isSameVersion(installed?.version ?? '', request.version) &&
@@ -26900,9 +27639,6 @@ function check_describe(installed) {
 }
 function notInstalled({ version, artifactSha256 }, finding) {
     return new DeploymentError('not_installed', `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: nothing was changed. Find out who changed it; to install the version, deploy it without check-only.`);
-}
-function inTransit(root) {
-    return new DeploymentError('locked', `Another deployment is at work below ${root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`);
 }
 function isHealthcheck(step) {
     return step.action === 'healthcheck';
@@ -27802,704 +28538,7 @@ function sizesInWords({ before, after }) {
     return after.endsWith(` ${unit}`) ? `${before.split(' ')[0]} \u2192 ${after}` : `${before} \u2192 ${after}`;
 }
 
-;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
-
-/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
-function notAFile(path) {
-    return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
-}
-/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
-function toOpenError(path, error) {
-    return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
-}
-/** Of a symlink, a directory, a socket, a device without a driver. */
-const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
-
-;// CONCATENATED MODULE: ./build/install/host/locks/kernel-lock.js
-
-
-
-/** The descriptor's number in the child; its answer when another process has the lock. */
-const CHILD_DESCRIPTOR = 3;
-const EXIT_BUSY = 1;
-/**
- * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
- * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
- */
-async function tryKernelLock(request) {
-    const { path } = request;
-    const fd = openRegularFileSync(path);
-    let attempt = 'busy';
-    try {
-        const answer = await flock(fd, request);
-        if (answer !== 'held')
-            attempt = answer;
-        else if (isFileAt(path, fd))
-            attempt = lockOf(fd);
-        return attempt;
-    }
-    finally {
-        if (typeof attempt === 'string')
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-/**
- * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
- * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
- */
-async function readFreeKernelLock(request) {
-    let fd;
-    try {
-        fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
-        const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
-        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
-    }
-    catch {
-        request.signal?.throwIfAborted();
-        return undefined;
-    }
-    finally {
-        if (fd !== undefined)
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-    }
-}
-function lockOf(fd) {
-    let isOpen = true;
-    return {
-        id: String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino),
-        release() {
-            if (isOpen)
-                (0,external_node_fs_namespaceObject.closeSync)(fd);
-            isOpen = false;
-        },
-    };
-}
-/**
- * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
- * a virtual machine shares with its host) each machine may keep its locks to itself.
- */
-function isOnOneMachine(path) {
-    return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
-}
-/** The kernel's magic numbers (linux/magic.h). */
-const ONE_MACHINE_FILE_SYSTEMS = new Set([
-    0xef53, // ext2, ext3, ext4
-    0x58465342, // xfs
-    0x9123683e, // btrfs
-    0x2fc12fc1, // zfs
-    0xf2f52010, // f2fs
-    0xca451a4e, // bcachefs
-    0x794c7630, // overlay
-    0x01021994, // tmpfs
-]);
-/** For writing, which network file systems ask of a lock. */
-function openRegularFileSync(path) {
-    const fd = openForLockingSync(path);
-    if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
-        return fd;
-    (0,external_node_fs_namespaceObject.closeSync)(fd);
-    throw notAFile(path);
-}
-function openForLockingSync(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK, 0o600);
-    }
-    catch (error) {
-        throw toOpenError(path, error);
-    }
-}
-async function flock(fd, { timeoutMs, signal, isShared = false }) {
-    const end = await runChild({
-        command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],
-        env: allowedEnvironment({ LC_ALL: 'C' }),
-        timeoutMs,
-        signal,
-        isSilent: true,
-        descriptor: fd,
-    });
-    if (end.kind !== 'exited')
-        return 'unavailable';
-    if (end.code === 0)
-        return 'held';
-    return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
-}
-/** A lock on a file that somebody has removed meanwhile excludes nobody. */
-function isFileAt(path, fd) {
-    const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-    const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
-    return found !== undefined && found.ino === locked.ino && found.dev === locked.dev;
-}
-
-;// CONCATENATED MODULE: ./build/install/host/locks/lock-file.js
-
-
-
-
-
-
-
-
-
-
-
-
-
-const MARK = '.takeover-';
-const MAX_BYTES = 64 * 1024;
-const ownSchema = object({
-    id: schemas_string().check(_regex(/^[0-9a-f-]{36}$/)),
-    pid: schemas_int().check(_positive()),
-    start_time: nullable(schemas_string()),
-    boot_id: nullable(schemas_string()),
-    // Older versions of this action write neither of these two.
-    machine_id: optional(nullable(schemas_string())),
-    kernel_lock: optional(nullable(schemas_string())),
-    pid_namespace: nullable(schemas_string()),
-    hostname: schemas_string(),
-    run_url: nullable(schemas_string()),
-    // Nor this one. What it deploys, for people.
-    deployment: optional(nullable(schemas_string())),
-    since: schemas_string(),
-});
-/** On another host, where another version of this action may have written the lock: only the host must be known. */
-const foreignSchema = schemas_lazy(() => object({
-    id: schemas_catch(nullable(ownSchema.shape.id), null),
-    pid: schemas_catch(nullable(ownSchema.shape.pid), null),
-    hostname: schemas_string().check(refine(name => name !== (0,external_node_os_namespaceObject.hostname)())),
-    run_url: schemas_catch(nullable(schemas_string()), null),
-    deployment: schemas_catch(optional(nullable(schemas_string())), null),
-    since: schemas_catch(nullable(schemas_string()), null),
-}));
-/**
- * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
- * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
- */
-function tryTake(path, own) {
-    if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
-        return false;
-    // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
-    return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
-}
-/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
-function readLock(path) {
-    const text = readIfPresentSync(path);
-    if (text === undefined)
-        return undefined;
-    const holder = parseHolder(text);
-    return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
-}
-/** Removes a lock, or a mark, if it is that of this holder. */
-function release(path, id) {
-    if (readLock(path)?.id === id)
-        (0,external_node_fs_namespaceObject.unlinkSync)(path);
-}
-/**
- * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
- * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
- * not a file. What cannot be removed does no harm; the next holder tries again.
- */
-function removeDeadMarks(path, own) {
-    for (const name of namesNextTo(path, '.')) {
-        const found = tryReadLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        if (found !== undefined && isLeftOver(found, own))
-            tryUnlinkSync(found.path);
-    }
-}
-function describeHolder(holder) {
-    const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
-    const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`;
-    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
-}
-/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
-function tryCreate(path, own) {
-    try {
-        const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
-        try {
-            (0,external_node_fs_namespaceObject.writeFileSync)(fd, `${JSON.stringify(own)}\n`);
-        }
-        finally {
-            (0,external_node_fs_namespaceObject.closeSync)(fd);
-        }
-        return true;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'EEXIST')
-            return false;
-        throw error;
-    }
-}
-function isOwnOrTakenOver(path, own) {
-    const found = readLock(path);
-    if (found === undefined)
-        return false;
-    return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
-}
-/**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
- * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
- */
-function takeOver(dead, own) {
-    const mark = `${dead.path}${MARK}${dead.id}`;
-    try {
-        if (!tryTake(mark, own) || readLock(dead.path)?.id !== dead.id)
-            return false;
-        replace(dead.path, own);
-        return true;
-    }
-    finally {
-        release(mark, own.id);
-    }
-}
-function replace(path, own) {
-    const replacement = temporaryName(path);
-    try {
-        tryCreate(replacement, own);
-        (0,external_node_fs_namespaceObject.renameSync)(replacement, path);
-    }
-    finally {
-        tryUnlinkSync(replacement);
-    }
-}
-/**
- * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
- * once the file is written, because from then on nobody takes it for garbage.
- */
-function isBeingTakenOver(path, own) {
-    const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
-    return marks.some(name => {
-        const found = readLock((0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), name));
-        return found !== undefined && !isAbandoned(found, own);
-    });
-}
-/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
-function isAbandoned({ path, holder }, own) {
-    if (holder === undefined)
-        return true;
-    // If only a holder's host is known, it cannot be proved dead.
-    if (!('boot_id' in holder))
-        return false;
-    return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
-}
-/** The kernel has given this process the lock that the holder had, so the holder has ended. */
-function isWithoutItsKernelLock(holder, own, path) {
-    if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
-        return false;
-    const isSame = (key) => own[key] !== null && holder[key] === own[key];
-    return isSame('boot_id') || isSame('machine_id') || isOnOneMachine((0,external_node_path_namespaceObject.dirname)(path));
-}
-function isLeftOver(found, own) {
-    const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
-    if (writer === undefined || found.holder !== undefined)
-        return isAbandoned(found, own);
-    // Garbage may be what its process is still writing.
-    return !pidExists(writer);
-}
-function namesNextTo(path, suffix) {
-    return (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.dirname)(path)).filter(name => name.startsWith((0,external_node_path_namespaceObject.basename)(path) + suffix));
-}
-function tryReadLock(path) {
-    try {
-        return readLock(path);
-    }
-    catch {
-        return undefined;
-    }
-}
-function readIfPresentSync(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text === undefined)
-            throw notAFile(path);
-        return text;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        throw toOpenError(path, error);
-    }
-}
-function parseHolder(text) {
-    try {
-        return union([ownSchema, foreignSchema]).parse(JSON.parse(text));
-    }
-    catch {
-        return undefined;
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/locks/lock.js
-
-
-
-
-
-
-
-
-const POLL_MS = 250;
-const REPORT_EVERY_MS = 10_000;
-/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
-const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
-/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
-const KERNEL_LOCK = 'kernel-lock';
-/**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
- * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
- * once. Where there is no kernel lock, the file alone decides.
- * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
- * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
- */
-async function acquireLock(request, clock = systemClock) {
-    const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
-    try {
-        const holder = await waitForTurn(request, contender, clock);
-        removeDeadMarks(request.path, holder);
-        return { release: () => giveBack(request, contender) };
-    }
-    catch (error) {
-        giveBack({ ...request, log: () => { } }, contender);
-        request.signal?.throwIfAborted();
-        throw toHostError(error, `taking the lock ${request.path}`);
-    }
-}
-/**
- * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
- * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
- */
-async function describeLiveHolder(path, signal) {
-    const found = readLock(path);
-    if (found?.holder === undefined)
-        return undefined;
-    const own = { ...readOwnIdentity(), id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel_lock: null, run_url: null, since: '' };
-    if (isAbandoned(found, own))
-        return undefined;
-    const probe = { path: kernelLockOf(path), timeoutMs: ANSWER_TIMEOUT_MS.least, signal };
-    const free = await readFreeKernelLock(probe);
-    return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
-}
-/** Who has the lock of a project root, in words, as its file says. Throws as `readLock` does. */
-function describeOther(path) {
-    const found = readLock(path);
-    if (found?.holder !== undefined)
-        return describeHolder(found.holder);
-    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
-}
-async function waitForTurn(request, contender, clock) {
-    const { path, runUrl, deployment, signal } = request;
-    const identity = readOwnIdentity();
-    const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
-    const pause = startWaiting(request, contender, clock);
-    for (;;) {
-        signal?.throwIfAborted();
-        if (contender.kernel === 'busy')
-            contender.kernel = await tryKernelLock(kernelLock);
-        const since = new Date().toISOString();
-        const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) };
-        const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since };
-        if (contender.kernel !== 'busy' && tryTake(path, own))
-            return own;
-        await pause();
-    }
-}
-/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
-function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
-    const deadline = clock.now() + timeoutMs;
-    let reportedAt = Number.NEGATIVE_INFINITY;
-    return async () => {
-        const now = clock.now();
-        if (now >= deadline)
-            throw lockedError(path, timeoutMs, contender);
-        if (now - reportedAt >= REPORT_EVERY_MS) {
-            log(`Waiting for the lock of this host: ${describeOther(path)}.`);
-            reportedAt = now;
-        }
-        await clock.sleep(Math.min(POLL_MS, deadline - now), signal);
-    };
-}
-function giveBack({ path, log }, { id, kernel }) {
-    try {
-        release(path, id);
-    }
-    catch (error) {
-        log(`The lock stays until the next run takes it over: ${toHostError(error, `removing ${path}`).message}`);
-    }
-    finally {
-        if (typeof kernel === 'object')
-            kernel.release();
-    }
-}
-function lockedError(path, timeoutMs, { kernel }) {
-    const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
-    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
-        `${describeOther(path)}. Wait for it or cancel it.${gone}`);
-}
-function answerTimeoutMs({ timeoutMs }) {
-    return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
-}
-function lockedFileOf({ kernel }) {
-    return typeof kernel === 'object' ? kernel.id : null;
-}
-function kernelLockOf(path) {
-    return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
-}
-
-;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
-
-
-
-
-
-
-
-function beginTransaction(changeLog) {
-    const { root, journal, log } = changeLog;
-    const changes = [];
-    const places = [];
-    const services = [];
-    const healthchecks = [];
-    const lost = [];
-    return {
-        places,
-        lost,
-        services,
-        healthchecks,
-        get changed() {
-            return changes.some(({ change }) => change.type !== 'make_directory');
-        },
-        async apply(planned, reach = () => undefined) {
-            const announced = [];
-            for (const change of planned) {
-                reach(change);
-                announced.push(await announceable(root, change));
-            }
-            const [first, ...others] = announced;
-            if (first === undefined)
-                return;
-            const record = announcementOf([first, ...others]);
-            const seq = await journal.append(record);
-            if (seq === undefined)
-                throw new Error('A change could not be announced.');
-            changes.push(...numberedIn(record, seq));
-            const isKnown = (place) => places.some(known => isSamePlace(known, place));
-            places.push(...placesIn(announced).filter(place => !isKnown(place)));
-            const reachNth = (index) => reach(planned[index]);
-            for (const path of await applyChanges(root, announced, reachNth))
-                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
-        },
-        async supervise(service, action, signal) {
-            const change = await planServiceChange({ service, action }, services, signal);
-            await journal.append({ record: 'service', change });
-            services.push(change);
-            await superviseService(change, { signal });
-        },
-        async noteHealthchecks(checks) {
-            await journal.append({ record: 'healthchecks', checks: [...checks] });
-            healthchecks.push(...checks);
-        },
-        async commit({ rows, removed, discard, project }) {
-            const at = new Date().toISOString();
-            await journal.append({
-                record: 'commit',
-                at,
-                rows: [...rows],
-                removed: [...removed],
-                discard: [...discard],
-                ...(project && { project }),
-            });
-        },
-        async rollback() {
-            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
-        },
-    };
-}
-/**
- * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
- * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal.
- * After one that cannot be undone, undoes the others that were announced together with it, and stops before the older
- * ones, because it builds on them: RollbackError `rollback_failed` names what remains. Does not throw while the host is
- * exactly what it was.
- */
-async function undoChanges(changeLog, pending) {
-    const { root } = changeLog;
-    const latest = pending.at(-1)?.seq ?? 0;
-    let wasChanged = await dropUndone(changeLog, pending);
-    let failure;
-    for (const newest of [...pending].reverse()) {
-        if (failure !== undefined && failure.seq !== newest.seq)
-            break;
-        try {
-            if (await undoAnnounced(changeLog, newest, latest))
-                wasChanged = true;
-            pending.splice(pending.indexOf(newest), 1);
-        }
-        catch (error) {
-            failure ??= { seq: newest.seq, error };
-        }
-    }
-    if (failure === undefined)
-        return wasChanged;
-    if (!isAnyMade(root, pending))
-        return true;
-    throw rollbackFailed(pending, failure.error);
-}
-/** Returns whether the change had been made. */
-async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
-    const { change } = announced;
-    const { wasMade, setAside, lost } = await undoChange(root, change);
-    // The new version may have renamed it inside its tree, which is deleted once everything is undone.
-    if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
-        throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`);
-    for (const path of setAside)
-        log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
-    const problem = lost && describeLost(lost);
-    if (problem !== undefined) {
-        log.warning(`${problem}.`);
-        onLost?.(problem);
-    }
-    const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest));
-    await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
-    if (wasMade && lost === undefined && change.type !== 'make_directory')
-        log.info(describeUndo(change));
-    return wasMade;
-}
-/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
-function isAnyMade(root, pending) {
-    return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
-}
-/**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether the
- * change had been made: it certainly had if a newer one was announced after it.
- */
-async function dropUndone({ root, journal }, pending) {
-    const latest = pending.at(-1)?.seq ?? 0;
-    const oldest = pending[findBack(root, pending)];
-    for (const change of pending.splice(firstUndone(root, pending)).reverse())
-        await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
-    return oldest !== undefined && wasCertainlyMade(oldest, latest);
-}
-/** Whether another change was announced after those of its record; a directory that was only made does not count. */
-function wasCertainlyMade({ seq, change }, latest) {
-    return seq < latest && change.type !== 'make_directory';
-}
-/**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were announced after it. Of those
- * that were announced together with it, each may have been made or not, in any order: a power cut may have kept any of them.
- */
-function firstUndone(root, pending) {
-    const index = findBack(root, pending);
-    if (index === -1)
-        return pending.length;
-    const [{ seq, nth } = { seq: 0 }] = pending.slice(index);
-    if (nth === undefined)
-        return index;
-    const newer = pending.findIndex(change => change.seq > seq);
-    return newer === -1 ? pending.length : newer;
-}
-/** What a newer change has put where something was is not what was there, even if that is lost. */
-function findBack(root, pending) {
-    const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
-    return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
-}
-function rollbackFailed(pending, error) {
-    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
-    const left = pending
-        .map(({ change }) => describeChange(change))
-        .reverse()
-        .join('; ');
-    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
-}
-
-;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-run.js
-
-
-
-
-
-
-
-
-
-const MAX_RECOVERIES = 5;
-/**
- * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is not what this action writes.
- */
-function readRecords({ root, journal: path }) {
-    try {
-        const records = readJournal(path) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(path)))
-            throw new JournalDamage('a change was made that is announced behind a torn record');
-        return records;
-    }
-    catch (error) {
-        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
-    }
-}
-/** Refuses a dead run that 5 others could not roll back: DeploymentError `inconsistent`. */
-function verifyRecoverable(host, records) {
-    const [begin] = records;
-    if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
-        return;
-    const { deployment_id: id, slug } = begin.facts;
-    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
-}
-/** What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up. */
-function needsRollback(records) {
-    const known = findEnd(records);
-    return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
-}
-/**
- * Whether this host may run neither version whole, according to the journal of a dead run and without changing
- * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
- */
-function isInDoubt({ root, journal }) {
-    try {
-        const records = readJournal(journal) ?? [];
-        if (isAnyMade(root, readUnprovenChanges(journal)))
-            return true;
-        return findCommit(records) === undefined && isAnyMade(root, pendingChanges(records));
-    }
-    catch {
-        return true;
-    }
-}
-/** The places out of which or into which a run has moved trees, or was about to. */
-function changedPlaces(records) {
-    return placesIn(records.flatMap(announcedIn));
-}
-/** How many other runs have begun to recover this one; a main step and its post step are one run. */
-function countAttempts({ runId }, records) {
-    const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
-    runs.delete(runId);
-    return runs.size;
-}
-/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
-function dead_run_findAccepted(records) {
-    const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
-    return last?.record === 'reported' ? last.attempts : undefined;
-}
-/** How the run, or an earlier recovery of it, says that it ended. */
-function findEnd(records) {
-    return records.findLast(entry => entry.record === 'end')?.end;
-}
-/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
-function wasUnfinished(records) {
-    return records.findLast(entry => entry.record === 'end')?.unfinished === true;
-}
-/** The state in which the run was cut off. */
-function lastState(record) {
-    return record.states.at(-1)?.state ?? 'pending';
-}
-
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
-
-
 
 /**
  * Logs what a real run would do first where another one has left its journal, or is at work. Throws DeploymentError
@@ -28512,16 +28551,12 @@ async function announceRecovery(deployment) {
     deployment.drift.disregard();
     deployment.tools.log.notice(`${first} This dry run compares with the files as they are now.`);
 }
-async function whatComesFirst({ host, layout, tools }) {
-    if (!pathExistsSync(layout.journal))
+async function whatComesFirst({ host, tools }) {
+    const other = await findUnended(host, tools.signal);
+    if (other === undefined)
         return undefined;
-    const holder = await describeLiveHolder(layout.lock, tools.signal);
-    if (holder !== undefined)
-        return `Another deployment is at work here (${holder}). A real run would wait for its end.`;
-    const records = readRecords(layout);
-    if (records.length === 0)
-        return undefined;
-    verifyRecoverable(host, records);
+    if ('holder' in other)
+        return `Another deployment is at work here (${other.holder}). A real run would wait for its end.`;
     return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.';
 }
 
@@ -29411,7 +29446,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
     const fresh = redactReport(known, host.redact);
     // The hub has it from an earlier run, whose journal stayed.
-    const accepted = findAccepted(host.layout, fresh);
+    const accepted = local_report_findAccepted(host.layout, fresh);
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
     onLocalReport({ report: unsent, reportPath: written, plannedSteps });
@@ -30015,7 +30050,7 @@ async function rollBack(request) {
         return { outcome: 'failed', rollback: null };
     for (const place of request.places)
         logRestored(request, place);
-    const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error));
+    const { problems: differences, verified } = await rollback_verifyRestored(request).catch(error => notVerified(request, error));
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
     const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
     return {
@@ -30103,7 +30138,7 @@ const rollback_UNKNOWN = { verified: null, problems: [] };
  * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
  * began, without anybody having written them; a tree with other differences is only not verified.
  */
-async function verifyRestored(request) {
+async function rollback_verifyRestored(request) {
     const found = await Promise.all(request.places.map(place => rollback_verifyPlace(place, request)));
     const restored = found.filter(verification => verification !== undefined);
     const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
@@ -30356,7 +30391,7 @@ async function recoverRun(host, run) {
         record,
         end,
         address: begin.report_address,
-        accepted: known && isReportedAlike(end, known) ? dead_run_findAccepted(records) : undefined,
+        accepted: known && isReportedAlike(end, known) ? findAccepted(records) : undefined,
         onAccepted: async (attempts) => void (await journal.append({ record: 'reported', attempts })),
     });
     if (closed.unwritten !== undefined)
@@ -30404,9 +30439,6 @@ function terminalState({ outcome }) {
     if (outcome === 'success')
         return 'succeeded';
     return outcome === 'rolled_back' ? 'rolled_back' : 'failed';
-}
-function stillInconsistent(begin, rollback) {
-    return new DeploymentError('inconsistent', `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/recover-host.js
@@ -30994,7 +31026,7 @@ async function sendWaiting(outbox, waiting) {
 }
 /** The hub has it already: then it only leaves the outbox. */
 function wasAccepted({ layout }, { path, report }) {
-    if (findAccepted(layout, report) === undefined)
+    if (local_report_findAccepted(layout, report) === undefined)
         return false;
     tryUnlinkSync(path);
     return true;

@@ -1,9 +1,9 @@
 import { DeploymentError } from '../core/errors.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { DeploymentTools, EndedDeployment } from '../install/deployment/deployment.ts'
+import { requireAtRest } from '../install/deployment/recovery/at-rest.ts'
 import { runUnreported } from '../install/deployment/unreported-run.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
-import { pathExistsSync } from '../install/files/trees/tree-walk.ts'
 import { findInstalled, readInstalled } from '../install/host/installed/host-record.ts'
 import { isFrom } from '../install/host/installed/origin.ts'
 import { directoryIn } from '../install/host/installed/row-place.ts'
@@ -50,7 +50,7 @@ async function check(deployment: InstalledCheck): Promise<void> {
   await record.update({ ...directoryIn(place), id: plan.id, version: request.version, version_source: 'requested' })
   await deployment.enter('loading_plan')
   announceDefaultPlan(plan, tools.log)
-  const installed = requireInstalled(deployment, place)
+  const installed = await requireInstalled(deployment, place)
   await record.update({ artifact_sha256: installed.artifact_sha256, previous_version: installed.version })
   await requireIntact(deployment, place, installed)
   await deployment.enter('healthchecking')
@@ -58,7 +58,7 @@ async function check(deployment: InstalledCheck): Promise<void> {
     await runHealthchecks(deployment, plan)
   } finally {
     // Nothing was locked: what another run has replaced meanwhile was neither healthy nor unhealthy.
-    requireInstalled(deployment, place)
+    await requireInstalled(deployment, place)
   }
   await deployment.enter('succeeded')
 }
@@ -83,10 +83,10 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
   }
 }
 
-/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed` or `locked`. */
-function requireInstalled(deployment: InstalledCheck, place: Place): InstalledRow {
-  const { layout, request } = deployment
-  if (pathExistsSync(layout.journal)) throw inTransit(layout.root)
+/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
+async function requireInstalled(deployment: InstalledCheck, place: Place): Promise<InstalledRow> {
+  const { host, layout, request, tools } = deployment
+  await requireAtRest(host, tools.signal)
   const installed = findInstalled(readInstalled(layout), place)
   const isAsked =
     installed?.artifact_sha256 === request.artifactSha256 &&
@@ -114,13 +114,6 @@ function notInstalled({ version, artifactSha256 }: DeployRequest, finding: strin
   return new DeploymentError(
     'not_installed',
     `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: nothing was changed. Find out who changed it; to install the version, deploy it without check-only.`,
-  )
-}
-
-function inTransit(root: string): DeploymentError {
-  return new DeploymentError(
-    'locked',
-    `Another deployment is at work below ${root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`,
   )
 }
 

@@ -1,8 +1,19 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import {
+  appendFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
-import { after, before, beforeEach, describe, it } from 'node:test'
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
+import { openJournal } from '../../src/install/transaction/journal/journal.ts'
 import { whyLeftToCi } from '../extent.ts'
 import { acceptedReports } from './harness/evidence.ts'
 import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
@@ -124,11 +135,56 @@ describe('a check of what is installed', () => {
     assert.match(log, /missing or changed/)
   })
 
-  it('says nothing of a host on which a deployment was cut off', { skip: ONLY_IN_CI }, async t => {
-    const journal = join(stage.root, '.hub-deploy/journal.jsonl')
-    writeFileSync(journal, '')
-    t.after(() => rmSync(journal))
-    await assertFails('locked')
+  describe('of a host on which a deployment was cut off', { skip: ONLY_IN_CI }, () => {
+    const journal = () => join(stage.root, '.hub-deploy/journal.jsonl')
+    beforeEach(async () => {
+      await stage.publish('2.0.0', versionFiles('2.0.0'), { replace: true })
+      stage.standIns.add('make-db', 'kill -KILL $PPID')
+      assert.equal((await stage.deployHere({ version: '2.0.0' })).signal, 'SIGKILL')
+      stage.standIns.add('make-db', '')
+    })
+    afterEach(async () => {
+      if (existsSync(journal())) assert.equal((await stage.deployHere(pin)).exitCode, 0)
+    })
+    const assertInconsistent = async () => {
+      const { exitCode, outputs, log } = await check()
+      assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'inconsistent', 'inconsistent'], log)
+      assert.equal(outputs['running-version'], '')
+    }
+
+    it('says nothing', async () => {
+      await assertFails('locked')
+    })
+
+    it('calls it inconsistent where the recovery has failed', async () => {
+      const snapshots = join(stage.root, '.hub-deploy/snapshots/plugins/greeter')
+      const name =
+        readdirSync(snapshots)
+          .toSorted((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10))
+          .at(-1) ?? ''
+      renameSync(join(snapshots, name), join(stage.root, 'elsewhere'))
+      const { outputs, log } = await stage.deployHere()
+      assert.equal(outputs['outcome'], 'inconsistent', log)
+      await assertInconsistent()
+      renameSync(join(stage.root, 'elsewhere'), join(snapshots, name))
+    })
+
+    it('calls it inconsistent, as a deployment does, where the recovery was given up', async () => {
+      const known = readFileSync(journal())
+      const opened = openJournal(journal(), text => text)
+      for (let run = 1; run <= 5; run++)
+        await opened.append({ record: 'recovery', at: new Date().toISOString(), by: randomUUID() })
+      opened.close()
+      await assertInconsistent()
+      writeFileSync(journal(), known)
+    })
+
+    it('calls it inconsistent, as a deployment does, where the journal is damaged', async () => {
+      const known = readFileSync(journal())
+      writeFileSync(journal(), '')
+      await assertInconsistent()
+      writeFileSync(journal(), known)
+    })
   })
 
   it('calls nothing unhealthy that another run has replaced meanwhile', { skip: ONLY_IN_CI }, async t => {

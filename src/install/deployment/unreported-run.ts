@@ -49,9 +49,10 @@ function causeOf({ tools, layout }: Unreported, thrown: unknown): unknown {
 function conclude(deployment: Unreported, name: string, failure?: { thrown: unknown }): EndedDeployment {
   const { record, tools, layout } = deployment
   const error = failure && toDeployError(failure.thrown)
-  const running_version = error instanceof UntouchableHostError ? null : readRunningVersion(layout, record.facts)
   const reported = notSent(`${name} reports nothing`)
   const end = error === undefined ? buildEnd(tools.now(), { outcome: 'success' }) : failedEnd(deployment, error)
+  const isUnknown = error instanceof UntouchableHostError || end.outcome === 'inconsistent'
+  const running_version = isUnknown ? null : readRunningVersion(layout, record.facts)
   const report = buildLocalReport(record, end, { reported, running_version })
   return {
     report: redactReport(report, tools.secrets.redact),

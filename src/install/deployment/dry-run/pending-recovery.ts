@@ -1,7 +1,5 @@
-import { pathExistsSync } from '../../files/trees/tree-walk.ts'
-import { describeLiveHolder } from '../../host/locks/lock.ts'
 import type { RunningDeployment } from '../deployment.ts'
-import { readRecords, verifyRecoverable } from '../recovery/dead-run.ts'
+import { findUnended } from '../recovery/at-rest.ts'
 
 /**
  * Logs what a real run would do first where another one has left its journal, or is at work. Throws DeploymentError
@@ -14,12 +12,10 @@ export async function announceRecovery(deployment: RunningDeployment): Promise<v
   deployment.tools.log.notice(`${first} This dry run compares with the files as they are now.`)
 }
 
-async function whatComesFirst({ host, layout, tools }: RunningDeployment): Promise<string | undefined> {
-  if (!pathExistsSync(layout.journal)) return undefined
-  const holder = await describeLiveHolder(layout.lock, tools.signal)
-  if (holder !== undefined) return `Another deployment is at work here (${holder}). A real run would wait for its end.`
-  const records = readRecords(layout)
-  if (records.length === 0) return undefined
-  verifyRecoverable(host, records)
+async function whatComesFirst({ host, tools }: RunningDeployment): Promise<string | undefined> {
+  const other = await findUnended(host, tools.signal)
+  if (other === undefined) return undefined
+  if ('holder' in other)
+    return `Another deployment is at work here (${other.holder}). A real run would wait for its end.`
   return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.'
 }

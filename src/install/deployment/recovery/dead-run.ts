@@ -4,7 +4,7 @@ import { toHostError } from '../../files/system-errors.ts'
 import type { Layout, Place } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
 import { placesIn } from '../../transaction/changes/change.ts'
-import type { DeploymentEnd } from '../../transaction/end.ts'
+import type { DeploymentEnd, RollbackFacts } from '../../transaction/end.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
 import type { Journal } from '../../transaction/journal/journal.ts'
 import { JournalDamage } from '../../transaction/journal/journal-line.ts'
@@ -57,6 +57,21 @@ export function verifyRecoverable(host: Host, records: readonly JournalRecord[])
   throw new DeploymentError(
     'inconsistent',
     `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
+  )
+}
+
+/** Refuses a dead run that could not be rolled back so far, while its changes are there: DeploymentError `inconsistent`. */
+export function verifyRestored(layout: Layout, records: readonly JournalRecord[]): void {
+  const rollback = findEnd(records)?.rollback
+  const [begin] = records
+  if (begin?.record === 'begin' && rollback?.restored === false && isInDoubt(layout))
+    throw stillInconsistent(begin, rollback)
+}
+
+export function stillInconsistent({ facts }: BeginRecord, { problems }: RollbackFacts): DeploymentError {
+  return new DeploymentError(
+    'inconsistent',
+    `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.join(' ')}`,
   )
 }
 

@@ -1,4 +1,4 @@
-import { DeploymentError, toDeployError } from '../../../core/errors.ts'
+import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
 import { reportStatusOf } from '../../../core/outcome.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
@@ -12,10 +12,9 @@ import { limitSender } from '../../reports/limited-sender.ts'
 import type { LocalReport } from '../../reports/local-report.ts'
 import { describeRecovered } from '../../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../../reports/restored-health.ts'
-import type { DeploymentEnd, RollbackFacts } from '../../transaction/end.ts'
+import type { DeploymentEnd } from '../../transaction/end.ts'
 import { flowOf } from '../../transaction/facts.ts'
 import { openJournal, removeJournal } from '../../transaction/journal/journal.ts'
-import type { BeginRecord } from '../../transaction/journal/journal-record.ts'
 import { type DeploymentRecord, recordFromJournal } from '../../transaction/record.ts'
 import { findDeadBegun } from './dead-begun.ts'
 import {
@@ -27,6 +26,7 @@ import {
   lastState,
   needsRollback,
   readRecords,
+  stillInconsistent,
   verifyRecoverable,
 } from './dead-run.ts'
 import { endJournal } from './leftovers.ts'
@@ -170,11 +170,4 @@ async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: Dep
 function terminalState({ outcome }: DeploymentEnd): string {
   if (outcome === 'success') return 'succeeded'
   return outcome === 'rolled_back' ? 'rolled_back' : 'failed'
-}
-
-function stillInconsistent(begin: BeginRecord, rollback: RollbackFacts): DeploymentError {
-  return new DeploymentError(
-    'inconsistent',
-    `The interrupted deployment ${begin.facts.deployment_id} of ${begin.facts.slug} could not be rolled back, so nothing new is deployed: ${rollback.problems.join(' ')}`,
-  )
 }
