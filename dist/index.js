@@ -29689,6 +29689,62 @@ async function concludeUntouched({ host, record, tools }, { end, error }) {
     return { ...closed, error };
 }
 
+;// CONCATENATED MODULE: ./build/install/reports/ended-report.js
+
+
+
+
+/** A name begins with the time; a run that asks has begun not long ago, even if the clock of another was ahead. */
+const MAX_READ = 200;
+/** The local report of a deployment of which nothing but its id is known, among the newest ones. Never throws. */
+function findEndedReport({ reports }, deploymentId) {
+    const newest = ended_report_namesIn(reports).toSorted().reverse().slice(0, MAX_READ);
+    for (const name of newest) {
+        const path = (0,external_node_path_namespaceObject.join)(reports, name);
+        const report = readReport(path);
+        if (report?.deployment_id === deploymentId)
+            return { path, report };
+    }
+    return undefined;
+}
+function ended_report_namesIn(folder) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.endsWith('.json'));
+    }
+    catch {
+        return [];
+    }
+}
+function readReport(path) {
+    try {
+        return localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
+    }
+    catch {
+        return undefined;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
+/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
+function describeRecovered(report) {
+    const what = [report.slug, report.version].filter(known => known !== null).join(' ');
+    return `The interrupted deployment of ${what} was recovered: ${recovered_run_describeEnd(report)}.`;
+}
+/** How a deployment has ended, in a clause. */
+function recovered_run_describeEnd({ outcome, running_version: running }) {
+    return ENDS[outcome](running);
+}
+const ENDS = {
+    success: running => `it had been completed, and ${runs(running)}`,
+    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
+    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
+    interrupted: () => 'how it ended is not known, so check this host',
+    inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
+};
+function runs(version, still = '') {
+    return version === null ? 'no version is known to run' : `${version}${still} runs`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-begun.js
 
 
@@ -29920,23 +29976,6 @@ function limitSender(sender, totalMs) {
             return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false };
         },
     };
-}
-
-;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
-/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
-function describeRecovered({ slug, version, outcome, running_version: running }) {
-    const what = `The interrupted deployment of ${[slug, version].filter(known => known !== null).join(' ')}`;
-    return `${what} was recovered: ${ENDS[outcome](running)}.`;
-}
-const ENDS = {
-    success: running => `it had been completed, and ${runs(running)}`,
-    failed: running => `it had changed no file, and ${runs(running, ' still')}`,
-    rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
-    interrupted: () => 'how it ended is not known, so check this host',
-    inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
-};
-function runs(version, still = '') {
-    return version === null ? 'no version is known to run' : `${version}${still} runs`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
@@ -30453,26 +30492,38 @@ function terminalState({ outcome }) {
 
 
 
+
+
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
- * has the lock: the main step has never had the host, and a later run reports it, or another run has ended it.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step ended,
+ * also where another run has ended it, as far as its report is found; else what was recovered, if anything was. Where
+ * another run has the lock and the main step has never had the host, a later run reports it.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
-        return await recoverHost(host, lockTimeoutMs);
+        const recovered = await recoverHost(host, lockTimeoutMs);
+        return recovered?.report.deployment_id === host.runId ? recovered : (endedByAnother(host) ?? recovered);
     }
     catch (error) {
         const { code, message } = toDeployError(error);
         if (code !== 'locked' || isOwnJournal(host))
             throw error;
+        const ended = endedByAnother(host);
+        if (ended !== undefined)
+            return ended;
         const isWaiting = pathExistsSync(begunPath(host.layout, host.runId));
-        const fate = isWaiting
-            ? 'has changed nothing; a later run reports it'
-            : `was ended by another run, which reports it`;
-        host.log.info(`The deployment ${host.runId} ${fate}. ${message}`);
+        const fate = isWaiting ? 'changed nothing; a later run reports it' : 'left nothing to recover, and no report';
+        host.log.info(`The deployment ${host.runId} has ${fate}. ${message}`);
         return undefined;
     }
+}
+function endedByAnother({ layout, log, runId }) {
+    const found = findEndedReport(layout, runId);
+    if (found === undefined)
+        return undefined;
+    log.notice(`Nothing of this deployment is left to recover: ${recovered_run_describeEnd(found.report)}.`);
+    return { report: found.report, reportPath: found.path, plannedSteps: [] };
 }
 /** Whether the journal in flight is that of this run's main step, or may be. */
 function isOwnJournal({ layout, runId }) {

@@ -145,6 +145,19 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.equal(commandsIn(log, 'notice').length, 1, log)
       })
 
+      it('show in post how a run ended that another one has recovered', async t => {
+        await open(t)
+        scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
+        const result = await killedOnce(scene, () => isHanging(scene))
+        scene.standIns.add('check', 'echo fine')
+        const other = await scene.run()
+        assert.deepEqual([other.outputs['outcome'], other.outputs['changed']], ['success', 'true'], other.log)
+        const { exitCode, log, summary } = await scene.post(result.state)
+        assert.equal(exitCode, 0, log)
+        assert.match(commandsIn(log, 'notice').join('\n'), /left to recover: it was rolled back to 1\.0\.0\.$/)
+        assert.match(summary, /^### ↩️ .* 2\.0\.0 was rolled back/)
+      })
+
       it('show the restored version as unhealthy in an error of post, which does not fail', async t => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo 'no database'; exit 3`)

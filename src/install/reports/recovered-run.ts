@@ -2,9 +2,14 @@ import type { Outcome } from '../../core/outcome.ts'
 import type { LocalReport } from './local-report.ts'
 
 /** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
-export function describeRecovered({ slug, version, outcome, running_version: running }: LocalReport): string {
-  const what = `The interrupted deployment of ${[slug, version].filter(known => known !== null).join(' ')}`
-  return `${what} was recovered: ${ENDS[outcome](running)}.`
+export function describeRecovered(report: LocalReport): string {
+  const what = [report.slug, report.version].filter(known => known !== null).join(' ')
+  return `The interrupted deployment of ${what} was recovered: ${describeEnd(report)}.`
+}
+
+/** How a deployment has ended, in a clause. */
+export function describeEnd({ outcome, running_version: running }: LocalReport): string {
+  return ENDS[outcome](running)
 }
 
 const ENDS: Record<Outcome, (running: string | null) => string> = {

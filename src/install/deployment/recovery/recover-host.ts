@@ -5,7 +5,9 @@ import { requireOwnKinds } from '../../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
 import type { ClosedDeployment } from '../../reports/close.ts'
+import { findEndedReport } from '../../reports/ended-report.ts'
 import type { Host } from '../../reports/host.ts'
+import { describeEnd } from '../../reports/recovered-run.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import { readJournal } from '../../transaction/journal/read-journal.ts'
 import { findDeadBegun } from './dead-begun.ts'
@@ -16,22 +18,31 @@ import { recover } from './recovery.ts'
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Undefined also where another run
- * has the lock: the main step has never had the host, and a later run reports it, or another run has ended it.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step ended,
+ * also where another run has ended it, as far as its report is found; else what was recovered, if anything was. Where
+ * another run has the lock and the main step has never had the host, a later run reports it.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
-    return await recoverHost(host, lockTimeoutMs)
+    const recovered = await recoverHost(host, lockTimeoutMs)
+    return recovered?.report.deployment_id === host.runId ? recovered : (endedByAnother(host) ?? recovered)
   } catch (error) {
     const { code, message } = toDeployError(error)
     if (code !== 'locked' || isOwnJournal(host)) throw error
+    const ended = endedByAnother(host)
+    if (ended !== undefined) return ended
     const isWaiting = pathExistsSync(begunPath(host.layout, host.runId))
-    const fate = isWaiting
-      ? 'has changed nothing; a later run reports it'
-      : `was ended by another run, which reports it`
-    host.log.info(`The deployment ${host.runId} ${fate}. ${message}`)
+    const fate = isWaiting ? 'changed nothing; a later run reports it' : 'left nothing to recover, and no report'
+    host.log.info(`The deployment ${host.runId} has ${fate}. ${message}`)
     return undefined
   }
+}
+
+function endedByAnother({ layout, log, runId }: Host): ClosedDeployment | undefined {
+  const found = findEndedReport(layout, runId)
+  if (found === undefined) return undefined
+  log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`)
+  return { report: found.report, reportPath: found.path, plannedSteps: [] }
 }
 
 /** Whether the journal in flight is that of this run's main step, or may be. */

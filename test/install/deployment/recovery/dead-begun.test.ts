@@ -79,7 +79,7 @@ describe('a run that died before it had the host', () => {
     const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
     t.after(() => lock.release())
     assert.equal(await recoverMainStep(scene.host, 0), undefined)
-    assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} was ended by another run`))
+    assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} has left nothing to recover`))
   })
 
   it('is reported as it ended, if it had noted that', async t => {
