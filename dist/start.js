@@ -134,8 +134,12 @@ function readPrivateFile(path, maxBytes) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Replaces a file, 0600, as a whole, but does not sync it. Throws the system's error, or when there is little space. */
+/**
+ * Replaces a file, 0600, as a whole, but does not sync it; removes what killed processes have left of theirs. Throws the
+ * system's error, or when there is little space.
+ */
 function replacePrivateFile(path, bytes) {
+    removeRemains(path);
     const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)((0,external_node_path_namespaceObject.dirname)(path));
     if (bavail * bsize < MIN_FREE_BYTES + bytes.length)
         throw Object.assign(new Error('Little space.'), { code: 'ENOSPC' });
@@ -159,12 +163,19 @@ function openIfPresent(path) {
         throw error;
     }
 }
+/** Also that of a live process, whose rename then fails, in the rare case: what is here can be done without. */
+function removeRemains(path) {
+    const folder = (0,external_node_path_namespaceObject.dirname)(path);
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder))
+        if (name.startsWith(`${(0,external_node_path_namespaceObject.basename)(path)}.`) && ownerOfTemporary(name) !== undefined)
+            tryUnlink((0,external_node_path_namespaceObject.join)(folder, name));
+}
 function tryUnlink(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
     }
     catch {
-        // The next run removes it.
+        // The next run that keeps something removes it.
     }
 }
 

@@ -3,14 +3,15 @@ import {
   constants,
   fstatSync,
   openSync,
+  readdirSync,
   readFileSync,
   renameSync,
   statfsSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { dirname } from 'node:path'
-import { temporaryName } from '../install/files/temporary-name.ts'
+import { basename, dirname, join } from 'node:path'
+import { ownerOfTemporary, temporaryName } from '../install/files/temporary-name.ts'
 import { isOpenToOthers } from '../install/host/ownership/private-directory.ts'
 
 /** Nothing that can be done without takes a disk's last space. */
@@ -32,8 +33,12 @@ export function readPrivateFile(path: string, maxBytes: number): Buffer | undefi
   }
 }
 
-/** Replaces a file, 0600, as a whole, but does not sync it. Throws the system's error, or when there is little space. */
+/**
+ * Replaces a file, 0600, as a whole, but does not sync it; removes what killed processes have left of theirs. Throws the
+ * system's error, or when there is little space.
+ */
 export function replacePrivateFile(path: string, bytes: Buffer): void {
+  removeRemains(path)
   const { bavail, bsize } = statfsSync(dirname(path))
   if (bavail * bsize < MIN_FREE_BYTES + bytes.length)
     throw Object.assign(new Error('Little space.'), { code: 'ENOSPC' })
@@ -56,10 +61,17 @@ function openIfPresent(path: string): number | undefined {
   }
 }
 
+/** Also that of a live process, whose rename then fails, in the rare case: what is here can be done without. */
+function removeRemains(path: string): void {
+  const folder = dirname(path)
+  for (const name of readdirSync(folder))
+    if (name.startsWith(`${basename(path)}.`) && ownerOfTemporary(name) !== undefined) tryUnlink(join(folder, name))
+}
+
 function tryUnlink(path: string): void {
   try {
     unlinkSync(path)
   } catch {
-    // The next run removes it.
+    // The next run that keeps something removes it.
   }
 }

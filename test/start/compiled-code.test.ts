@@ -72,6 +72,13 @@ describe('the compiled code of a user', () => {
     assert.deepEqual([read(own), readdirSync(own)], ['newer', ['compiled']])
   })
 
+  it('leaves nothing of a process that was killed while it wrote one', t => {
+    const { own } = keptAt(t)
+    writeFileSync(join(own, 'compiled.1.00000000-0000-4000-8000-000000000000.tmp'), CODE)
+    keep(own, Buffer.from('what Node.js has compiled since'))
+    assert.deepEqual(readdirSync(own), ['compiled'])
+  })
+
   it('is not used for another bundle of the same size', t => {
     const { own } = keptAt(t)
     assert.equal(read(own, Buffer.from('module.exports = []')), undefined)
