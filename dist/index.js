@@ -37291,7 +37291,7 @@ const deploy_summary_SIGNED = new Set([
 ]);
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }) {
-    const named = plugins?.map(({ id, version }) => cellOf(`${id} ${version}`, deploy_summary_MAX_NAME_CHARS)) ?? [];
+    const named = plugins?.map(({ id, version }) => `${cellOf(id, deploy_summary_MAX_NAME_CHARS)} ${cellOf(version, deploy_summary_MAX_NAME_CHARS)}`) ?? [];
     return [
         ...(signer === undefined ? [] : [`signed by ${code(signer)}`]),
         ...(named.length === 0 ? [] : [`plugins ${listFirst(named, deploy_summary_MAX_LISTED)}`]),

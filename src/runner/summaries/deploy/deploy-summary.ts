@@ -142,7 +142,8 @@ const SIGNED: ReadonlySet<ErrorCode> = new Set([
 
 /** The plugins of a project, and the key that signed it. */
 function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
-  const named = plugins?.map(({ id, version }) => cellOf(`${id} ${version}`, MAX_NAME_CHARS)) ?? []
+  const named =
+    plugins?.map(({ id, version }) => `${cellOf(id, MAX_NAME_CHARS)} ${cellOf(version, MAX_NAME_CHARS)}`) ?? []
   return [
     ...(signer === undefined ? [] : [`signed by ${code(signer)}`]),
     ...(named.length === 0 ? [] : [`plugins ${listFirst(named, MAX_LISTED)}`]),
