@@ -9,8 +9,6 @@ const ALONE = [
   'test/e2e/{*kill*,*cancel*,*nights,power-cuts,error-sweep,disk,damaged-state,durability-order}.test.ts',
   'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',
   'test/{layers,examples}.test.ts',
-  // It measures the memory of its process.
-  'test/net/chunk-weight.test.ts',
   'test/workflows/*.test.ts',
   'test/scripts/{bench-race,footprint}.test.ts',
 ]
