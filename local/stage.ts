@@ -30,10 +30,8 @@ export type StageOrigin = Pick<LocalStage, 'dataDir' | 'root' | 'apiKey'>
 /** In a new temporary folder, whose name starts with `name`. */
 export async function openLocalStage(name: string, origin?: StageOrigin): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
-  if (origin !== undefined) {
-    execFileSync('cp', ['-a', origin.dataDir, join(folder, 'hub')])
-    execFileSync('cp', ['-a', origin.root, join(folder, 'host')])
-  }
+  // Both have the names that they get here.
+  if (origin !== undefined) execFileSync('cp', ['-a', origin.dataDir, origin.root, folder])
   return await openStageIn(folder, origin?.apiKey)
 }
 
