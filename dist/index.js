@@ -17419,7 +17419,7 @@ function durationInWords(ms) {
     const seconds = Math.round(ms / SECOND_MS);
     return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
 }
-/** A count with what is counted: `1 file`, `3,012 files`; without a noun, `3,012`. */
+/** A count with its noun: `1 file`, `3,012 files`; without a noun, `3,012`. */
 function countInWords(count, noun) {
     const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
     return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`;
@@ -18026,7 +18026,7 @@ const MAX_MOVED_UP = 10_000;
  * Removes what is at the path, with everything in it; where nothing is, there is nothing to do. The directory that
  * contains it must be ours alone. Everything below is removed by descriptor: whatever a process inside renames,
  * replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, bind mounts included.
- * Works in slices between which signals are heard. Removes all that can be removed, then throws what the operating
+ * Works in slices, between which signals are handled. Removes everything that it can, then throws what the operating
  * system said of the first that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 async function removeTree(path) {
@@ -18057,7 +18057,7 @@ function tryUnlinkSync(path) {
 class TreeRemoval {
     #top;
     #slice = new TimeSlice();
-    /** Directories that were too deep, now in `top`. */
+    /** Directories that were nested too deeply, now in `top`. */
     #movedUp = [];
     #movedUpCount = 0;
     #refillCount = 0;
@@ -19120,7 +19120,7 @@ const moveSchema = object({
     to: movablePathSchema,
     /** Inode of what is moved, which distinguishes it from anything else at the other path. */
     ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
-    /** When it was modified and made, in nanoseconds: some file systems number inodes anew at each mount. */
+    /** When it was modified and made, in nanoseconds: some file systems renumber inodes at each mount. */
     times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
 })
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
@@ -19610,7 +19610,7 @@ const installedVersionSchema = object({
     /** Of the artifact; null for what we did not install ourselves. */
     artifact_sha256: nullable(digestSchema),
     tree_digest: nullable(digestSchema),
-    /** The name of the record of its files; absent where an earlier version of the action has installed them. */
+    /** The name of the record of its files; absent if an earlier version of the action installed them. */
     tree_record: exactOptional(digestSchema),
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
@@ -19627,7 +19627,7 @@ const originSchema = object({ contract: schemas_enum(['marketplace', 'project'])
 const snapshotSchema = schemas_extend(installedVersionSchema, {
     /** The directory's name, `<n>-<version>`. */
     name: snapshotNameSchema,
-    /** Where it differs from the row's own. */
+    /** Only if it differs from the row's own. */
     origin: exactOptional(originSchema),
     /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
     modified: exactOptional(literal(true)),
@@ -20447,8 +20447,8 @@ function isOfAnnounced(undone, records) {
     return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is
- * in the place that it began with.
+ * A commit installs and removes only parts of its origin, and discards only snapshots of these; a single artifact is in
+ * the place that it began with.
  */
 function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
@@ -20503,7 +20503,7 @@ function readUnprovenChanges(path) {
     const { records = [], behind = [] } = readText(path) ?? {};
     return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index));
 }
-/** What follows a durable record was written when that one was on the disk, and so was all before it. */
+/** Records after a durable one were written when it, and everything before it, was on the disk. */
 function verifyBehind({ records, behind }) {
     const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
     if (isProven)
@@ -20673,8 +20673,9 @@ function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
 /**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were announced after it. Of those
- * that were announced together with it, each may have been made or not, in any order: a power cut may have kept any of them.
+ * An undo goes from the newest to the oldest: when a change is undone, so are all that were announced after it. Of
+ * those that were announced together with it, each may have been made or not, in any order: a power cut may have kept
+ * any of them.
  */
 function firstUndone(root, pending) {
     const index = findBack(root, pending);
@@ -20686,7 +20687,7 @@ function firstUndone(root, pending) {
     const newer = pending.findIndex(change => change.seq > seq);
     return newer === -1 ? pending.length : newer;
 }
-/** What a newer change has put where something was is not what was there, even if that is lost. */
+/** A path that a newer change has put in place does not count as the lost old one. */
 function findBack(root, pending) {
     const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
     return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
@@ -20734,7 +20735,7 @@ function verifyRecoverable(host, records) {
     if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
         return;
     const { deployment_id: id, slug } = begin.facts;
-    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
+    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so it is given up: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
 }
 /** Refuses a dead run that could not be rolled back so far, while its changes are there: DeploymentError `inconsistent`. */
 function verifyRestored(layout, records) {
@@ -20746,7 +20747,7 @@ function verifyRestored(layout, records) {
 function stillInconsistent({ facts }, { problems }) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.join(' ')}`);
 }
-/** What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up. */
+/** A commit, or a complete rollback, needs only its cleanup, which is never given up. */
 function needsRollback(records) {
     const known = findEnd(records);
     return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
@@ -20810,7 +20811,7 @@ async function requireAtRest(host, signal) {
         return;
     if ('records' in other)
         verifyRestored(layout, other.records);
-    throw new DeploymentError('locked', `Another deployment is at work below ${layout.root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`);
+    throw new DeploymentError('locked', `Another deployment is in progress below ${layout.root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`);
 }
 /**
  * The run whose journal is there. Throws DeploymentError `inconsistent`
@@ -21552,7 +21553,7 @@ async function writeLocalReport({ layout, redact }, report) {
     await replaceFile(own, text);
     return own;
 }
-/** What the report of this deployment on the host says of the hub, if that has accepted this status of it already. */
+/** The local report's entry about the hub, if the hub has already accepted this status of the deployment. */
 function local_report_findAccepted(layout, { status, ...report }) {
     const known = findReport(layout, report)?.report;
     return known?.status === status && known.reported.accepted ? known.reported : undefined;
@@ -21649,7 +21650,7 @@ function newestProjectVersion(rows) {
     const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1);
     return newest?.project_version ?? null;
 }
-/** What was installed at an unknown time is the oldest. */
+/** A part that was installed at an unknown time counts as the oldest. */
 function timeOf({ installed_at: at }) {
     return at === null ? 0 : Date.parse(at);
 }
@@ -22051,7 +22052,7 @@ class FileDigester {
 
 
 
-/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+/** The character that Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd';
 /** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
 function isBarred(error) {
@@ -22062,7 +22063,10 @@ function stampOf({ ino, mtimeNs, ctimeNs }) {
     // A template would keep its parts as well, in three times the memory.
     return [ino, mtimeNs, ctimeNs].join('\t');
 }
-/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
+/**
+ * The item at a path; undefined if there is none. The times of a directory, which change with its entries, do not
+ * count.
+ */
 function describeItemSync(root, path) {
     const at = `${root}/${path}`;
     try {
@@ -22157,7 +22161,7 @@ function* listAhead(root, top, isLeftOut) {
         }
     }
 }
-/** What is in a directory now: a listing from before counts only while the stamp is the same, and is kept no longer. */
+/** The entries of a directory now: an earlier listing counts only while the stamp is the same, and is then dropped. */
 function* enter(root, above, name) {
     const at = `${root}/${above.prefix}${name}`;
     const listed = above.directories.get(name);
@@ -22618,7 +22622,7 @@ function explainFailure(error, { origin, sent }) {
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
-/** Of these, what another authority in ca-file could change. */
+/** Those of them that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
 const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.';
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
@@ -24305,7 +24309,7 @@ class AddressPolicy {
         if (this.#isRefused(address, granted))
             throw reachesThisHost(url);
     }
-    /** Where a proxy resolves the name, all that can be judged here is a name that says itself what it means. */
+    /** If a proxy resolves the name, only a name that is itself an address can be judged here. */
     async verifyProxied(url, hub) {
         await this.verifyLiteral(url, hub);
         if (isLocalName(url.hostname) && !isLocalName(hub.hostname))
@@ -24571,7 +24575,7 @@ function beginStreak() {
 
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000;
-/** With less time left there is no other probe: cut short, it would hide what the last one found. */
+/** With less time left there is no further probe: cut short, it would hide the finding of the last one. */
 const SHORTEST_PROBE_MS = 200;
 /** A timer may end this much too early. */
 const TIMER_MS = 1;
@@ -25130,7 +25134,7 @@ function nextLine(text, offset) {
 ;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
 /** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
 const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some of them skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
 /** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
 function unreadableCharacter(text) {
@@ -25593,7 +25597,7 @@ function buildStep(written, position) {
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 class PlanError extends SourceError {
     name = 'PlanError';
-    /** What is written, where something of it can be read all the same: see `readablePlan`. */
+    /** The parts that can be read all the same, if any: see `readablePlan`. */
     source;
     constructor(problems, source) {
         super('invalid_plan', 'The install plan', problems);
@@ -25690,7 +25694,7 @@ const planWords = {
 
 const DEFAULT_PLAN_NAME = 'the default plan';
 const DEFAULT_CHECK_SECONDS = 60;
-/** What a check may need beyond the time for which it must be stable. */
+/** The time that a check may need in addition to the one for which it must be stable. */
 const SPARE_CHECK_SECONDS = 30;
 /**
  * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
@@ -25927,8 +25931,8 @@ class JournalFile {
         return true;
     }
     /**
-     * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
-     * it a power cut leaves, the rest is padding.
+     * Writes a line; with `isDurable`, it is on the disk when this returns. It overwrites only padding, so whatever part
+     * of it survives a power cut, the rest is padding.
      */
     async write(line, isDurable) {
         await this.#eraseRemains();
@@ -26477,7 +26481,7 @@ const PLAN_TRANSITIONS = {
 
 ;// CONCATENATED MODULE: ./build/marketplace/states.js
 
-/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
+/** The marketplace flow. Every way to `installing` passes `verifying_signature`. */
 const MARKETPLACE_TRANSITIONS = {
     pending: ['fetching'],
     fetching: ['verifying_signature', 'failed'],
@@ -26594,7 +26598,7 @@ function readDocument({ document, complaints }) {
         throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
     return document;
 }
-/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+/** Of two equal keys, other readers take the last one, and the meaning of a merge key depends on the reader. */
 function refuseAmbiguousNodes(document) {
     let aliases = 0;
     (0,dist/* visit */.YR)(document, {
@@ -27503,7 +27507,7 @@ function* readAsFarAsPossible({ value, error }) {
         return wholePlan(value);
     return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined;
 }
-/** In what a plan does not fit the artifact and this host, as far as the host config can be read. */
+/** Where a plan does not fit the artifact or this host, as far as the host config can be read. */
 function misfits(plan, request, config) {
     const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : [];
     return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS);
@@ -28427,7 +28431,7 @@ async function recordDrift(deployment, places) {
     if (drift.length + known.length > 0)
         await record.update({ drift: bounded(drift) });
 }
-/** Warns of all that the report says is not as it was installed, in one line. */
+/** Warns, in one line, of every difference from what was installed that the report lists. */
 function warnOfDrift({ record, tools }) {
     const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
     if (differing.length > 0)
@@ -28478,7 +28482,7 @@ function bounded(entries) {
         return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
     });
 }
-/** What is not as it was installed, in the sentence that the log has of it. */
+/** The differences from what was installed, as the sentence of the log. */
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
@@ -28541,7 +28545,7 @@ function sizesInWords({ before, after }) {
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
 
 /**
- * Logs what a real run would do first where another one has left its journal, or is at work. Throws DeploymentError
+ * Logs what a real run would do first if another one has left its journal, or is in progress. Throws DeploymentError
  * `inconsistent` where a real run would be refused for it.
  */
 async function announceRecovery(deployment) {
@@ -28556,7 +28560,7 @@ async function whatComesFirst({ host, tools }) {
     if (other === undefined)
         return undefined;
     if ('holder' in other)
-        return `Another deployment is at work here (${other.holder}). A real run would wait for its end.`;
+        return `Another deployment is in progress here (${other.holder}). A real run would wait for its end.`;
     return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.';
 }
 
@@ -28731,8 +28735,8 @@ function isIrreplaceable(row) {
 }
 /**
  * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
- * install ourselves, and what contains kept paths.
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: those that we
+ * did not install ourselves, and those that contain kept paths.
  */
 function chooseRetained(rows, limit) {
     const newestOf = (some) => some.slice(-Math.max(limit, 1));
@@ -28786,7 +28790,7 @@ async function buildInstallation(context) {
         ...versionOfProject(context, installed.map(({ row }) => row)),
     };
 }
-/** What a commit has decided about the snapshots. */
+/** How a commit has decided about the snapshots. */
 function describeSnapshots({ rows, removed, discard }) {
     const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
     return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
@@ -28836,8 +28840,8 @@ function buildRemovedRow(context, part) {
     return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
 }
 /**
- * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
- * version has taken over, and the replaced one makes anew until it is stopped, does not count.
+ * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. Files
+ * that a newer version has taken over do not count, even if the replaced one recreates them until it is stopped.
  */
 function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
@@ -29352,12 +29356,12 @@ function namesIn(folder) {
 
 
 const MAX_WAITING = 200;
-/** In all, where only runs work that are refused before they could send anything. */
+/** The limit in total, where every run is refused before it can send anything. */
 const MAX_UNSENT = 400;
 /** Days after which a report that still waits is dropped. */
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
-/** In one warning. */
+/** The limit for one warning. */
 const waiting_reports_MAX_NAMED = 5;
 const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
 /** The reports that wait on a host, as they were read: oldest first. What is not a report of ours stays where it is. */
@@ -30164,7 +30168,7 @@ async function noteServices({ layout }, restorations) {
         return toDeployError(error);
     }
 }
-/** What did not run before was only started, and is stopped again. */
+/** A service that did not run before was only started, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }) {
     return wasRunning || action !== 'start';
 }
@@ -30253,7 +30257,7 @@ async function endRolledBack(host, run) {
     const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
     if (known?.outcome === outcome)
         return { end: known };
-    const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
+    const message = `The run was interrupted in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
     const end = buildEnd(new Date(), {
         outcome,
         rollback,
@@ -30462,8 +30466,8 @@ function logRecovered({ log, onRecovered }, report, known) {
         onRecovered?.(unhealthy ?? describeRecovered(report));
 }
 /**
- * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
- * anew that had failed because it could not roll back.
+ * Ends the dead run's flow by its own table. Also enters the states for which the journal had no room, and ends a flow
+ * again that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }, record, end) {
     const flow = flows[flowOf(record.facts)];
@@ -30957,8 +30961,8 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /**
- * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
- * explain.
+ * Why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo is not
+ * the cause.
  */
 function ending_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
@@ -31271,7 +31275,7 @@ async function passesUnlocked(deployment, check) {
         return false;
     }
 }
-/** Whether no run is at work, and none has left anything to recover or to send. */
+/** Whether no run is in progress, and none has left anything to recover or to send. */
 function isQuiet({ own, lock, journal, outbox }) {
     if (pathExistsSync(lock) || pathExistsSync(journal))
         return false;
@@ -31290,7 +31294,7 @@ async function isFree(deployment, lock) {
             throw error;
         // It may have released it just now.
         if (pathExistsSync(host.layout.lock))
-            tools.log.info(`Another deployment is at work here: ${describeOther(host.layout.lock)}. This one does not wait yet.`);
+            tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This one does not wait yet.`);
         return false;
     }
 }
@@ -32533,7 +32537,7 @@ async function runSteps(context, beforeStep) {
     announce(context);
     warnOfMissingEnv(context);
 }
-/** Of what is replaced before any other step, the installed trees are compared meanwhile. */
+/** Compares meanwhile the installed trees that are replaced before any other step. */
 async function prepareRuns(context, runs, ledger) {
     const steps = new Map(runs.flatMap(({ staged }) => [...staged]));
     const parts = runs.flatMap(({ staged }) => [...staged.keys()]);
@@ -32555,7 +32559,7 @@ async function switchRun(context, { removed, staged }, { prepared, ledger }) {
 function isDone(end) {
     return typeof end === 'object' && 'did' in end && end.status === 'done';
 }
-/** What concerns several steps, in one line each. */
+/** Notices that concern several steps, in one line each. */
 function announce({ deployment, idle }) {
     announceSkipped(deployment, idle);
     warnOfDrift(deployment);
@@ -33400,7 +33404,7 @@ function inOrderOf(planned, written) {
     const byPath = new Map(written.map(file => [file.path, file]));
     return planned.flatMap(({ path }) => byPath.get(path) ?? []);
 }
-/** What a plan takes on a disk: a directory or a symlink takes a block too. */
+/** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
 function spaceFor({ files, directories, symlinks }) {
     const sizes = files.map(({ entry }) => entry.size);
     const others = directories.length + symlinks.length;
@@ -33821,7 +33825,7 @@ class SymlinkResolver {
         }
         return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
     }
-    /** Takes one step of the way, or says why not. */
+    /** Takes one step of the path, or returns why that is not possible. */
     #stepProblem(way, step) {
         if (way.isDangling)
             return this.#danglingProblem(step);
@@ -34198,7 +34202,7 @@ function entryType(attributes, name) {
         return isNamedDirectory ? 'directory' : 'file';
     return UNIX_TYPES.get(unixType) ?? 'unknown type';
 }
-/** What DOS made is the file that unzip makes of it. */
+/** An entry that DOS made becomes a file, as with unzip. */
 function verifySystem({ system, external }, name) {
     if (system === UNIX || system === DOS)
         return;
@@ -34209,7 +34213,7 @@ function verifySystem({ system, external }, name) {
 function isOwnerExecutable(attributes) {
     return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
 }
-/** 0 where no Unix wrote one. */
+/** 0 if no Unix tool wrote it. */
 function unixMode({ system, external }) {
     return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0;
 }
@@ -36715,7 +36719,7 @@ function nextOf(report, cause, error) {
         : [];
     return [...calm, nextStep(cause, error), ...publisher].join(' ');
 }
-/** Their advice says nothing about what such a run has left. */
+/** Their advice does not mention the state in which such a run leaves the host. */
 const ENDED_EARLY = new Set(['cancelled', 'interrupted']);
 /** No rollback undoes what a provision step did, or may have done. */
 function toCheck(report) {
@@ -36748,7 +36752,7 @@ function now(report) {
     if (outcome === 'interrupted')
         return 'not known until the recovery, which the next run does first.';
     if (report.error?.code === 'locked')
-        return 'not known; another deployment is at work on this host.';
+        return 'not known; another deployment is in progress on this host.';
     if (rollback === null)
         return version === null ? unexamined(report) : `${cell(version)}, as before.`;
     const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before';
@@ -37070,7 +37074,7 @@ function describeFailure(report) {
     const otherwise = error === null ? 'was not installed' : 'was refused';
     return { mark: '\u274c', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
-/** Of what nobody has refused. */
+/** For an artifact that nobody has refused. */
 const VERBS = {
     network: 'could not be fetched',
     timeout: 'could not be fetched',
@@ -37263,7 +37267,7 @@ function artifact(report) {
         return 'no artifact was fetched';
     return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`;
 }
-/** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
+/** Only a run that has passed the check enters the next state; the same state then examines the signed content. */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }) {
     if (isValid)
         return 'valid';
@@ -37319,7 +37323,7 @@ function states({ states: entered, completed_at: end, waited }, took) {
     });
     return timed.join(' \u2192 ');
 }
-/** What ends a run, by its title in the log. A commit that fails is rolled back. */
+/** The phases that end a run, by their titles in the log. A commit that fails is rolled back. */
 const END_WORK = ['committing', 'rolling back'];
 
 ;// CONCATENATED MODULE: ./build/runner/action-step.js
@@ -37343,7 +37347,7 @@ const RUN_STATE = 'deployment-id';
 const HANDOVER_STATE = 'restored';
 /** Whether the main step may have left something to recover, or to report. */
 const BEGUN_STATE = 'locked';
-/** How long the process may go on after a cancelled run, for a name lookup that nobody waits for any more. */
+/** How long the process may continue after a cancelled run, for a name lookup that nobody waits for any more. */
 const EXIT_AFTER_MS = 200;
 /**
  * One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. Fails with
@@ -37456,8 +37460,8 @@ class ActionStep {
         this.fail(new DeployError(error.code, message));
     };
     /**
-     * How the run ended is known before the hub hears of it, and must be true of a run that is killed while it waits. A
-     * cancelled run also writes its summary, because the runner will soon kill it.
+     * The ending is known before it is reported to the hub, and must be right if the run is killed while it waits for
+     * that. A cancelled run also writes its summary, because the runner will soon kill it.
      */
     #noteBeforeReport(ended) {
         const { signal } = this.tools;
@@ -38592,7 +38596,7 @@ function isPassing({ code }) {
 
 
 
-/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+/** How long the process may continue after a cancelled step, for a name lookup that nobody waits for any more. */
 const reading_step_EXIT_AFTER_MS = 200;
 /**
  * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
@@ -39575,7 +39579,7 @@ const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.h
 }), refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' })), 
 // What this URL means to us is what it means to git: there is only one way to write it.
 transform(text => new URL(text).href));
-/** What git accepts as the name of a branch or tag, without what a refspec or a revision says with it. */
+/** The names of branches and tags that git accepts, without the signs of a refspec or a revision. */
 const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/;
 const REF_SIGNS = /[~^:?*[\\]/;
 const refSchema = pipe(schemas_string().check(refine(text => text.length <= MAX_REF_CHARS && REF.test(text) && !REF_SIGNS.test(text) && text !== '@', {
@@ -40309,7 +40313,7 @@ async function fetchParts(deployment, project, parts) {
     }
     return supplied;
 }
-/** What stays of a part from elsewhere: it came with these bytes and is intact, and its source cannot have changed. */
+/** A part from elsewhere that stays: it came with these bytes and is intact, and its source cannot have changed. */
 function findUnchanged({ intact }, part) {
     return isFixed(part.source) ? intact?.get(placeName(part)) : undefined;
 }
@@ -40491,7 +40495,10 @@ async function checkPart(deployment, target) {
     await verifyDestination(deployment, { target, previous, chosenBy: 'publisher', allowTakeover, origin });
     checkPlaces(deployment, previous.place, target);
 }
-/** The publisher chooses the ids: they must reach no other origin's place, and no service but the project's own. */
+/**
+ * The publisher chooses the ids: they must not reach the place of another origin, or a service that is not the
+ * project's.
+ */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
     const { allowTakeover, projectId } = request;
     const claim = { origin: { contract: 'project', slug: projectId }, allowTakeover, log: tools.log };
@@ -41099,12 +41106,12 @@ class TarParts {
 
 
 /**
- * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its data
- * as it wants: only the return vouches for the archive, and until then the next member may be the one that is refused.
- * After a file for which it throws it gets no other, but the tar is read to its end: what is wrong with the archive comes
- * before what is wrong with the use of it. Works in slices.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason
- * once the slice's signal is aborted, and what `onFile` threw where nothing of this applies.
+ * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its
+ * data as it wants: only the return vouches for the archive, and until then the next member may be the one that is
+ * refused. After a file for which it throws it gets no more, but the tar is read to its end: a fault of the archive
+ * comes before what is wrong with the use of it. Works in slices. Throws ArchiveError `invalid_archive`,
+ * `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted,
+ * and what `onFile` threw where nothing of this applies.
  */
 async function readTar({ rules, slice, unpack }, onFile) {
     const listing = new ArchiveListing(rules);
@@ -41202,7 +41209,7 @@ function parseZstdFrames(bytes) {
     return frames;
 }
 /**
- * Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its
+ * Throws ArchiveError `archive_too_large` if a frame that unpacks to this many bytes uses more than 32 MiB of its
  * window.
  */
 function verifyWindowUse({ windowBytes }, unpackedBytes) {
@@ -41317,9 +41324,12 @@ function zstd_frames_tooLarge(problem) {
 
 
 
-/** Of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
+/** The chunks of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
-/** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
+/**
+ * The bytes that a tar may need in addition to its files: headers, long names and padding for each entry, zeros at the
+ * end.
+ */
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
@@ -41626,8 +41636,8 @@ async function openSealed({ tools }, verified, dek) {
     }
 }
 /**
- * Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact.
- * Uses the artifact up: its memory is free before the tree is compared and recorded.
+ * Extracts a project: only its manifest and plan if all of its parts are installed from this artifact and intact.
+ * Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 async function extractSealed(deployment, opened, folder) {
     const extracted = await extractNeeded(deployment, opened, folder);
@@ -41683,7 +41693,7 @@ async function verifyProject({ request, tools, record }, version, extracted) {
     await record.update({ version: manifest.version, version_source: 'manifest' });
     return { ...extracted, manifest };
 }
-/** What is installed from the same bytes has passed this before. */
+/** A version that is installed from the same bytes has passed this before. */
 function verifyFiles(manifest, tree, log) {
     const { warnings, unnamed } = verifyContent(manifest, tree);
     for (const warning of warnings)
@@ -42228,7 +42238,7 @@ limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "
 limit -c 0; limit -f "$1"; limit -v "$2"; limit -t "$3"; shift 3
 { read -r _ <&3; kill -9 -$$; } </dev/null >/dev/null 2>&1 &
 exec git "$@" 3<&-`;
-/** The host's git, which knows no other configuration than ours, in a repository that holds nothing yet. */
+/** The host's git, with our configuration only, in a repository that is still empty. */
 class HostGit {
     repository;
     #limits;
@@ -42260,7 +42270,10 @@ class HostGit {
         const end = await this.run(call);
         return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined;
     }
-    /** Hands all that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as `run` does. */
+    /**
+     * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as
+     * `run` does.
+     */
     async read(call, consume) {
         const input = call.input === undefined ? {} : { input: call.input };
         const { end, read } = await readChild({ ...this.#request(call), ...input }, consume);
@@ -42489,7 +42502,7 @@ async function readBlobs({ git, folder }, entries, use) {
 
 
 
-/** What git's own files need, and everything else on this file system. */
+/** The space for git's own files, and for everything else on this file system. */
 const git_source_SPARE_BYTES = 64 * 1024 * 1024;
 /**
  * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
@@ -42914,8 +42927,8 @@ async function notifyReady() {
     return true;
 }
 /**
- * Whether systemd is still starting the unit of this process. What is ordered after it starts only when it has started,
- * so to wait for such a service would be to wait for ever.
+ * Whether systemd is still starting the unit of this process. Units that are ordered after it start only once it has
+ * started, so a wait for such a service would never end.
  */
 async function isOwnUnitStarting() {
     const unit = findOwnUnit();
@@ -43258,7 +43271,7 @@ function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sende
 
 
 const HEALTHCHECK_SECONDS = 60;
-/** What a check may need beyond the time for which it must be stable. */
+/** The time that a check may need in addition to the one for which it must be stable. */
 const SPARE_SECONDS = 30;
 const RETRIES = 1;
 /** No file contains these steps. */
@@ -43741,13 +43754,13 @@ async function target_findTarget(rollback) {
             await requireRestorable(rollback, part, target.origin);
     return target;
 }
-/** Of a project, the plugins; else the directory of the only part. */
+/** For a project, its plugins; else the directory of the only part. */
 function placeIn({ parts: [part], plugins }) {
     if (plugins !== undefined)
         return { plugins };
     return part === undefined ? {} : directoryIn(part);
 }
-/** What was changed on this host is not the artifact that it came from. */
+/** A tree that was changed on this host is no longer that of its artifact. */
 function identityIn({ parts }) {
     if (parts.some(({ returning }) => returning?.modified))
         return { artifact_sha256: null, modified: true };
@@ -44108,12 +44121,12 @@ function interruptedRun(layout, records) {
     const commit = findCommit(records);
     const recovery = 'The next run, or dist/recover.js, recovers this host.';
     if (commit !== undefined) {
-        const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
+        const sentence = `${what} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
         return { kind: 'interrupted', commit, inDoubt: new Set(), sentence };
     }
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
     const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
-    return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` };
+    return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was interrupted, ${state}. ${recovery}` };
 }
 function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
@@ -44243,10 +44256,10 @@ const MAX_PATHS = 2000;
 /** How often a host is examined that is changed meanwhile. */
 const MAX_LOOKS = 3;
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment, or
- * says that a deployment is at work. Throws ConfigError `invalid_input` for a root that is not there; UntouchableHostError
- * for one that others may have written; DeploymentError `inconsistent` for a damaged record or journal, and
- * `host_not_writable`; and the signal's reason once it is aborted.
+ * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment,
+ * or says that a deployment is in progress. Throws ConfigError `invalid_input` for a root that is not there;
+ * UntouchableHostError for one that others may have written; DeploymentError `inconsistent` for a damaged record or
+ * journal, and `host_not_writable`; and the signal's reason once it is aborted.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;
@@ -44417,7 +44430,7 @@ function status_summary_describeDrift({ parts }) {
     const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
     return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)];
 }
-/** What a rollback has restored as it was changed on the host. */
+/** Parts that a rollback has restored with their changes on the host. */
 function modifiedIn(parts) {
     const names = parts.flatMap(({ row, ...part }) => row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : []);
     if (names.length === 0)
@@ -44454,7 +44467,7 @@ function describeInspection(inspection) {
     if (activity.kind === 'interrupted')
         return { mark: '\u26a0\ufe0f', sentence: 'An interrupted deployment waits for its recovery' };
     if (activity.kind === 'busy')
-        return { mark: '\u23f3', sentence: 'A deployment is at work' };
+        return { mark: '\u23f3', sentence: 'A deployment is in progress' };
     if (parts.length === 0 && inspection.unrecorded.length > 0)
         return { mark: '\u26a0\ufe0f', sentence: 'Nothing is recorded as installed' };
     if (parts.length === 0)

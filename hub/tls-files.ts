@@ -50,7 +50,7 @@ export function serverNames({ cert }: TlsCredentials): string[] {
   return [...names.matchAll(/(?:^|, )DNS:([\w.-]+)/g)].flatMap(([, name]) => name ?? [])
 }
 
-/** What only shows when both are put to use: a chain that is broken, or a key that is too weak. */
+/** Finds faults that only show in use: a broken chain, or a key that is too weak. */
 function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredentials): void {
   try {
     createSecureContext(credentials)

@@ -1,7 +1,7 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { UsageError } from '../errors.ts'
 
-/** Parses strictly. Throws UsageError for an unknown or incomplete option and for a superfluous argument. */
+/** Parses strictly. Throws UsageError for an unknown or incomplete option, and for an argument too many. */
 export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
   const parsed = parseOrThrow(args, options)
   if (parsed.positionals.length > positionals) {

@@ -72,7 +72,7 @@ function renewOnSignal(hub: RunningHub, files: TlsFiles): () => void {
       hub.renewTls(readTlsFiles(files))
       console.log(`New connections use the certificate ${files.certFile}.`)
     } catch (error) {
-      console.error(`${(error as Error).message} The hub goes on with the certificate that it has.`)
+      console.error(`${(error as Error).message} The hub keeps the certificate that it has.`)
     }
   }
   process.on('SIGHUP', renew)

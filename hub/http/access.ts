@@ -27,7 +27,7 @@ export function requireAdmin(c: Context, store: Store): void {
 
 /**
  * The same for a page, which a browser shows to a user who enters the token as the password. No route that changes
- * anything may accept it: a browser sends it along with all that another site makes it ask for.
+ * anything may accept it: a browser sends it with every request that another site makes it send.
  */
 export function requireAdminToLook(c: Context, store: Store): void {
   const sent = c.req.header('authorization')

@@ -109,7 +109,7 @@ function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Respo
   return c.html(buildFleetPage(shown), 200, { 'Content-Security-Policy': FLEET_PAGE_POLICY })
 }
 
-/** Many proxies ask for a loopback name, whatever name they were asked for. */
+/** Many proxies ask for a loopback name, whatever name the client used. */
 function isPassedOn(c: Context): boolean {
   return PROXY_HEADERS.some(name => c.req.header(name) !== undefined)
 }

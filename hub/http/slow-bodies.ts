@@ -12,7 +12,7 @@ export type EveryMinute = (work: () => void) => () => void
 /**
  * Ends requests of whose body less than 16 kB/s came in any minute but the first; so a body of 1 MiB, the most that any
  * route but that of uploads reads, takes at most three. Node.js' own limit, for the whole request, would end a large
- * upload over a slow line as well, and none would let anyone hold connections for ever.
+ * upload over a slow line as well, and without one, anyone could hold connections forever.
  */
 export function endSlowBodies(server: Server, everyMinute: EveryMinute = everyRealMinute): void {
   server.requestTimeout = 0
@@ -35,7 +35,7 @@ function watch(request: IncomingMessage, response: ServerResponse, everyMinute: 
   request.once('close', stop)
 }
 
-/** Of the body alone: what frames it, in HTTP and in TLS, costs its sender nothing to repeat. */
+/** Bytes of the body alone: its sender can repeat the framing, in HTTP and in TLS, at no cost. */
 function countBody(request: IncomingMessage): () => number {
   let bytes = 0
   const push = request.push

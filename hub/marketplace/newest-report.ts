@@ -1,4 +1,4 @@
-/** What a report's host is known by: one plugin or service on one host of one owner. */
+/** The key of a report's host: one plugin or service on one host of one owner. */
 export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**

@@ -7,7 +7,7 @@ import { MAX_PLUGIN_YAML_BYTES, requireShallowYaml, requireYamlSize } from '../y
 export const PLUGIN_YAML = 'plugin.yaml'
 
 const MAX_ALIASES = 100
-/** What readers of YAML do not accept, or do not all take for the end of a line. */
+/** Characters that readers of YAML do not accept, or that only some read as the end of a line. */
 const STRANGE =
   /[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
@@ -64,7 +64,7 @@ function parse(text: string): Document.Parsed {
   return document
 }
 
-/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+/** Of two equal keys, other readers take the last one, and the meaning of a merge key depends on the reader. */
 function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
   let aliases = 0
   visit(document, {

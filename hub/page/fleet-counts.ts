@@ -15,7 +15,7 @@ export function fleetCounts(counts: FleetCounts): Html {
   return html`<p class="counts">${joined(parts, ' · ')}</p>${listings.length > 1 ? listingLines(counts) : ''}`
 }
 
-/** Of the hosts of two owners, nobody knows which are the same machine. */
+/** Nobody knows whether hosts of two owners are the same machine. */
 function ofOwners(owners: number): Html {
   if (owners < 2) return html``
   return html` <abbr title="A machine that reports with the keys of several owners counts once for each">of ${number(owners)} owners</abbr>`

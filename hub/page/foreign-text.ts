@@ -7,7 +7,7 @@ const MAX_UNBROKEN_CHARS = 16
 const DIGEST = /[0-9a-f]{32,}/gi
 const SHOWN_OF_DIGEST = { first: 8, last: 4 }
 
-/** What could hide or reorder text, made visible: two names that differ never look the same for it. */
+/** Makes characters visible that could hide or reorder text, so that two different names never look the same. */
 export function visibleText(text: string): string {
   return text.replace(
     /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}|^ | $| (?= )/gu,
@@ -23,7 +23,7 @@ export function firstSentence(message: string): string {
   return shown.length <= MAX_SENTENCE_CHARS ? shown : `${shown.slice(0, MAX_SENTENCE_CHARS).trimEnd()}…`
 }
 
-/** A version or id; the middle of a digest is left out, and the whole is its title. */
+/** A version or id; a digest is shown without its middle, and whole in its title. */
 export function shortened(text: string): Html | string {
   const short = withShortDigests(text)
   const shown = short.length > MAX_VERSION_CHARS ? cut(short, { first: 24, last: 12 }) : short

@@ -58,7 +58,7 @@ function readHubKey(store: Store): Buffer | undefined {
   }
 }
 
-/** Of several processes, only one succeeds in linking its complete file; the others then read that one. */
+/** If several processes do this, only one succeeds in linking its complete file, and the others read that one. */
 function ensureHubKey(store: Store): Buffer {
   const existing = readHubKey(store)
   if (existing !== undefined) return existing

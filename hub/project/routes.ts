@@ -62,7 +62,7 @@ async function answerDescriptor(c: Context, context: TokenContext): Promise<Resp
   return c.json({ download_url: new URL(path, c.req.url).href, signature, signer_public_key })
 }
 
-/** What precedes the routes in the request's path: nothing, or where the routes are mounted. */
+/** The prefix of the routes in the request's path: empty, or the path where they are mounted. */
 function mountOf(c: Context): string {
   return c.req.path.slice(0, c.req.path.indexOf('/v1/'))
 }

@@ -19,7 +19,7 @@ export function durationInWords(ms: number): string {
   return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`
 }
 
-/** A count with what is counted: `1 file`, `3,012 files`; without a noun, `3,012`. */
+/** A count with its noun: `1 file`, `3,012 files`; without a noun, `3,012`. */
 export function countInWords(count: number, noun?: string): string {
   const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',')
   return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`

@@ -11,7 +11,7 @@ import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import type { Tools } from '../install/transaction/context.ts'
 import type { ServedArtifact } from './api/client.ts'
 
-/** What the operator says about the artifact itself, whatever is done with it. */
+/** The operator's expectations of the artifact itself. */
 export interface ArtifactRules {
   readonly kind: Kind
   /** The only digest to accept. */

@@ -64,7 +64,7 @@ function* readAsFarAsPossible({ value, error }: Collected<Plan>): Generator<void
   return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined
 }
 
-/** In what a plan does not fit the artifact and this host, as far as the host config can be read. */
+/** Where a plan does not fit the artifact or this host, as far as the host config can be read. */
 function misfits(plan: ReadablePlan, request: PlanSources, config: Collected<HostConfig>): PlanProblem[] {
   const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : []
   return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS)

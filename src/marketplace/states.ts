@@ -3,7 +3,7 @@ import { PLAN_TRANSITIONS, type PlanState } from '../install/deployment/plan-sta
 
 export type DeployState = 'pending' | 'fetching' | 'verifying_signature' | 'extracting' | PlanState
 
-/** The marketplace flow. No way leads to `installing` that does not pass `verifying_signature`. */
+/** The marketplace flow. Every way to `installing` passes `verifying_signature`. */
 export const MARKETPLACE_TRANSITIONS: Transitions<DeployState> = {
   pending: ['fetching'],
   fetching: ['verifying_signature', 'failed'],

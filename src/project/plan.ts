@@ -84,7 +84,10 @@ interface ProjectReach extends ReadyPlan<BoundProject> {
   readonly hostConfig: HostConfig | undefined
 }
 
-/** The publisher chooses the ids: they must reach no other origin's place, and no service but the project's own. */
+/**
+ * The publisher chooses the ids: they must not reach the place of another origin, or a service that is not the
+ * project's.
+ */
 function verifyReach(
   { layout, request, tools }: ProjectDeployment,
   { bound, skipped, manifest, removals, hostConfig }: ProjectReach,

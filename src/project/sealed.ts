@@ -34,7 +34,7 @@ export interface ExtractedProject {
   readonly content: string
   readonly tree: ExtractedTree
   /**
-   * Its parts by name, where all that its plan installs are installed from this artifact and intact; then the folder
+   * Its parts by name, if all parts that its plan installs are installed from this artifact and intact. Then the folder
    * contains only its manifest and plan.
    */
   readonly installed?: ReadonlyMap<string, IntactTree> | undefined
@@ -123,8 +123,8 @@ export async function openSealed(
 }
 
 /**
- * Extracts a project; only its manifest and plan where all of its parts are installed from this artifact and intact.
- * Uses the artifact up: its memory is free before the tree is compared and recorded.
+ * Extracts a project: only its manifest and plan if all of its parts are installed from this artifact and intact.
+ * Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 export async function extractSealed(
   deployment: ProjectDeployment,

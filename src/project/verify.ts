@@ -29,7 +29,7 @@ export async function verifyProject(
   return { ...extracted, manifest }
 }
 
-/** What is installed from the same bytes has passed this before. */
+/** A version that is installed from the same bytes has passed this before. */
 function verifyFiles(manifest: Manifest, tree: ExtractedTree, log: Log): void {
   const { warnings, unnamed } = verifyContent(manifest, tree)
   for (const warning of warnings) log.warning(warning)

@@ -7,7 +7,7 @@ import type { RunningRollback } from './deployment.ts'
 import type { Target } from './target/target.ts'
 
 const HEALTHCHECK_SECONDS = 60
-/** What a check may need beyond the time for which it must be stable. */
+/** The time that a check may need in addition to the one for which it must be stable. */
 const SPARE_SECONDS = 30
 const RETRIES = 1
 /** No file contains these steps. */

@@ -6,7 +6,7 @@ import type { ReportSender } from '../install/reports/report-sender.ts'
 import { initialFacts } from './deployment.ts'
 import type { IncompleteRollback } from './request.ts'
 
-/** What is wrong with a request, and the way to its hub, if there is one. */
+/** Why a request is refused, and how to report that to its hub, if it has one. */
 export interface RollbackRefusal {
   readonly error: DeployError
   readonly sender: ReportSender | undefined

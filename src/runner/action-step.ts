@@ -24,7 +24,7 @@ const RUN_STATE = 'deployment-id'
 export const HANDOVER_STATE = 'restored'
 /** Whether the main step may have left something to recover, or to report. */
 export const BEGUN_STATE = 'locked'
-/** How long the process may go on after a cancelled run, for a name lookup that nobody waits for any more. */
+/** How long the process may continue after a cancelled run, for a name lookup that nobody waits for any more. */
 const EXIT_AFTER_MS = 200
 
 /** Everything that was read of a step's inputs; the problems stand for what is missing or malformed. */
@@ -153,8 +153,8 @@ export class ActionStep {
   }
 
   /**
-   * How the run ended is known before the hub hears of it, and must be true of a run that is killed while it waits. A
-   * cancelled run also writes its summary, because the runner will soon kill it.
+   * The ending is known before it is reported to the hub, and must be right if the run is killed while it waits for
+   * that. A cancelled run also writes its summary, because the runner will soon kill it.
    */
   #noteBeforeReport(ended: EndedDeployment): void {
     const { signal } = this.tools

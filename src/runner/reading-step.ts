@@ -8,7 +8,7 @@ import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type Note, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 
-/** How long the process may go on after a cancelled step, for a name lookup that nobody waits for any more. */
+/** How long the process may continue after a cancelled step, for a name lookup that nobody waits for any more. */
 const EXIT_AFTER_MS = 200
 
 /** What a step that deploys nothing works with. */

@@ -241,7 +241,7 @@ describe('a dry run', () => {
     })
     t.after(() => lock.release())
     const busy = commandsIn((await dryRun(scene)).log, 'notice').join()
-    assert.match(busy, /Another deployment is at work here \(process \d+ .*\)\. A real run would wait for its end/)
+    assert.match(busy, /Another deployment is in progress here \(process \d+ .*\)\. A real run would wait for its end/)
     assert.doesNotMatch(busy, /recovery/)
   })
 

@@ -249,7 +249,7 @@ describe('the status of a host with a deployment', () => {
     return stage.deploy({ 'host-config': 'host.yaml' })
   }
 
-  it('ends at once while that is at work, names its run, and compares nothing', async () => {
+  it('ends at once while that is in progress, names its run, and compares nothing', async () => {
     const [begun, go] = [join(stage.folder, 'begun'), join(stage.folder, 'go')]
     const deployment = deployWhile(`touch ${begun}; while ! [ -e ${go} ]; do sleep 0.05; done`)
     await waitUntil('the new files are in place', () => existsSync(begun))
@@ -260,7 +260,7 @@ describe('the status of a host with a deployment', () => {
     assert.deepEqual([gated.exitCode, gated.outputs['error-code']], [1, 'locked'], gated.log)
     for (const { outputs, summary } of [shown, gated]) {
       assert.deepEqual([outputs['drift'], outputs['pending-recovery']], ['', 'false'])
-      assert.match(summary, /^### ⏳ A deployment is at work on /)
+      assert.match(summary, /^### ⏳ A deployment is in progress on /)
       assert.match(summary, /actions\/runs\/1001/)
     }
     assert.equal((await status()).outputs['drift'], 'false')
@@ -272,7 +272,7 @@ describe('the status of a host with a deployment', () => {
     assert.equal((await deployWhile('kill -9 $PPID; sleep 1')).signal, 'SIGKILL')
     const [shown, gated] = [await status(), await status({ 'fail-on-drift': 'true' })]
     assert.deepEqual([shown.exitCode, shown.outputs['pending-recovery'], shown.outputs['drift']], [0, 'true', ''])
-    assert.match(commandsIn(shown.log, 'warning')[0] ?? '', /greeter 2\.0\.0 was cut off/)
+    assert.match(commandsIn(shown.log, 'warning')[0] ?? '', /greeter 2\.0\.0 was interrupted/)
     assert.match(shown.summary, /^### ⚠️ An interrupted deployment waits for its recovery on /)
     assert.deepEqual([gated.exitCode, gated.outputs['error-code']], [1, 'drift_found'])
     stage.writePlan(PLUGIN_PLAN)

@@ -313,7 +313,7 @@ describe('a run that finds the host locked', () => {
     )
     assertEnded({ log, ...waited }, 'success', { 'previous-version': '1.0.0' })
     const order = [
-      `Another deployment is at work here: process ${pid} `,
+      `Another deployment is in progress here: process ${pid} `,
       '::group::verifying_signature',
       '::group::waiting',
     ]

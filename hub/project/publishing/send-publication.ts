@@ -59,7 +59,7 @@ function formOf({ bytes, release: { project_id, ...fields } }: SealedRelease): F
   return form
 }
 
-/** As the hub asks for, but not for ever. */
+/** Waits as long as the hub asks for, but not forever. */
 function waitSeconds({ headers }: Response): number {
   const asked = /^[1-9]\d?$/.exec(headers.get('retry-after') ?? '')?.[0]
   return Math.min(Number(asked ?? MOST_WAIT_SECONDS), MOST_WAIT_SECONDS)

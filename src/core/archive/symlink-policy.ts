@@ -83,7 +83,7 @@ export class SymlinkResolver {
     return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 }
   }
 
-  /** Takes one step of the way, or says why not. */
+  /** Takes one step of the path, or returns why that is not possible. */
   #stepProblem(way: Way, step: string): string | undefined {
     if (way.isDangling) return this.#danglingProblem(step)
     if (way.at.type !== 'directory') return 'that uses a file as a directory'

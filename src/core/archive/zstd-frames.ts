@@ -59,7 +59,7 @@ export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
 }
 
 /**
- * Throws ArchiveError `archive_too_large` when a frame that unpacks to so many bytes uses more than 32 MiB of its
+ * Throws ArchiveError `archive_too_large` if a frame that unpacks to this many bytes uses more than 32 MiB of its
  * window.
  */
 export function verifyWindowUse({ windowBytes }: ZstdFrame, unpackedBytes: number): void {

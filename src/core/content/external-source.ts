@@ -53,7 +53,7 @@ const urlSchema = z.pipe(
   z.transform(text => new URL(text).href),
 )
 
-/** What git accepts as the name of a branch or tag, without what a refspec or a revision says with it. */
+/** The names of branches and tags that git accepts, without the signs of a refspec or a revision. */
 const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/
 const REF_SIGNS = /[~^:?*[\\]/
 

@@ -52,7 +52,7 @@ function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
   return document
 }
 
-/** Of two equal keys other readers take the last one, and what a merge key means depends on the reader. */
+/** Of two equal keys, other readers take the last one, and the meaning of a merge key depends on the reader. */
 function refuseAmbiguousNodes(document: Document.Parsed): void {
   let aliases = 0
   visit(document, {

@@ -1,7 +1,7 @@
 /** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
 const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u
 
-/** What readers of YAML 1.1 take for the end of a line and those of 1.2 do not, and what only some of them skip. */
+/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some of them skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u
 
 /** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */

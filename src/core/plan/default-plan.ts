@@ -15,7 +15,7 @@ export interface DefaultPlan {
 const DEFAULT_PLAN_NAME = 'the default plan'
 
 const DEFAULT_CHECK_SECONDS = 60
-/** What a check may need beyond the time for which it must be stable. */
+/** The time that a check may need in addition to the one for which it must be stable. */
 const SPARE_CHECK_SECONDS = 30
 
 /**

@@ -26,7 +26,7 @@ export interface Plan {
 /** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
 export class PlanError extends SourceError {
   override readonly name: string = 'PlanError'
-  /** What is written, where something of it can be read all the same: see `readablePlan`. */
+  /** The parts that can be read all the same, if any: see `readablePlan`. */
   readonly source: YamlSource | undefined
 
   constructor(problems: readonly PlanProblem[], source?: YamlSource) {

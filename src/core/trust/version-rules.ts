@@ -7,7 +7,7 @@ export interface KnownVersion {
   readonly artifact_sha256: string | null
 }
 
-/** What is in the place of a `latest` now. */
+/** The installed part that a `latest` would replace. */
 export interface InstalledState {
   /** Null where nothing is installed, or it does not say. */
   readonly version: string | null

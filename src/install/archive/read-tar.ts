@@ -30,12 +30,12 @@ export interface PassingFile {
 }
 
 /**
- * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its data
- * as it wants: only the return vouches for the archive, and until then the next member may be the one that is refused.
- * After a file for which it throws it gets no other, but the tar is read to its end: what is wrong with the archive comes
- * before what is wrong with the use of it. Works in slices.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason
- * once the slice's signal is aborted, and what `onFile` threw where nothing of this applies.
+ * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its
+ * data as it wants: only the return vouches for the archive, and until then the next member may be the one that is
+ * refused. After a file for which it throws it gets no more, but the tar is read to its end: a fault of the archive
+ * comes before what is wrong with the use of it. Works in slices. Throws ArchiveError `invalid_archive`,
+ * `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted,
+ * and what `onFile` threw where nothing of this applies.
  */
 export async function readTar(
   { rules, slice, unpack }: TarSource,

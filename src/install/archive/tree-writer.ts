@@ -123,7 +123,7 @@ function inOrderOf(planned: readonly { readonly path: string }[], written: reado
   return planned.flatMap(({ path }) => byPath.get(path) ?? [])
 }
 
-/** What a plan takes on a disk: a directory or a symlink takes a block too. */
+/** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
 export function spaceFor({ files, directories, symlinks }: ExtractionPlan<{ readonly size: number }>): NeededSpace {
   const sizes = files.map(({ entry }) => entry.size)
   const others = directories.length + symlinks.length

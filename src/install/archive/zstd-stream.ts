@@ -6,9 +6,12 @@ import { ArchiveError, errnoOf } from '../../core/errors.ts'
 import { unpack } from './unpack-stream.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
-/** Of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
+/** The chunks of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
 const PIECE_BYTES = 1024 * 1024
-/** What a tar may need beyond its files' bytes: headers, long names and padding for each entry, zeros at the end. */
+/**
+ * The bytes that a tar may need in addition to its files: headers, long names and padding for each entry, zeros at the
+ * end.
+ */
 const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 

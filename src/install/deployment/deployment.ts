@@ -67,9 +67,9 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   readonly state: string
   /** Set by its `HostLock`. */
   isLocked: boolean
-  /** Moves to the next state: table, journal, log and outputs. Hears the signals that have arrived by now. */
+  /** Moves to the next state: table, journal, log and outputs. Handles the signals that have arrived by now. */
   enter(state: State): Promise<void>
-  /** Reads anew what this host runs, and what it keeps. Returns what a run has reported that is killed from now on. */
+  /** Reads again what this host runs and keeps. Returns the report of this run if it is killed from now on. */
   noteRunning(): LocalReport
 }
 
@@ -78,7 +78,7 @@ export interface DeploymentStart<State extends string> {
   facts: DeploymentFacts
   /** Undefined when there is no hub to report to. */
   sender: ReportSender | undefined
-  /** What belongs to the host besides what the request names, as the host's record says. */
+  /** The host's own paths in addition to those of the request, by the host's record. */
   recordedKeepPaths?(layout: Layout): readonly string[]
 }
 

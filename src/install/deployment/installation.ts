@@ -52,7 +52,7 @@ export async function buildInstallation(context: StepContext): Promise<Installat
   }
 }
 
-/** What a commit has decided about the snapshots. */
+/** How a commit has decided about the snapshots. */
 export function describeSnapshots({ rows, removed, discard }: Installation): string {
   const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0)
   return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`
@@ -120,8 +120,8 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
 }
 
 /**
- * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. What a newer
- * version has taken over, and the replaced one makes anew until it is stopped, does not count.
+ * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. Files
+ * that a newer version has taken over do not count, even if the replaced one recreates them until it is stopped.
  */
 function withHostFiles(
   { layout, keepPaths, tools }: Deployment,

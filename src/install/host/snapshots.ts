@@ -47,8 +47,8 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
 
 /**
  * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: what we did not
- * install ourselves, and what contains kept paths.
+ * modified on this host, which do not count towards the others; and all that nobody could fetch again: those that we
+ * did not install ourselves, and those that contain kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
   const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))

@@ -47,12 +47,12 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
   const commit = findCommit(records)
   const recovery = 'The next run, or dist/recover.js, recovers this host.'
   if (commit !== undefined) {
-    const sentence = `${what} was cut off after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
+    const sentence = `${what} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
     return { kind: 'interrupted', commit, inDoubt: new Set(), sentence }
   }
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
   const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new'
-  return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was cut off, ${state}. ${recovery}` }
+  return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was interrupted, ${state}. ${recovery}` }
 }
 
 function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {

@@ -73,10 +73,10 @@ const MAX_PATHS = 2000
 const MAX_LOOKS = 3
 
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment, or
- * says that a deployment is at work. Throws ConfigError `invalid_input` for a root that is not there; UntouchableHostError
- * for one that others may have written; DeploymentError `inconsistent` for a damaged record or journal, and
- * `host_not_writable`; and the signal's reason once it is aborted.
+ * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment,
+ * or says that a deployment is in progress. Throws ConfigError `invalid_input` for a root that is not there;
+ * UntouchableHostError for one that others may have written; DeploymentError `inconsistent` for a damaged record or
+ * journal, and `host_not_writable`; and the signal's reason once it is aborted.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
   const { layout } = request

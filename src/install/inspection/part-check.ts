@@ -34,7 +34,7 @@ export type PartDrift =
   /** In order, no more than there was room for; `count` is of all. */
   | { readonly kind: 'differs'; readonly paths: readonly PathDrift[]; readonly count: number }
   | { readonly kind: 'no directory'; readonly instead: NoDirectory }
-  /** `isPassing`: only while a deployment is at work, or until it is recovered. */
+  /** `isPassing`: only while a deployment is in progress, or until it is recovered. */
   | { readonly kind: 'not compared'; readonly why: string; readonly isPassing: boolean }
 
 /** What a check of several parts works with. */

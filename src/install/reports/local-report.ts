@@ -37,7 +37,7 @@ export function notSent(reason: string | null): Reported {
   return { accepted: false, attempts: 0, error: reason }
 }
 
-/** What a report says that is known neither of the run nor of its end. */
+/** The fields of a report that depend neither on the run nor on its end. */
 export type Circumstances = Pick<LocalReport, 'reported' | 'running_version'>
 
 export function buildLocalReport(
@@ -121,7 +121,7 @@ export async function writeLocalReport({ layout, redact }: ReportFolder, report:
   return own
 }
 
-/** What the report of this deployment on the host says of the hub, if that has accepted this status of it already. */
+/** The local report's entry about the hub, if the hub has already accepted this status of the deployment. */
 export function findAccepted(layout: Layout, { status, ...report }: LocalReport): Reported | undefined {
   const known = findReport(layout, report)?.report
   return known?.status === status && known.reported.accepted ? known.reported : undefined

@@ -45,7 +45,7 @@ export function newestProjectVersion(rows: readonly InstalledRow[]): string | nu
   return newest?.project_version ?? null
 }
 
-/** What was installed at an unknown time is the oldest. */
+/** A part that was installed at an unknown time counts as the oldest. */
 function timeOf({ installed_at: at }: InstalledRow): number {
   return at === null ? 0 : Date.parse(at)
 }

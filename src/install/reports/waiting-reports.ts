@@ -11,17 +11,17 @@ import { readStateFileSync } from '../host/state-file.ts'
 import { contractOf, type LocalReport, localReportSchema, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
-/** In all, where only runs work that are refused before they could send anything. */
+/** The limit in total, where every run is refused before it can send anything. */
 const MAX_UNSENT = 400
 /** Days after which a report that still waits is dropped. */
 export const MAX_WAITING_DAYS = 30
 const DAY_MS = 86_400_000
-/** In one warning. */
+/** The limit for one warning. */
 const MAX_NAMED = 5
 
 const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))
 
-/** Where reports wait, and who hears of what is wrong there. */
+/** Where reports wait, and the log for problems there. */
 export interface OutboxPlace {
   readonly layout: Layout
   readonly log: Log

@@ -12,7 +12,7 @@ import { type Limits, readRestarts, readServiceRun, readServiceState } from './s
 
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000
-/** With less time left there is no other probe: cut short, it would hide what the last one found. */
+/** With less time left there is no further probe: cut short, it would hide the finding of the last one. */
 const SHORTEST_PROBE_MS = 200
 /** A timer may end this much too early. */
 const TIMER_MS = 1

@@ -16,8 +16,8 @@ export async function notifyReady(): Promise<boolean> {
 }
 
 /**
- * Whether systemd is still starting the unit of this process. What is ordered after it starts only when it has started,
- * so to wait for such a service would be to wait for ever.
+ * Whether systemd is still starting the unit of this process. Units that are ordered after it start only once it has
+ * started, so a wait for such a service would never end.
  */
 export async function isOwnUnitStarting(): Promise<boolean> {
   const unit = findOwnUnit()

@@ -56,7 +56,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
   warnOfMissingEnv(context)
 }
 
-/** Of what is replaced before any other step, the installed trees are compared meanwhile. */
+/** Compares meanwhile the installed trees that are replaced before any other step. */
 async function prepareRuns(
   context: StepContext,
   runs: readonly StepRun[],
@@ -89,7 +89,7 @@ function isDone(end: StepEnd | undefined): boolean {
   return typeof end === 'object' && 'did' in end && end.status === 'done'
 }
 
-/** What concerns several steps, in one line each. */
+/** Notices that concern several steps, in one line each. */
 function announce({ deployment, idle }: StepContext): void {
   announceSkipped(deployment, idle)
   warnOfDrift(deployment)

@@ -11,7 +11,7 @@ export interface InstallOrder {
   /** In the order in which they run. */
   readonly steps: readonly PlanStep[]
   readonly parts: readonly Part[]
-  /** What the new version does not contain any more: removed before the first step. */
+  /** The parts that the new version no longer contains: removed before the first step. */
   readonly removals: readonly InstalledPart[]
   /** What `installed.json` says of all of them. */
   readonly origin: Pick<InstalledRow, 'contract' | 'slug' | 'project_version'>

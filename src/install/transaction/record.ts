@@ -24,7 +24,7 @@ export interface JournalExtra {
   readonly process: ProcessIdentity
 }
 
-/** Everything known of a deployment while it runs. Once it has a journal, all of it is journaled. */
+/** Everything known about a deployment while it runs. Once there is a journal, all of it is journaled. */
 export interface DeploymentRecord {
   readonly facts: Readonly<DeploymentFacts>
   readonly states: readonly StateChange<string>[]

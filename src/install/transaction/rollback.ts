@@ -144,7 +144,7 @@ async function noteServices({ layout }: RollbackRequest, restorations: Restorati
   }
 }
 
-/** What did not run before was only started, and is stopped again. */
+/** A service that did not run before was only started, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boolean {
   return wasRunning || action !== 'start'
 }

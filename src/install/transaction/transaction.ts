@@ -57,8 +57,8 @@ export interface Transaction {
   /** The point of no return: one durable record. */
   commit(installation: Installation): Promise<void>
   /**
-   * Undoes every change, newest first; returns whether there was anything to undo.
-   * Throws RollbackError `rollback_failed` with all that could not be undone.
+   * Undoes every change, newest first; returns whether there was anything to undo. Throws RollbackError
+   * `rollback_failed` with everything that could not be undone.
    */
   rollback(): Promise<boolean>
 }
@@ -199,8 +199,9 @@ function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boo
 }
 
 /**
- * An undo goes from the newest to the oldest: when a change is back, so are all that were announced after it. Of those
- * that were announced together with it, each may have been made or not, in any order: a power cut may have kept any of them.
+ * An undo goes from the newest to the oldest: when a change is undone, so are all that were announced after it. Of
+ * those that were announced together with it, each may have been made or not, in any order: a power cut may have kept
+ * any of them.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
   const index = findBack(root, pending)
@@ -211,7 +212,7 @@ function firstUndone(root: string, pending: readonly AnnouncedChange[]): number 
   return newer === -1 ? pending.length : newer
 }
 
-/** What a newer change has put where something was is not what was there, even if that is lost. */
+/** A path that a newer change has put in place does not count as the lost old one. */
 function findBack(root: string, pending: readonly AnnouncedChange[]): number {
   const isFree = (path: string, newer: readonly AnnouncedChange[]): boolean =>
     !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change))

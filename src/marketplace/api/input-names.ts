@@ -1,11 +1,11 @@
-/** What an operator calls the inputs with which a marketplace is asked, so that an error names those that there are. */
+/** The names of the inputs for a marketplace, so that an error names inputs that exist. */
 export interface InputNames {
   readonly hub: string
   readonly services: string
   readonly deployments: string
   readonly apiKey: string
   readonly signingSecret: string
-  /** What says which plugin or service is asked for, as the start of a list that a base URL ends. */
+  /** The inputs that identify a plugin or service, as the start of a list that ends with a base URL. */
   readonly subject: string
 }
 

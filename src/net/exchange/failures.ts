@@ -55,7 +55,7 @@ export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/
-/** Of these, what another authority in ca-file could change. */
+/** Those of them that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/
 
 const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.'

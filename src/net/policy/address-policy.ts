@@ -51,7 +51,7 @@ export class AddressPolicy {
     if (this.#isRefused(address, granted)) throw reachesThisHost(url)
   }
 
-  /** Where a proxy resolves the name, all that can be judged here is a name that says itself what it means. */
+  /** If a proxy resolves the name, only a name that is itself an address can be judged here. */
   async verifyProxied(url: URL, hub: URL): Promise<void> {
     await this.verifyLiteral(url, hub)
     if (isLocalName(url.hostname) && !isLocalName(hub.hostname)) throw reachesThisHost(url)

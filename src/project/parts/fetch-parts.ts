@@ -50,7 +50,7 @@ export async function fetchParts(
   return supplied
 }
 
-/** What stays of a part from elsewhere: it came with these bytes and is intact, and its source cannot have changed. */
+/** A part from elsewhere that stays: it came with these bytes and is intact, and its source cannot have changed. */
 export function findUnchanged({ intact }: VerifiedProject, part: SourcedPart): IntactTree | undefined {
   return isFixed(part.source) ? intact?.get(placeName(part)) : undefined
 }

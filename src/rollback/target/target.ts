@@ -44,13 +44,13 @@ export async function findTarget(rollback: RunningRollback): Promise<Target> {
   return target
 }
 
-/** Of a project, the plugins; else the directory of the only part. */
+/** For a project, its plugins; else the directory of the only part. */
 function placeIn({ parts: [part], plugins }: Target): Partial<DeploymentFacts> {
   if (plugins !== undefined) return { plugins }
   return part === undefined ? {} : directoryIn(part)
 }
 
-/** What was changed on this host is not the artifact that it came from. */
+/** A tree that was changed on this host is no longer that of its artifact. */
 function identityIn({ parts }: Target): Pick<DeploymentFacts, 'artifact_sha256' | 'modified'> {
   if (parts.some(({ returning }) => returning?.modified)) return { artifact_sha256: null, modified: true }
   const [artifact = null] = parts.map(({ artifactSha256 }) => artifactSha256)

@@ -54,7 +54,7 @@ function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | unde
   return [...calm, nextStep(cause, error), ...publisher].join(' ')
 }
 
-/** Their advice says nothing about what such a run has left. */
+/** Their advice does not mention the state in which such a run leaves the host. */
 const ENDED_EARLY: ReadonlySet<ErrorCode> = new Set(['cancelled', 'interrupted'])
 
 /** No rollback undoes what a provision step did, or may have done. */
@@ -92,7 +92,7 @@ function now(report: LocalReport): string {
   if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
   if (outcome === 'inconsistent') return withProblems('not certain; neither version may be whole.', report)
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
-  if (report.error?.code === 'locked') return 'not known; another deployment is at work on this host.'
+  if (report.error?.code === 'locked') return 'not known; another deployment is in progress on this host.'
   if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`
   const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before'
   const what = version === null ? none : cell(version)

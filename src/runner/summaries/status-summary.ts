@@ -100,7 +100,7 @@ export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
   return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)]
 }
 
-/** What a rollback has restored as it was changed on the host. */
+/** Parts that a rollback has restored with their changes on the host. */
 function modifiedIn(parts: readonly InspectedPart[]): string[] {
   const names = parts.flatMap(({ row, ...part }) =>
     row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : [],
@@ -143,7 +143,7 @@ function describeInspection(inspection: Inspection): Ending {
   const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
   if (activity.kind === 'interrupted')
     return { mark: '⚠️', sentence: 'An interrupted deployment waits for its recovery' }
-  if (activity.kind === 'busy') return { mark: '⏳', sentence: 'A deployment is at work' }
+  if (activity.kind === 'busy') return { mark: '⏳', sentence: 'A deployment is in progress' }
   if (parts.length === 0 && inspection.unrecorded.length > 0)
     return { mark: '⚠️', sentence: 'Nothing is recorded as installed' }
   if (parts.length === 0) return { mark: '✅', sentence: 'Nothing is installed' }

@@ -22,7 +22,7 @@ export interface GitTree {
   readonly received: number
 }
 
-/** What git's own files need, and everything else on this file system. */
+/** The space for git's own files, and for everything else on this file system. */
 const SPARE_BYTES = 64 * 1024 * 1024
 
 /**

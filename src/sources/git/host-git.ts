@@ -30,7 +30,7 @@ exec git "$@" 3<&-`
 export interface GitLimits {
   /** Private. Git's repository and home are in it. */
   readonly folder: string
-  /** Of what arrives, and so of any file that git writes. */
+  /** The limit for what arrives, and so for any file that git writes. */
   readonly maxBytes: number
   /** Of every command together. */
   readonly endsAt: number
@@ -44,7 +44,7 @@ export interface GitCall {
   readonly input?: number
 }
 
-/** The host's git, which knows no other configuration than ours, in a repository that holds nothing yet. */
+/** The host's git, with our configuration only, in a repository that is still empty. */
 export class HostGit {
   readonly repository: string
   readonly #limits: GitLimits
@@ -81,7 +81,10 @@ export class HostGit {
     return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined
   }
 
-  /** Hands all that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as `run` does. */
+  /**
+   * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as
+   * `run` does.
+   */
   async read<Read>(call: GitCall, consume: (stdout: AsyncIterable<Buffer>) => Promise<Read>): Promise<Read> {
     const input = call.input === undefined ? {} : { input: call.input }
     const { end, read } = await readChild({ ...this.#request(call), ...input }, consume)

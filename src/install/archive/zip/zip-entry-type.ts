@@ -43,7 +43,7 @@ export function entryType(attributes: EntryAttributes, name: string): ArchiveEnt
   return UNIX_TYPES.get(unixType) ?? 'unknown type'
 }
 
-/** What DOS made is the file that unzip makes of it. */
+/** An entry that DOS made becomes a file, as with unzip. */
 function verifySystem({ system, external }: EntryAttributes, name: string): void {
   if (system === UNIX || system === DOS) return
   const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file'
@@ -55,7 +55,7 @@ export function isOwnerExecutable(attributes: EntryAttributes): boolean {
   return (unixMode(attributes) & OWNER_EXECUTE) !== 0
 }
 
-/** 0 where no Unix wrote one. */
+/** 0 if no Unix tool wrote it. */
 function unixMode({ system, external }: EntryAttributes): number {
   return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0
 }

@@ -2,7 +2,7 @@ import type { RunningDeployment } from '../deployment.ts'
 import { findUnended } from '../recovery/at-rest.ts'
 
 /**
- * Logs what a real run would do first where another one has left its journal, or is at work. Throws DeploymentError
+ * Logs what a real run would do first if another one has left its journal, or is in progress. Throws DeploymentError
  * `inconsistent` where a real run would be refused for it.
  */
 export async function announceRecovery(deployment: RunningDeployment): Promise<void> {
@@ -16,6 +16,6 @@ async function whatComesFirst({ host, tools }: RunningDeployment): Promise<strin
   const other = await findUnended(host, tools.signal)
   if (other === undefined) return undefined
   if ('holder' in other)
-    return `Another deployment is at work here (${other.holder}). A real run would wait for its end.`
+    return `Another deployment is in progress here (${other.holder}). A real run would wait for its end.`
   return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.'
 }

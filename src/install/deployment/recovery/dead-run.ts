@@ -56,7 +56,7 @@ export function verifyRecoverable(host: Host, records: readonly JournalRecord[])
   const { deployment_id: id, slug } = begin.facts
   throw new DeploymentError(
     'inconsistent',
-    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so there will be no other: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
+    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so it is given up: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
   )
 }
 
@@ -75,7 +75,7 @@ export function stillInconsistent({ facts }: BeginRecord, { problems }: Rollback
   )
 }
 
-/** What is left of a commit, or of a rollback that is complete, is only its cleanup, and never given up. */
+/** A commit, or a complete rollback, needs only its cleanup, which is never given up. */
 export function needsRollback(records: readonly JournalRecord[]): boolean {
   const known = findEnd(records)
   return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)

@@ -19,9 +19,9 @@ const ROLLED_BACK = {
 /** How a dead run has ended. */
 export interface RecoveredEnd {
   readonly end: DeploymentEnd
-  /** This recovery was cancelled, and another one has to go on. */
+  /** This recovery was cancelled, and another one has to continue. */
   readonly isUnfinished?: boolean
-  /** Why another one has to go on too. */
+  /** Why another one has to continue too. */
   readonly unwritten?: DeployError | undefined
 }
 
@@ -39,7 +39,7 @@ async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
     return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known }
   const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run))
   if (known?.outcome === outcome) return { end: known }
-  const message = `The run was cut off in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`
+  const message = `The run was interrupted in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`
   const end = buildEnd(new Date(), {
     outcome,
     rollback,

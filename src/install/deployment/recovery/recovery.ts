@@ -156,8 +156,8 @@ function logRecovered({ log, onRecovered }: Host, report: LocalReport, known: De
 }
 
 /**
- * Ends the dead run's flow by the table of its flow. Enters too what the journal had no room for, and ends a flow
- * anew that had failed because it could not roll back.
+ * Ends the dead run's flow by its own table. Also enters the states for which the journal had no room, and ends a flow
+ * again that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
   const flow = flows[flowOf(record.facts)]

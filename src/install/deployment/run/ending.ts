@@ -83,8 +83,8 @@ export async function undo(
 }
 
 /**
- * Why a run fails: the cancel rather than its consequences. Asked before the undo, which a later cancel does not
- * explain.
+ * Why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo is not
+ * the cause.
  */
 export function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
   if (tools.signal.aborted) return toDeployError(tools.signal.reason)

@@ -38,7 +38,7 @@ async function passesUnlocked(deployment: RunningDeployment, check: () => Promis
   }
 }
 
-/** Whether no run is at work, and none has left anything to recover or to send. */
+/** Whether no run is in progress, and none has left anything to recover or to send. */
 function isQuiet({ own, lock, journal, outbox }: Layout): boolean {
   if (pathExistsSync(lock) || pathExistsSync(journal)) return false
   const isWaiting = readdirSync(own).some(name => begunDeployment(name) !== undefined)
@@ -56,7 +56,7 @@ async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<bo
     // It may have released it just now.
     if (pathExistsSync(host.layout.lock))
       tools.log.info(
-        `Another deployment is at work here: ${describeOther(host.layout.lock)}. This one does not wait yet.`,
+        `Another deployment is in progress here: ${describeOther(host.layout.lock)}. This one does not wait yet.`,
       )
     return false
   }

@@ -19,7 +19,7 @@ const MAX_MOVED_UP = 10_000
  * Removes what is at the path, with everything in it; where nothing is, there is nothing to do. The directory that
  * contains it must be ours alone. Everything below is removed by descriptor: whatever a process inside renames,
  * replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, bind mounts included.
- * Works in slices between which signals are heard. Removes all that can be removed, then throws what the operating
+ * Works in slices, between which signals are handled. Removes everything that it can, then throws what the operating
  * system said of the first that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 export async function removeTree(path: string): Promise<void> {
@@ -57,7 +57,7 @@ interface Inner {
 class TreeRemoval {
   readonly #top: OpenDirectory
   readonly #slice = new TimeSlice()
-  /** Directories that were too deep, now in `top`. */
+  /** Directories that were nested too deeply, now in `top`. */
   readonly #movedUp: Inner[] = []
   #movedUpCount = 0
   #refillCount = 0

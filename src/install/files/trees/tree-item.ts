@@ -20,7 +20,7 @@ export interface FoundItem extends TreeItem {
   readonly stamp: string
 }
 
-/** What Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+/** The character that Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
 const UNREADABLE = '\ufffd'
 
 /** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
@@ -34,7 +34,10 @@ export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
   return [ino, mtimeNs, ctimeNs].join('\t')
 }
 
-/** What is at a path; undefined where nothing is. The times of a directory, which change with its entries, do not count. */
+/**
+ * The item at a path; undefined if there is none. The times of a directory, which change with its entries, do not
+ * count.
+ */
 export function describeItemSync(root: string, path: string): FoundItem | undefined {
   const at = `${root}/${path}`
   try {

@@ -87,7 +87,7 @@ function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut'
   }
 }
 
-/** What is in a directory now: a listing from before counts only while the stamp is the same, and is kept no longer. */
+/** The entries of a directory now: an earlier listing counts only while the stamp is the same, and is then dropped. */
 function* enter(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
   const at = `${root}/${above.prefix}${name}`
   const listed = above.directories.get(name)

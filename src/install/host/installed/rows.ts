@@ -18,7 +18,7 @@ const installedVersionSchema = z.object({
   /** Of the artifact; null for what we did not install ourselves. */
   artifact_sha256: z.nullable(digestSchema),
   tree_digest: z.nullable(digestSchema),
-  /** The name of the record of its files; absent where an earlier version of the action has installed them. */
+  /** The name of the record of its files; absent if an earlier version of the action installed them. */
   tree_record: z.exactOptional(digestSchema),
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
@@ -43,7 +43,7 @@ export type Origin = z.infer<typeof originSchema>
 const snapshotSchema = z.extend(installedVersionSchema, {
   /** The directory's name, `<n>-<version>`. */
   name: snapshotNameSchema,
-  /** Where it differs from the row's own. */
+  /** Only if it differs from the row's own. */
   origin: z.exactOptional(originSchema),
   /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
   modified: z.exactOptional(z.literal(true)),

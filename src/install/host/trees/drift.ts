@@ -10,7 +10,7 @@ import { recordPath, type TreeIdentity } from './record/tree-identity.ts'
 import { TreeRecordDamage } from './record/tree-record-damage.ts'
 import { compareTree, type ScannedTree, type TreeDifference } from './tree-comparison.ts'
 
-/** Where the records of this host are, and who hears of a damaged one. */
+/** Where the records of this host are, and the log for a damaged one. */
 export interface RecordFolder {
   readonly layout: Layout
   readonly log: Log

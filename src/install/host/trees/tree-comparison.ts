@@ -30,7 +30,7 @@ export interface Pair {
   readonly found?: FoundItem | undefined
 }
 
-/** A tree, and what hears of its scan. */
+/** A tree, and the callbacks of its scan. */
 export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
 
 /**

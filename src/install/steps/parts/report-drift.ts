@@ -39,7 +39,7 @@ export async function recordDrift(deployment: Deployment, places: readonly PartN
   if (drift.length + known.length > 0) await record.update({ drift: bounded(drift) })
 }
 
-/** Warns of all that the report says is not as it was installed, in one line. */
+/** Warns, in one line, of every difference from what was installed that the report lists. */
 export function warnOfDrift({ record, tools }: Deployment): void {
   const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false)
   if (differing.length > 0) tools.log.warning(describeDrift(differing))
@@ -92,7 +92,7 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
   })
 }
 
-/** What is not as it was installed, in the sentence that the log has of it. */
+/** The differences from what was installed, as the sentence of the log. */
 export function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')

@@ -22,7 +22,7 @@ export interface PreparedPart {
   readonly wasThere: boolean
 }
 
-/** What to prepare, and what of it is going to be switched right after. */
+/** The parts to prepare, and those of them that are switched right after. */
 export interface Preparation {
   readonly parts: readonly (NewPart | ReturningPart)[]
   readonly next: ReadonlySet<NewPart | ReturningPart>

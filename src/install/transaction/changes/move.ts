@@ -31,7 +31,7 @@ export const moveSchema = z
     to: movablePathSchema,
     /** Inode of what is moved, which distinguishes it from anything else at the other path. */
     ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
-    /** When it was modified and made, in nanoseconds: some file systems number inodes anew at each mount. */
+    /** When it was modified and made, in nanoseconds: some file systems renumber inodes at each mount. */
     times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
   })
   .check(z.refine(isMove, { error: 'is not a move that a deployment makes' }))
@@ -40,7 +40,7 @@ export type PlannedMove = Omit<Move, 'ino' | 'times'>
 type Identity = Required<Pick<Move, 'ino' | 'times'>>
 
 export interface Undone {
-  /** Whether the change had been made and is now undone; a directory that was only made does not count. */
+  /** Whether the change had been made and is now undone; a directory that was only created does not count. */
   wasMade: boolean
   /** Where this undo put another process's files that were in the way. */
   setAside: readonly string[]

@@ -59,8 +59,8 @@ export class JournalFile {
   }
 
   /**
-   * Writes a line; with `isDurable`, it is on the disk when this returns. It goes over padding only, so whatever part of
-   * it a power cut leaves, the rest is padding.
+   * Writes a line; with `isDurable`, it is on the disk when this returns. It overwrites only padding, so whatever part
+   * of it survives a power cut, the rest is padding.
    */
   async write(line: Buffer, isDurable: boolean): Promise<void> {
     await this.#eraseRemains()

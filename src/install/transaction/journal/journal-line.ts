@@ -9,9 +9,12 @@ export class JournalDamage extends Error {
 export interface JournalText {
   /** Each record as JSON, oldest first; the number of each is its position, counted from 1. */
   readonly records: readonly unknown[]
-  /** Of the whole records, in bytes. What follows them is a torn record, if any, and padding. */
+  /** The size of the whole records, in bytes. A torn record, if any, and padding follow them. */
   readonly length: number
-  /** The whole records behind a torn one. Nothing was durable when the power went, unless the torn one was damaged later. */
+  /**
+   * The whole records behind a torn one. None of them was durable when the power failed, unless the torn one was
+   * damaged later.
+   */
   readonly behind: readonly unknown[]
 }
 

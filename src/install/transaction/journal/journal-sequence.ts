@@ -33,8 +33,8 @@ function isOfAnnounced(
 }
 
 /**
- * A commit installs and removes only what is of its origin, and discards only snapshots of that; a single artifact is
- * in the place that it began with.
+ * A commit installs and removes only parts of its origin, and discards only snapshots of these; a single artifact is in
+ * the place that it began with.
  */
 function isOfItsParts(
   { rows, removed = [], discard, project }: CommitRecord,

@@ -42,7 +42,7 @@ export function readUnprovenChanges(path: string): AnnouncedChange[] {
   return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index))
 }
 
-/** What follows a durable record was written when that one was on the disk, and so was all before it. */
+/** Records after a durable one were written when it, and everything before it, was on the disk. */
 function verifyBehind({ records, behind }: JournalText): void {
   const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))
   if (isProven) throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`)

@@ -116,7 +116,7 @@ function artifact(report: LocalReport): string {
   return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`
 }
 
-/** What comes after the check is entered only by what has passed it; the same state then examines what is signed. */
+/** Only a run that has passed the check enters the next state; the same state then examines the signed content. */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }: LocalReport): string {
   if (isValid) return 'valid'
   const at = states.findIndex(({ state }) => state === 'verifying_signature')
@@ -178,5 +178,5 @@ function states(
   return timed.join(' → ')
 }
 
-/** What ends a run, by its title in the log. A commit that fails is rolled back. */
+/** The phases that end a run, by their titles in the log. A commit that fails is rolled back. */
 const END_WORK = ['committing', 'rolling back']

@@ -36,7 +36,7 @@ function describeFailure(report: LocalReport): Ending {
   return { mark: '❌', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
-/** Of what nobody has refused. */
+/** For an artifact that nobody has refused. */
 const VERBS: Partial<Record<ErrorCode, string>> = {
   network: 'could not be fetched',
   timeout: 'could not be fetched',

@@ -83,6 +83,6 @@ describe('surveyHost', () => {
     t.after(() => holder.release())
     await surveyHost(deployment, lock, () => assert.fail('looked'))
     assert.ok(!deployment.isLocked)
-    assert.match(log.lines.join(), new RegExp(`at work here: process ${process.pid} `))
+    assert.match(log.lines.join(), new RegExp(`in progress here: process ${process.pid} `))
   })
 })

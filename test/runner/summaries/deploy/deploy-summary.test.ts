@@ -461,7 +461,7 @@ describe('buildDeploySummary', () => {
       summary,
       /^### ❌ greeter 2\.0\.0 gave way to another deployment on host-1; this run changed nothing$/m,
     )
-    assert.match(summary, /^\*\*Now:\*\* not known; another deployment is at work on this host\.$/m)
+    assert.match(summary, /^\*\*Now:\*\* not known; another deployment is in progress on this host\.$/m)
   })
 
   const endings = {
