@@ -1,12 +1,17 @@
 import { existsSync, globSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { whyLeftToCi } from '../test/extent.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = join(ROOT, '.test-processes')
 
+/** Those of which every test is left to CI: only there, each is in a process of its own. */
+const LEFT_TO_CI =
+  'test/e2e/{kill-sweep,kill-undo-full-disk,project-kills,rollback-kills,power-cuts,error-sweep,systemd-nights,durability-order}.test.ts'
+
 /** Those that take longest with CI=true, or that wait for long: each in a process of its own, which starts early. */
 const ALONE = [
-  'test/e2e/{*kill*,*cancel*,*nights,power-cuts,error-sweep,disk,damaged-state,durability-order}.test.ts',
+  'test/e2e/{*kill*,*cancel*,nights,disk,damaged-state}.test.ts',
   'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',
   'test/{layers,examples}.test.ts',
   'test/workflows/*.test.ts',
@@ -15,19 +20,20 @@ const ALONE = [
 
 /**
  * The others share processes, because each process costs a quarter of a second before its first test. But the more
- * memory a process has, the longer it takes to start a child; so those that start many share theirs with few.
+ * memory a process has, the longer it takes to start a child; so those that start many share theirs with few. The last
+ * ones take least, so that no processor waits at the end.
  */
 const SHARED: readonly { readonly name: string; readonly files: string; readonly processes: number }[] = [
   { name: 'e2e', files: 'test/e2e/*.test.ts', processes: 12 },
+  { name: 'repository', files: 'test/{*,scripts/**/*}.test.ts', processes: 2 },
+  { name: 'hub', files: 'test/hub/**/*.test.ts', processes: 3 },
   { name: 'git', files: 'test/sources/git/*.test.ts', processes: 1 },
+  { name: 'actions', files: 'test/{actions,marketplace,net,runner,sources,start}/**/*.test.ts', processes: 2 },
+  { name: 'archive', files: 'test/install/archive/**/*.test.ts', processes: 2 },
   { name: 'locks', files: 'test/install/host/locks/*.test.ts', processes: 1 },
   { name: 'host', files: 'test/install/{host,inspection}/**/*.test.ts', processes: 2 },
-  { name: 'archive', files: 'test/install/archive/**/*.test.ts', processes: 2 },
   { name: 'install', files: 'test/install/**/*.test.ts', processes: 4 },
-  { name: 'hub', files: 'test/hub/**/*.test.ts', processes: 3 },
-  { name: 'actions', files: 'test/{actions,marketplace,net,runner,sources,start}/**/*.test.ts', processes: 2 },
   { name: 'rules', files: 'test/{core,fleet,project,rollback}/**/*.test.ts', processes: 1 },
-  { name: 'repository', files: 'test/{*,scripts/**/*}.test.ts', processes: 2 },
 ]
 
 if (import.meta.main) writeProcesses(testProcesses())
@@ -39,12 +45,14 @@ export function testProcesses(): ReadonlyMap<string, readonly string[]> {
     globSync(pattern, { cwd: ROOT })
       .filter(file => free.delete(file))
       .toSorted()
-  const alone = ALONE.flatMap(take)
+  const left = take(LEFT_TO_CI)
+  const isLeft = whyLeftToCi() !== false
+  const alone = [...(isLeft ? [] : left), ...ALONE.flatMap(take)]
   const shared = SHARED.flatMap(({ name, files, processes }) =>
     split(take(files), processes).map((part, index) => [`${name}-${index + 1}`, part] as const),
   )
   const single = [...free, ...alone].map(file => [nameOf(file), [file]] as const)
-  return new Map<string, readonly string[]>([...single, ...shared])
+  return new Map<string, readonly string[]>([...single, ...(isLeft ? [['left-to-ci', left] as const] : []), ...shared])
 }
 
 /** For `node --test`, which starts them in the order of their names. */
