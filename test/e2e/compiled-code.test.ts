@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   copyFileSync,
@@ -18,6 +19,7 @@ import type { ActionResult } from '../../local/runner.ts'
 import { CompiledCode } from '../../src/start/compiled-code.ts'
 import { sampled } from '../extent.ts'
 import { assertSucceeds } from './harness/prepared-host.ts'
+import { preparedOnce } from './harness/prepared-once.ts'
 import { openStage, pluginFiles, type Stage } from './harness/stage.ts'
 
 const BUNDLE = join(import.meta.dirname, '../../dist/index.js')
@@ -66,6 +68,19 @@ function plant(): void {
   code.keep(() => script.createCachedData())
 }
 
+/** Continues on a host where 1.0.0 is installed, and where something is planted in what that deployment has kept. */
+async function beginWithPlanted(): Promise<void> {
+  const empty = stage
+  const origin = await preparedOnce('planted', async () => {
+    assertSucceeds(await deploy())
+    plant()
+    return stage
+  })
+  if (empty !== origin) await empty.close()
+  stage = await openStage(origin)
+  execFileSync('cp', ['-a', join(origin.folder, 'cache'), stage.folder])
+}
+
 describe('the compiled code that a deployment keeps', () => {
   it('is kept by the first deployment, 0600, and used by the following ones', async () => {
     assertSucceeds(await deploy())
@@ -109,14 +124,12 @@ describe('the compiled code that a deployment keeps', () => {
   })
 
   it('is what runs where the folder is ours alone, so it must be ours', async () => {
-    assertSucceeds(await deploy())
-    plant()
+    await beginWithPlanted()
     assert.match((await update('1.1.0')).log, new RegExp(PLANTED))
   })
 
   it('is not looked for in the project root, to which a service of the same user may be confined', async () => {
-    assertSucceeds(await deploy())
-    plant()
+    await beginWithPlanted()
     for (const name of ['', '.hub-deploy', '.cache/hub-deploy', 'hub-deploy']) {
       mkdirSync(join(stage.root, name), { recursive: true, mode: 0o700 })
       copyFileSync(compiled(), join(stage.root, name, 'compiled'))
@@ -137,8 +150,7 @@ describe('the compiled code that a deployment keeps', () => {
   }
   for (const [name, open] of Object.entries(caches)) {
     it(`never runs what was planted ${name}`, async () => {
-      assertSucceeds(await deploy())
-      plant()
+      await beginWithPlanted()
       open()
       assert.doesNotMatch((await deploy()).log, new RegExp(PLANTED))
     })

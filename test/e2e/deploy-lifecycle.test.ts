@@ -8,7 +8,7 @@ import { whyLeftToCi } from '../extent.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { acceptedReports, commandsIn, listHost, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertNoSecret, assertRefuses } from './harness/refusal.ts'
-import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
+import { openInstalled, openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
 import { answerJson, pluginZip, serveArtifact, serveUntrustedHub } from './harness/untrusted-hub.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
@@ -19,6 +19,12 @@ beforeEach(async () => {
   await stage.publish('1.0.0', pluginFiles('1.0.0'))
 })
 afterEach(() => stage.close())
+
+/** Continues on a host where 1.0.0 is installed. */
+async function beginInstalled(): Promise<void> {
+  await stage.close()
+  stage = await openInstalled(pluginFiles('1.0.0'))
+}
 
 /** Runs a deployment that must succeed; returns its outputs. */
 async function deployed(inputs: Record<string, string> = {}): Promise<Record<string, string>> {
@@ -76,7 +82,7 @@ describe('a first deployment', () => {
   })
 
   it('leaves its private folder and nothing of the run', { skip: ONLY_IN_CI }, async () => {
-    await deployed()
+    await beginInstalled()
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
       listOwn(stage, '.').filter(name => name !== 'trees'),
@@ -111,7 +117,7 @@ describe('a first deployment', () => {
 
 describe('an update', () => {
   it('replaces the old version and retains it as a snapshot', async () => {
-    await deployed()
+    await beginInstalled()
     const old = listTree(join(stage.root, 'plugins/greeter'))
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'src/new.py': '' }))
     const outputs = await deployed()
@@ -133,7 +139,7 @@ describe('an update', () => {
   })
 
   it('removes the oldest snapshots beyond keep-snapshots, never the last good one', { skip: ONLY_IN_CI }, async () => {
-    await deployed()
+    await beginInstalled()
     for (const version of ['1.1.0', '1.2.0', '1.3.0']) {
       await stage.publish(version, pluginFiles(version))
       await deployed({ 'keep-snapshots': '2' })
@@ -151,7 +157,7 @@ describe('an update', () => {
 
 describe('the same version again', () => {
   it('changes nothing and is still reported', async () => {
-    await deployed()
+    await beginInstalled()
     const before = listHost(stage.root)
     const { mtimeMs, ino } = statSync(join(stage.root, 'plugins/greeter/src/main.py'))
     const outputs = await deployed()
@@ -166,7 +172,7 @@ describe('the same version again', () => {
   })
 
   it('repairs what was changed or removed on the host', { skip: ONLY_IN_CI }, async () => {
-    await deployed()
+    await beginInstalled()
     const installed = listTree(join(stage.root, 'plugins'))
     appendFileSync(join(stage.root, 'plugins/greeter/src/main.py'), '# tampered\n')
     rmSync(join(stage.root, 'plugins/greeter/plugin.yaml'))
@@ -303,7 +309,7 @@ describe('a version with other bytes than before', () => {
   const files = pluginFiles('1.0.0', { 'src/more.py': '' })
 
   it('is accepted when exactly these bytes are pinned and to be deployed again, not with a pin alone', async () => {
-    await deployed()
+    await beginInstalled()
     await stage.publish('1.0.0', files, { replace: true })
     await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' })
     const pin = { 'artifact-sha256': servedSha256('1.0.0').toUpperCase() }
@@ -316,7 +322,7 @@ describe('a version with other bytes than before', () => {
   })
 
   it('is refused even after another version was installed in between', { skip: ONLY_IN_CI }, async () => {
-    await deployed()
+    await beginInstalled()
     await stage.publish('1.1.0', pluginFiles('1.1.0'))
     await deployed()
     await stage.publish('1.0.0', files, { replace: true })

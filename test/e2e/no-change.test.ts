@@ -7,6 +7,7 @@ import { whyLeftToCi } from '../extent.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { type HostStage, openHostStage, planWith, versionFiles } from './harness/host-stage.ts'
 import { assertTouchesNoVersion } from './harness/no-change.ts'
+import { preparedOnce } from './harness/prepared-once.ts'
 import { installedRows } from './harness/project-evidence.ts'
 import { PLUGIN_PLAN, pluginFiles, SERVICE_PLAN } from './harness/stage.ts'
 
@@ -39,8 +40,26 @@ function planWithCheck(timeout: string): string {
 }
 
 /** Has 1.0.0 installed by a plan with every kind of step. */
-async function install(): Promise<ActionResult> {
+async function install(): Promise<void> {
   await stage.publish('1.0.0', versionFiles('1.0.0'))
+  configure()
+  assert.equal((await succeeds()).outputs['changed'], 'true')
+}
+
+/** Continues on a host where that was done. */
+async function beginInstalled(): Promise<void> {
+  await stage.close()
+  const origin = await preparedOnce('installed by every kind of step', async () => {
+    stage = await openHostStage()
+    await install()
+    return stage
+  })
+  stage = await openHostStage(origin)
+  configure()
+  stage.standIns.setState(UNIT, 'active')
+}
+
+function configure(): void {
   const command = (name: string): string => `[${stage.standIns.add(name, '')}]`
   stage.writeHostConfig(`version: 1
 supervisor: systemd
@@ -49,9 +68,6 @@ provision: {greeter: {command: ${command('make-db')}}}
 notify: {deployed: {command: ${command('notify-team')}}}
 `)
   stage.writePlan(PLAN)
-  const result = await succeeds()
-  assert.equal(result.outputs['changed'], 'true')
-  return result
 }
 
 async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResult> {
@@ -78,7 +94,7 @@ const isExtracted = ({ log }: ActionResult): boolean => !log.includes('not extra
 
 describe('a version that is installed already', () => {
   it('restarts, stops, provisions and notifies nothing, and says so in one line', async () => {
-    await install()
+    await beginInstalled()
     stage.writePlan(planWithCheck('60s'))
     await assertTouchesNoVersion(stage.root, async () => {
       let result: ActionResult | undefined
@@ -100,7 +116,7 @@ describe('a version that is installed already', () => {
   })
 
   it('is not extracted', async () => {
-    await install()
+    await beginInstalled()
     const result = await succeeds()
     assert.equal(isExtracted(result), false)
     assert.deepEqual(
@@ -125,7 +141,7 @@ describe('a version that is installed already', () => {
   })
 
   it('has its service started if that does not run', async () => {
-    await install()
+    await beginInstalled()
     stage.standIns.setState(UNIT, 'inactive')
     let result: ActionResult | undefined
     const calls = await callsOf(async () => {
@@ -149,7 +165,7 @@ describe('a version that is installed already', () => {
   })
 
   it('runs every step with redeploy', async () => {
-    await install()
+    await beginInstalled()
     let result: ActionResult | undefined
     const calls = await callsOf(async () => {
       result = await succeeds({ redeploy: 'true' })
@@ -160,7 +176,7 @@ describe('a version that is installed already', () => {
   })
 
   it('runs every step, also those before it, when write_env creates the settings', { skip: ONLY_IN_CI }, async () => {
-    await install()
+    await beginInstalled()
     rmSync(join(stage.root, 'plugins/greeter.env'))
     let result: ActionResult | undefined
     const calls = await callsOf(async () => {
@@ -172,7 +188,7 @@ describe('a version that is installed already', () => {
   })
 
   it('is installed again with every step when a file of it was changed on this host', async () => {
-    await install()
+    await beginInstalled()
     writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'edited')
     let result: ActionResult | undefined
     const calls = await callsOf(async () => {
@@ -184,7 +200,7 @@ describe('a version that is installed already', () => {
   })
 
   it('fails when it is unhealthy, and restarts nothing', async () => {
-    await install()
+    await beginInstalled()
     stage.standIns.add('check-greeter', 'exit 1')
     stage.writePlan(planWithCheck('1s'))
     const calls = await callsOf(async () => {
@@ -196,7 +212,7 @@ describe('a version that is installed already', () => {
   })
 
   it('fails when a service that it has started is unhealthy, and stops that again', { skip: ONLY_IN_CI }, async () => {
-    await install()
+    await beginInstalled()
     stage.standIns.add('check-greeter', 'exit 1')
     stage.standIns.setState(UNIT, 'inactive')
     stage.writePlan(planWithCheck('1s'))
@@ -208,7 +224,7 @@ describe('a version that is installed already', () => {
   it('does not say that it skips a step whose service does not start, nor one that was not reached', {
     skip: ONLY_IN_CI,
   }, async () => {
-    await install()
+    await beginInstalled()
     stage.standIns.setState(UNIT, 'inactive')
     stage.standIns.before('systemctl', 'start', 'exit 3')
     const { outputs, log, summary } = await stage.deployHere()
@@ -218,7 +234,7 @@ describe('a version that is installed already', () => {
   })
 
   it('says in a dry run what it would skip', { skip: ONLY_IN_CI }, async () => {
-    await install()
+    await beginInstalled()
     const calls = await callsOf(async () => {
       const { log, summary } = await succeeds({ 'dry-run': 'true' })
       assert.match(summary, /down<\/code> \(stop\), .* would be skipped/)

@@ -10,7 +10,7 @@ import { commandsIn, listHost, listOwn, readLocalReport } from './harness/eviden
 import { assertSettled } from './harness/invariants.ts'
 import { changesOf, deployed } from './harness/project-deployed.ts'
 import { installedRows, runningParts } from './harness/project-evidence.ts'
-import { openProjectStage, PROJECT_ID, type ProjectStage } from './harness/project-stage.ts'
+import { openProjectStage, openShop, PROJECT_ID, type ProjectStage } from './harness/project-stage.ts'
 import { writeFiles } from './harness/stage.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
@@ -22,6 +22,12 @@ beforeEach(async () => {
   stage = await openProjectStage()
 })
 afterEach(() => stage.close())
+
+/** Continues on a host where 1.0.0 is installed. */
+async function beginWithFirst(): Promise<void> {
+  await stage.close()
+  stage = await openShop({ '1.0.0': filesWith('1.0.0') })
+}
 
 async function update(version: string, parts: Parts = {}) {
   await stage.publish(version, filesWith(version, parts))
@@ -67,7 +73,7 @@ function retained(): unknown[] {
 
 describe('a part that a new version of a project no longer includes', () => {
   it('is removed with its row, and its last version is retained', async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     const mailer = installedRows(stage)['service mailer']
     const result = await update('2.0.0', { included: WITHOUT_MAILER })
     assert.deepEqual(changesOf(result), ['true', '1.0.0', '2.0.0'])
@@ -81,7 +87,7 @@ describe('a part that a new version of a project no longer includes', () => {
   })
 
   it('is named in the log, the summary and the local report', { skip: ONLY_IN_CI }, async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     const result = await update('2.0.0', { included: WITHOUT_MAILER })
     const report = readLocalReport(result)
     assert.deepEqual(
@@ -110,7 +116,7 @@ describe('a part that a new version of a project no longer includes', () => {
   })
 
   it('is neither moved nor stopped when the files of the host could not be restored', async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     const elsewhere = at('elsewhere')
     renameSync(at('extensions/mailer'), elsewhere)
     writeFiles(elsewhere, { 'data/queue': '17 letters' })
@@ -126,8 +132,8 @@ describe('a part that a new version of a project no longer includes', () => {
   })
 
   it('gets its own data and versions back after another project has used the place', { skip: ONLY_IN_CI }, async () => {
+    await beginWithFirst()
     const other = await secondProject()
-    await update('1.0.0')
     writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the first' })
     await update('2.0.0', { included: WITHOUT_MAILER })
     const { log } = await other.update('0.9.0', ['cart', 'mailer'])
@@ -167,7 +173,7 @@ describe('a part that a new version of a project no longer includes', () => {
   })
 
   it('keeps the files of the host however many versions follow', { skip: ONLY_IN_CI }, async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     writeFiles(stage.root, { 'extensions/mailer/other/queue': '17 letters' })
     await stage.publish('2.0.0', filesWith('2.0.0', { included: WITHOUT_MAILER }))
     await deployed(stage, { 'keep-paths': 'other' })
@@ -193,14 +199,14 @@ describe('a part that a new version of a project no longer includes', () => {
   })
 
   it('returns, and the rest with it, when the older version is named', { skip: ONLY_IN_CI }, async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     await update('2.0.0', { included: WITHOUT_MAILER })
     assert.deepEqual(changesOf(await deployed(stage, { version: '1.0.0' })), ['true', '2.0.0', '1.0.0'])
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
   })
 
   it('only loses its row when it was removed by hand', async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     rmSync(at('extensions/mailer'), { recursive: true })
     const report = readLocalReport(await update('2.0.0', { included: WITHOUT_MAILER }))
     assert.deepEqual([report.steps[0]?.id, report.steps[0]?.status], ['extensions/mailer', 'unchanged'])
@@ -210,7 +216,7 @@ describe('a part that a new version of a project no longer includes', () => {
   it('is removed even when nothing else changes, after an earlier release of the action left it behind', {
     skip: ONLY_IN_CI,
   }, async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     const before = readRecord().installed.filter(({ id }) => id === 'mailer')
     await update('2.0.0', { included: WITHOUT_MAILER })
     const { removed: _, ...after } = readRecord()
@@ -225,7 +231,7 @@ describe('a part that a new version of a project no longer includes', () => {
 
 describe('a part that a project does not remove', () => {
   it('is one that another project has taken over', async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     const record = readRecord()
     for (const row of record.installed) if (row.id === 'mailer') row.slug = 'other'
     writeFileSync(at('.hub-deploy/installed.json'), JSON.stringify(record))
@@ -238,7 +244,7 @@ describe('a part that a project does not remove', () => {
   it('is one that the new version includes but its plan does not install, with a warning', {
     skip: ONLY_IN_CI,
   }, async () => {
-    await update('1.0.0')
+    await beginWithFirst()
     const more = { 'extensions/mailer/run.sh': 'echo 2.0.0\n' }
     const { log } = await update('2.0.0', { included: WITHOUT_MAILER, more })
     assert.deepEqual(runningParts(stage), ['2.0.0', '2.0.0', '1.0.0'])
