@@ -8,7 +8,7 @@ import { countOutcomes } from './harness/outcome-counts.ts'
 const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [
-  { by: 'calls', cases: byExtent({ sample: 15, ci: 400, full: 2000 }), atOnce: 4 },
+  { by: 'calls', cases: byExtent({ sample: 10, ci: 400, full: 2000 }), atOnce: 4 },
   { by: 'processes', cases: byExtent({ sample: 1, ci: 12 }), atOnce: 2 },
 ] as const
 

@@ -149,8 +149,8 @@ describe('npm run try', { concurrency: 2 }, () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const source = join(folder, 'large')
     cpSync(SERVICE, source, { recursive: true })
-    // Takes a second to pack.
-    writeFileSync(join(source, 'data'), randomBytes(40_000_000))
+    // Takes half a second to pack.
+    writeFileSync(join(source, 'data'), randomBytes(20_000_000))
     const child = start([source], temporary)
     while (readdirSync(temporary).length === 0) await setTimeout(5)
     child.process.kill('SIGTERM')
