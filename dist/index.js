@@ -17496,7 +17496,7 @@ function toHostError(error, doing) {
             });
         case 'EACCES':
         case 'EPERM':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and look with lsattr for what was made immutable' : ''}.`, { cause: error });
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`, { cause: error });
         case 'EROFS':
             return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`, { cause: error });
         default: {
@@ -20437,9 +20437,9 @@ function verifySequence(records) {
         if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
             throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
         if (record.record === 'undone' && !isOfAnnounced(record, records))
-            throw new JournalDamage(`its line ${index + 2} undoes what was not announced`);
+            throw new JournalDamage(`its line ${index + 2} undoes a change that was not announced`);
         if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
-            throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`);
+            throw new JournalDamage(`its line ${index + 2} commits a part of another deployment`);
     }
 }
 function isOfAnnounced(undone, records) {
@@ -20811,7 +20811,7 @@ async function requireAtRest(host, signal) {
         return;
     if ('records' in other)
         verifyRestored(layout, other.records);
-    throw new DeploymentError('locked', `Another deployment is in progress below ${layout.root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`);
+    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or was recovered.`);
 }
 /**
  * The run whose journal is there. Throws DeploymentError `inconsistent`
@@ -20958,7 +20958,7 @@ function readHostRecord(layout) {
         return parseRecord(text);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: the installed directories then count as foreign and are kept.`, { cause: error });
     }
 }
 /** A run reads the same text two dozen times, and checks it once. */
@@ -21193,7 +21193,7 @@ function requirePrivateDirectory({ layout, us }, found) {
         case 'type':
             throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
         case 'owner':
-            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
+            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
         case 'mode':
             throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
         case undefined:
@@ -21228,7 +21228,7 @@ function problemOf({ layout, us }, stat) {
     if (!stat.isDirectory() && !stat.isFile())
         return `is ${typeOf(stat)}: find out who made it, and remove it.`;
     if (stat.uid !== us)
-        return `belongs to ${nameUser(stat.uid)}, but this runner works as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`;
+        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`;
     const writers = otherWriters(stat);
     if (writers.length === 0)
         return undefined;
@@ -27440,7 +27440,7 @@ function installProblems(plan, kind) {
         .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
     const sourced = installSteps
         .filter(step => step.source !== undefined)
-        .map(step => stepProblem(step, `source belongs into the plan of a project: leave it out, a ${kind} is its own artifact`));
+        .map(step => stepProblem(step, `source belongs in the plan of a project: remove it, because a ${kind} is its own artifact`));
     const further = installSteps
         .slice(1)
         .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`));
@@ -30211,7 +30211,7 @@ async function rollback_verifyPlace(place, request) {
     const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found);
     const problems = [
         ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left so`),
+        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left as it is`),
     ];
     const isIntact = !note.modified && written.length === 0;
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
@@ -30406,7 +30406,7 @@ async function endBegunRuns(host) {
 }
 async function removeDamaged(log, path) {
     await removeJournal(path);
-    log.warning(`Removed ${path}: it is not what a run writes before it has the host. That run is not reported.`);
+    log.warning(`Removed ${path}, which is not as a run writes it before it has the host. That run is not reported.`);
 }
 async function recovery_orWarn(log, act) {
     try {
@@ -30782,7 +30782,7 @@ async function identifyReplaced(context, place, root) {
         const items = await describeTree({ root, keepPaths }, record, tools.signal);
         if (items !== undefined)
             return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files, because more files were added than are read.`);
     }
     catch (error) {
         tools.signal.throwIfAborted();
@@ -32115,7 +32115,7 @@ async function takeSnapshot(context, part) {
     if (isChanged || (await listCaches(context, part, staged)).length > 0)
         throw justModified(snapshot);
     if (caches.length > 0)
-        tools.log.info(`${caches.length} bytecode caches that were not installed do not return with it.`);
+        tools.log.info(`${caches.length} bytecode caches that were not installed are not restored with it.`);
     tools.log.info(`${snapshot} is taken from the snapshots.`);
     return { ...facts, staged, recorded, replaced };
 }
@@ -34091,7 +34091,7 @@ function readEndRecord(window) {
     const tail = window.look(fileSize - tailBytes, tailBytes);
     const [at, another] = endRecordCandidates(tail);
     if (at === undefined)
-        throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is no ZIP');
+        throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is not a ZIP');
     if (another !== undefined)
         throw invalidArchive('it has two end records');
     if (tail.includes(END_SIGNATURE, at + 1))
@@ -34381,7 +34381,7 @@ function readHeader(window, at, end) {
         throw invalidArchive('its directory is cut short');
     const fixed = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
     if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
-        throw invalidArchive('its directory contains something that is no header');
+        throw invalidArchive('its directory contains something that is not a header');
     const extraAt = HEADER_BYTES + fixed.readUInt16LE(28);
     const commentAt = extraAt + fixed.readUInt16LE(30);
     const bytes = commentAt + fixed.readUInt16LE(32);
@@ -36195,14 +36195,14 @@ function integerSchema(least, most) {
         .check(refine(value => value >= least && value <= most, error));
 }
 /** A version that a host can run. */
-const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version that a host can run, which latest is not' }));
+const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version other than latest' }));
 /** Milliseconds. */
 const hoursSchema = pipe(schemas_string(), transform(Number))
     .check(refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }));
 const minutesSchema = pipe(schemas_string(), transform(Number))
     .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
 const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
-    error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+    error: 'must be an absolute path, because installed files do not belong in the workspace',
 })), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
     .check(refine(path => Buffer.byteLength(path) <= MAX_PROJECT_ROOT_BYTES, {
     error: `must be at most ${MAX_PROJECT_ROOT_BYTES} bytes long, because the system limits the paths below it`,
@@ -36223,9 +36223,9 @@ const itemsSchema = pipe(schemas_string(), transform(text => text
     .filter(item => item !== '')));
 /** A list of ids. */
 const idsSchema = pipe(itemsSchema, array(idSchema)
-    .check(_minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })));
+    .check(_minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })));
 /** A list of hosts, each once. */
-const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one in each line or with commas' })));
+const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one per line or separated by commas' })));
 /** A list of keep-paths. */
 const keepPathListSchema = pipe(pipe(itemsSchema, transform(items => items.join('\n'))), keepPathsSchema);
 function isKeepPath(path) {
@@ -36639,7 +36639,7 @@ const NEXT = {
     report_refused: 'Nothing to repair on this host.',
     rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
     inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
-    place_taken: 'If nobody needs what is in that place, move it away.',
+    place_taken: 'If nobody needs the files in that place, move them away.',
     unexpected_part: UNTIL_CORRECTED,
     fleet_out_of_sync: 'Begin with the hosts at the top of this table.',
     drift_found: 'Find out who changed these files. Deploy the version again to repair them; the changes stay as a snapshot.',
@@ -37450,7 +37450,7 @@ class ActionStep {
     }
     /** The process would end before the deployment has, because nothing is left that could wake it. */
     #failUnsettled = () => {
-        const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.';
+        const message = 'This action stopped before its deployment had ended, which is a bug in this action: report it.';
         const error = { code: 'internal_error', message, step: null };
         const known = this.#known;
         if (known === undefined)
@@ -38244,7 +38244,7 @@ function describeStanding({ standing, report }) {
         case 'other':
             return version;
         case 'failed':
-            return `${version}, but its last deployment of it ended as ${report?.status}`;
+            return `${version}, but its last deployment of that version ended as ${report?.status}`;
         case 'unknown':
             return describeUnknown(report);
         case 'never':
@@ -38259,7 +38259,7 @@ function describeUnknown(report) {
     const known = report?.version ?? null;
     if (known === null)
         return `unknown, its last report says ${report?.status}`;
-    return `perhaps ${known}, its last report says ${report?.status} of an unreadable version`;
+    return `perhaps ${known}; its last report, of an unreadable version, says ${report?.status}`;
 }
 function nameHosts(hosts) {
     const named = hosts.map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
@@ -38569,7 +38569,7 @@ async function look({ access, ...question }, { wire, redact, now }) {
 function describeLook({ fleet, error }) {
     if (fleet !== undefined)
         return describeProgress(fleet);
-    return `The hub could not be asked and is asked again: ${error?.message.replace(/\.$/, '')}`;
+    return `The hub could not be asked; trying again: ${error?.message.replace(/\.$/, '')}`;
 }
 /** A line whenever it says something else than the last one, and once a minute. */
 function reporterOf(log, clock) {
@@ -38671,7 +38671,7 @@ class ReadingStep {
     }
     /** The process would end before the step has, because nothing is left that could wake it. */
     #failUnsettled = () => {
-        const message = 'This action stopped before it had ended, which is an error of this action: report it.';
+        const message = 'This action stopped before it had ended, which is a bug in this action: report it.';
         this.fail(new DeployError('internal_error', message));
     };
 }

@@ -47,7 +47,7 @@ export class EntryTree {
   #directory(parent: OwnNode, name: string, entry: ArchiveEntry): OwnNode {
     const there = parent.children.get(keyOf(name)) ?? this.#create(parent, name, 'directory')
     if (there.type === 'directory') return there
-    throw unsafe(entry.name, `is below ${there.entry?.name}, which is no directory`)
+    throw unsafe(entry.name, `is below ${there.entry?.name}, which is not a directory`)
   }
 
   #create(parent: OwnNode, name: string, type: ArchiveEntry['type']): OwnNode {

@@ -18,7 +18,7 @@ export function damaged(sha256: string): HubError {
 }
 
 export function alreadyThere(file: string): HubError {
-  return new HubError(409, `The file ${file} exists, and a backup replaces none: name another one with --to.`)
+  return new HubError(409, `The file ${file} exists, and a backup never replaces a file: name another one with --to.`)
 }
 
 export function noKey(problem: string): HubError {

@@ -28,7 +28,7 @@ export async function newDataFolder(dataDir: string): Promise<NewDataFolder> {
 async function isThere(dataDir: string): Promise<boolean> {
   const found = await readdir(dataDir).catch(error => {
     if (error.code === 'ENOENT') return undefined
-    throw new HubError(400, `${dataDir} is no folder that can be read (${error.code}): name another one with --data.`)
+    throw new HubError(400, `${dataDir} cannot be read as a folder (${error.code}): name another one with --data.`)
   })
   // The root of a file system of its own.
   if (found === undefined || found.every(name => name === 'lost+found')) return found !== undefined
@@ -36,7 +36,7 @@ async function isThere(dataDir: string): Promise<boolean> {
   if (remains.length > 0)
     throw new HubError(
       409,
-      `The folder ${dataDir} has what a restore left that was killed, with copies of keys: remove ${remains.join(' and ')} there, and restore again.`,
+      `The folder ${dataDir} has the remains of a restore that was killed, with copies of keys: remove ${remains.join(' and ')} there, and restore again.`,
     )
   throw new HubError(
     409,

@@ -37,7 +37,7 @@ export const restore: Command = {
     )
     console.log(`Restored ${values.data}: ${countInWords(artifacts, 'artifact')}.`)
     console.log(
-      `This is the hub of ${madeAt.toISOString().slice(0, 19)}Z: revoke, yank and renew again what was revoked, yanked or renewed since.`,
+      `This is the hub as it was at ${madeAt.toISOString().slice(0, 19)}Z: repeat every revocation, yank and renewal since then.`,
     )
   },
 }

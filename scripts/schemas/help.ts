@@ -49,7 +49,7 @@ export const HOST_CONFIG_HELP: Help = {
   supervisor:
     'What runs services on this host. none skips steps that start, stop or restart; without this key, a plan with such steps is refused.',
   systemd: 'How the units of systemd are called.',
-  'systemd.scope': 'system, or user for the units of the user that the runner works as.',
+  'systemd.scope': 'system, or user for the units of the user that the runner runs as.',
   'systemd.unit': 'The unit of a plugin or service; {id} stands for its id.',
   'systemd.project_unit': 'The unit for steps without plugin.',
   docker: 'How the containers of Docker are called.',

@@ -43,7 +43,7 @@ export function describeStanding({ standing, report }: FleetHost): string {
     case 'other':
       return version
     case 'failed':
-      return `${version}, but its last deployment of it ended as ${report?.status}`
+      return `${version}, but its last deployment of that version ended as ${report?.status}`
     case 'unknown':
       return describeUnknown(report)
     case 'never':
@@ -57,7 +57,7 @@ function describeUnknown(report: HostReport | undefined): string {
   if (report?.isContradicted) return 'unknown, its reports contradict each other'
   const known = report?.version ?? null
   if (known === null) return `unknown, its last report says ${report?.status}`
-  return `perhaps ${known}, its last report says ${report?.status} of an unreadable version`
+  return `perhaps ${known}; its last report, of an unreadable version, says ${report?.status}`
 }
 
 function nameHosts(hosts: readonly FleetHost[]): string {

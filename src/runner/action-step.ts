@@ -144,7 +144,7 @@ export class ActionStep {
 
   /** The process would end before the deployment has, because nothing is left that could wake it. */
   readonly #failUnsettled = (): void => {
-    const message = 'This action stopped before its deployment had ended, which is an error of this action: report it.'
+    const message = 'This action stopped before its deployment had ended, which is a bug in this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const
     const known = this.#known
     if (known === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })

@@ -114,7 +114,7 @@ class ReadingStep {
 
   /** The process would end before the step has, because nothing is left that could wake it. */
   readonly #failUnsettled = (): void => {
-    const message = 'This action stopped before it had ended, which is an error of this action: report it.'
+    const message = 'This action stopped before it had ended, which is a bug in this action: report it.'
     this.fail(new DeployError('internal_error', message))
   }
 }

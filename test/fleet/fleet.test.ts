@@ -65,7 +65,7 @@ describe('buildFleet', () => {
     const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
-      /app-1 \(perhaps 2\.0\.0, its last report says unknown of an unreadable version\)/,
+      /app-1 \(perhaps 2\.0\.0; its last report, of an unreadable version, says unknown\)/,
     )
   })
 

@@ -241,7 +241,7 @@ describe('restoring', () => {
     symlinkSync(folder, link)
     const { code, stdout, stderr } = await command('restore', '--from', file, '--data', link)
     assert.equal(code, 0, stderr)
-    assert.match(stdout, /This is the hub of \d{4}-\d\d-\d\dT[\d:]{8}Z: revoke, yank and renew again/)
+    assert.match(stdout, /This is the hub as it was at \d{4}-\d\d-\d\dT[\d:]{8}Z: repeat every revocation/)
     assert.deepEqual([filesIn(folder), statSync(folder).ino], [filesIn(hub.dataDir), before])
     assert.ok(!readdirSync(folder).some(name => name.includes('restoring')))
   })

@@ -16,7 +16,10 @@ export class Receptions {
    */
   async run<T>(disk: Disk, bytes: number, work: () => Promise<T>): Promise<T> {
     if (this.#running === MOST_AT_ONCE)
-      throw new HubError(503, `The hub receives ${MOST_AT_ONCE} sealed files already: send this one again in a minute.`)
+      throw new HubError(
+        503,
+        `The hub is already receiving ${MOST_AT_ONCE} sealed files: send this one again in a minute.`,
+      )
     const promised = COPIES * bytes
     this.#running += 1
     this.#promised += promised

@@ -73,7 +73,7 @@ function noAnswer(url: string, error: Error): HubError {
     return new HubError(400, `${url} cannot be reached (${reason}): check --hub-url, and that the hub runs.`)
   return new HubError(
     400,
-    `The connection to ${url} broke (${reason}), and the version may have been published: run the command again, as no hub publishes a version twice.`,
+    `The connection to ${url} broke (${reason}), and the version may have been published: run the command again. No hub publishes a version twice.`,
   )
 }
 

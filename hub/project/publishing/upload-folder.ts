@@ -19,7 +19,7 @@ export async function removeLeftUploads(dataDir: string, log: (line: string) => 
   const folder = join(dataDir, FOLDER)
   const report = (path: string) => (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT')
-      log(`${path} cannot be removed (${error.code}): remove it, as a hub that was killed has left it.`)
+      log(`${path} cannot be removed (${error.code}): remove it. A hub that was killed left it.`)
   }
   await removeLeft(folder, report).catch(report(folder))
 }

@@ -67,7 +67,7 @@ function installProblems(plan: ReadablePlan, kind: Kind): PlanProblem[] {
   const sourced = installSteps
     .filter(step => step.source !== undefined)
     .map(step =>
-      stepProblem(step, `source belongs into the plan of a project: leave it out, a ${kind} is its own artifact`),
+      stepProblem(step, `source belongs in the plan of a project: remove it, because a ${kind} is its own artifact`),
     )
   const further = installSteps
     .slice(1)

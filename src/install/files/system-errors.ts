@@ -29,7 +29,7 @@ export function toHostError(error: unknown, doing: string): DeployError {
     case 'EPERM':
       return new DeploymentError(
         'host_not_writable',
-        `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and look with lsattr for what was made immutable' : ''}.`,
+        `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`,
         { cause: error },
       )
     case 'EROFS':

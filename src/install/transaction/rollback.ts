@@ -197,7 +197,9 @@ async function verifyPlace(place: Place, request: RollbackRequest): Promise<Veri
   const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found)
   const problems = [
     ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-    ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left so`),
+    ...written.map(
+      path => `${name}/${path} was written by another process during the deployment, and was left as it is`,
+    ),
   ]
   const isIntact = !note.modified && written.length === 0
   return { verified: damaged.length > 0 ? false : isIntact || null, problems }

@@ -65,7 +65,7 @@ async function look({ access, ...question }: FleetRequest, { wire, redact, now }
 
 function describeLook({ fleet, error }: WatchedFleet): string {
   if (fleet !== undefined) return describeProgress(fleet)
-  return `The hub could not be asked and is asked again: ${error?.message.replace(/\.$/, '')}`
+  return `The hub could not be asked; trying again: ${error?.message.replace(/\.$/, '')}`
 }
 
 /** A line whenever it says something else than the last one, and once a minute. */

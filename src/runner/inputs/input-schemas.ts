@@ -48,7 +48,7 @@ export function integerSchema(least: number, most: number) {
 
 /** A version that a host can run. */
 export const exactVersionSchema = versionSchema.check(
-  z.refine(version => version !== 'latest', { error: 'must be a version that a host can run, which latest is not' }),
+  z.refine(version => version !== 'latest', { error: 'must be a version other than latest' }),
 )
 
 /** Milliseconds. */
@@ -65,7 +65,7 @@ export const projectRootSchema = z
     z.string().check(
       z.regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }),
       z.refine(path => isAbsolute(path), {
-        error: 'must be an absolute path, because the workspace is not where a host keeps what it runs',
+        error: 'must be an absolute path, because installed files do not belong in the workspace',
       }),
     ),
     z.transform(path => normalize(path).replace(/(?<=.)\/+$/, '')),
@@ -111,7 +111,7 @@ export const idsSchema = z.pipe(
   itemsSchema,
   z
     .array(idSchema)
-    .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one in each line or with commas' })),
+    .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })),
 )
 
 /** A list of hosts, each once. */
@@ -120,7 +120,7 @@ export const hostIdsSchema = z.pipe(
     itemsSchema,
     z.transform(items => [...new Set(items)]),
   ),
-  z.array(hostIdSchema).check(z.minLength(1, { error: 'must list hosts, one in each line or with commas' })),
+  z.array(hostIdSchema).check(z.minLength(1, { error: 'must list hosts, one per line or separated by commas' })),
 )
 
 /** A list of keep-paths. */

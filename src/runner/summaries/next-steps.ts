@@ -55,7 +55,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   report_refused: 'Nothing to repair on this host.',
   rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
   inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
-  place_taken: 'If nobody needs what is in that place, move it away.',
+  place_taken: 'If nobody needs the files in that place, move them away.',
   unexpected_part: UNTIL_CORRECTED,
   fleet_out_of_sync: 'Begin with the hosts at the top of this table.',
   drift_found:

@@ -166,7 +166,7 @@ describe('rollBack', () => {
       utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
     },
   }
-  const WRITTEN = 'plugins/greeter/main.py was written by another process during the deployment, and was left so'
+  const WRITTEN = 'plugins/greeter/main.py was written by another process during the deployment, and was left as it is'
   for (const [name, damage] of Object.entries(damages))
     it(`reports inconsistent after ${name} since the deployment began`, async t => {
       const { layout, place } = await makeRestored(t)

@@ -82,7 +82,7 @@ describe('watchFleet', () => {
     const away = answer({ error: 'restarting' }, 503)
     const { fleet, error, lines } = await watch(t, inTurn(away, away, away, away, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
-    assert.match(lines[0] ?? '', /could not be asked and is asked again: .*503 \(restarting\)/)
+    assert.match(lines[0] ?? '', /could not be asked; trying again: .*503 \(restarting\)/)
   })
 
   it('fails with what prevented the last look, and keeps what it saw before', async t => {

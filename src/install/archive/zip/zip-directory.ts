@@ -103,7 +103,7 @@ function readHeader(window: ReadWindow, at: number, end: number): CentralHeader 
   if (at + HEADER_BYTES > end) throw invalidArchive('its directory is cut short')
   const fixed = window.look(at, HEADER_BYTES, WINDOW_BYTES)
   if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
-    throw invalidArchive('its directory contains something that is no header')
+    throw invalidArchive('its directory contains something that is not a header')
   const extraAt = HEADER_BYTES + fixed.readUInt16LE(28)
   const commentAt = extraAt + fixed.readUInt16LE(30)
   const bytes = commentAt + fixed.readUInt16LE(32)

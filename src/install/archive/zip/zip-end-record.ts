@@ -55,7 +55,9 @@ function readEndRecord(window: ReadWindow): EndRecord {
   const tail = window.look(fileSize - tailBytes, tailBytes)
   const [at, another] = endRecordCandidates(tail)
   if (at === undefined)
-    throw invalidArchive('it does not end with an end record: it is cut short, continues after its end, or is no ZIP')
+    throw invalidArchive(
+      'it does not end with an end record: it is cut short, continues after its end, or is not a ZIP',
+    )
   if (another !== undefined) throw invalidArchive('it has two end records')
   if (tail.includes(END_SIGNATURE, at + 1)) throw invalidArchive('its comment contains another end record')
   return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at)

@@ -16,7 +16,7 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
   if ('records' in other) verifyRestored(layout, other.records)
   throw new DeploymentError(
     'locked',
-    `Another deployment is in progress below ${layout.root}, or was cut off there: nothing can be said of its version, and nothing was changed. Run again when it has ended or was recovered.`,
+    `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or was recovered.`,
   )
 }
 

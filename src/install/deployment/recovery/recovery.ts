@@ -103,7 +103,7 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
 
 async function removeDamaged(log: Log, path: string): Promise<void> {
   await removeJournal(path)
-  log.warning(`Removed ${path}: it is not what a run writes before it has the host. That run is not reported.`)
+  log.warning(`Removed ${path}, which is not as a run writes it before it has the host. That run is not reported.`)
 }
 
 async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {

@@ -83,7 +83,7 @@ export function readHostRecord(layout: Layout): HostRecord {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: what is installed then counts as foreign and is kept.`,
+      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: the installed directories then count as foreign and are kept.`,
       { cause: error },
     )
   }

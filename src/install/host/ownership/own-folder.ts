@@ -42,7 +42,7 @@ function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void 
       )
     case 'owner':
       throw unsafe(
-        `${own} belongs to ${nameUser(found.uid)}, but this runner works as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`,
+        `${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`,
       )
     case 'mode':
       throw unsafe(
@@ -81,7 +81,7 @@ function entryAt(path: string): { path: string; stat: Stats }[] {
 function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
   if (!stat.isDirectory() && !stat.isFile()) return `is ${typeOf(stat)}: find out who made it, and remove it.`
   if (stat.uid !== us)
-    return `belongs to ${nameUser(stat.uid)}, but this runner works as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`
+    return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`
   const writers = otherWriters(stat)
   if (writers.length === 0) return undefined
   return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`

@@ -52,7 +52,9 @@ export async function identifyReplaced(
     const record = (identity && readTreeRecord(layout, identity)) ?? []
     const items = await describeTree({ root, keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
-    tools.log.warning(`${placePath(place)} is kept without a record of its files: more was added than is read.`)
+    tools.log.warning(
+      `${placePath(place)} is kept without a record of its files, because more files were added than are read.`,
+    )
   } catch (error) {
     tools.signal.throwIfAborted()
     tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`)

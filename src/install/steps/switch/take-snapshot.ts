@@ -38,7 +38,7 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   const isChanged = difference === undefined || isModified(difference)
   if (isChanged || (await listCaches(context, part, staged)).length > 0) throw justModified(snapshot)
   if (caches.length > 0)
-    tools.log.info(`${caches.length} bytecode caches that were not installed do not return with it.`)
+    tools.log.info(`${caches.length} bytecode caches that were not installed are not restored with it.`)
   tools.log.info(`${snapshot} is taken from the snapshots.`)
   return { ...facts, staged, recorded, replaced }
 }

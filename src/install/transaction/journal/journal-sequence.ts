@@ -18,9 +18,9 @@ export function verifySequence(records: readonly JournalRecord[]): void {
     if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
       throw new JournalDamage(`its line ${index + 2} moves files of another deployment`)
     if (record.record === 'undone' && !isOfAnnounced(record, records))
-      throw new JournalDamage(`its line ${index + 2} undoes what was not announced`)
+      throw new JournalDamage(`its line ${index + 2} undoes a change that was not announced`)
     if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
-      throw new JournalDamage(`its line ${index + 2} commits what is not of this deployment`)
+      throw new JournalDamage(`its line ${index + 2} commits a part of another deployment`)
   }
 }
 
