@@ -18604,6 +18604,259 @@ function kernelLockOf(path) {
     return (0,external_node_path_namespaceObject.join)((0,external_node_path_namespaceObject.dirname)(path), KERNEL_LOCK);
 }
 
+;// CONCATENATED MODULE: ./build/install/files/mounts.js
+
+
+/**
+ * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ */
+function mountPointsIn(path) {
+    const mountPoints = readMountPoints();
+    if (mountPoints.length === 0)
+        return [];
+    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
+    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
+}
+/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+function parseMountPoints(text) {
+    const lines = text.toString('latin1').split('\n');
+    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
+    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
+}
+function mounts_decode(point) {
+    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
+    return Buffer.from(bytes, 'latin1').toString('utf8');
+}
+function readMountPoints() {
+    try {
+        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
+    }
+    catch {
+        return [];
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
+
+
+
+
+/** All paths of these lists, in their order, each once. */
+function uniteKeepPaths(...lists) {
+    return [...new Set(lists.flatMap(list => list ?? []))];
+}
+/**
+ * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
+ * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ */
+function findKeptPaths(tree, staged) {
+    const kept = findMovablePaths(tree);
+    for (const path of kept)
+        requireRealParents(staged, path);
+    return kept;
+}
+/** The same for the tree alone, without a replacement. */
+function findMovablePaths({ root, keepPaths }) {
+    const kept = presentPaths(root, keepPaths);
+    for (const path of kept)
+        requireRealParents(root, path);
+    return kept;
+}
+/** Which of these paths exist in a directory, without those inside another. */
+function presentPaths(root, paths) {
+    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
+}
+/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
+async function dropShipped(staged, kept) {
+    const shipped = [];
+    for (const path of kept) {
+        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
+            continue;
+        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
+        shipped.push(path);
+    }
+    return shipped;
+}
+function outermost(paths) {
+    const unique = [...new Set(paths)];
+    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
+}
+function requireRealParents(root, path) {
+    const parts = path.split('/').slice(0, -1);
+    for (let depth = 0; depth <= parts.length; depth++) {
+        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
+        const stat = lstatIfPresentSync(parent);
+        if (stat === undefined)
+            return;
+        if (!stat.isDirectory()) {
+            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
+        }
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/switchable.js
+
+
+
+
+
+
+
+
+
+/** In the target of the renames that must fail. */
+const FULL = 'full';
+/** In one message. */
+const MAX_NAMED = 5;
+const OVERLAY_MAGIC = 0x794c7630;
+/**
+ * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
+ * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ */
+function requireSwitchable({ layout, keepPaths }, place) {
+    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
+}
+/** The same for any tree of this host, for example a snapshot whose kept paths return. */
+function requireMovableTree(layout, { root, keepPaths }) {
+    if (!pathExistsSync(root))
+        return;
+    requireNoMountPoint(root);
+    const paths = ['', ...presentPaths(root, keepPaths)];
+    for (const path of paths)
+        requireMovable({ root, path }, irreplaceable(layout));
+}
+/**
+ * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
+ * be renamed across mounts. Throws DeploymentError `host_not_writable`.
+ */
+function requireOneMount(layout, { shelf, directory }) {
+    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
+    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
+    for (const folder of [layout.staging, snapshots]) {
+        if (switchable_mountOf(path) === switchable_mountOf(folder))
+            continue;
+        throw new DeploymentError('host_not_writable', `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
+    }
+}
+function requireNoMountPoint(root) {
+    const [point] = mountPointsIn(root);
+    if (point === undefined)
+        return;
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
+}
+/**
+ * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
+ * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
+ */
+function requireMovable(moved, target) {
+    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(path, target);
+    }
+    catch (error) {
+        const reason = whyUnmovable(moved, errnoOf(error));
+        if (reason !== undefined)
+            throw new DeploymentError('unsafe_host', reason, { cause: error });
+        return;
+    }
+    // No file system that keeps to POSIX comes here, unless another process has emptied the target.
+    moveBack(target, path);
+    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${(0,external_node_path_namespaceObject.dirname)(target)}? Exclude that directory from it.`);
+}
+function moveBack(from, path) {
+    try {
+        (0,external_node_fs_namespaceObject.renameSync)(from, path);
+    }
+    catch (error) {
+        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, which must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`, { cause: error });
+    }
+}
+function whyUnmovable({ root, path }, errno) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    switch (errno) {
+        case 'EXDEV':
+            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
+                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+                : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`;
+        case 'EBUSY':
+            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
+        case 'EACCES':
+        case 'EPERM':
+            return `This runner, uid ${process.getuid?.()}, may not move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
+        default:
+            return undefined;
+    }
+}
+function switchable_ownerOf(path) {
+    const found = lstatIfPresentSync(path);
+    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
+}
+/** To move a directory elsewhere takes write access to it and to the one that contains it. */
+function grantFor({ root, path }) {
+    const full = (0,external_node_path_namespaceObject.join)(root, path);
+    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
+    const lacking = needed.filter(directory => !isWritable(directory));
+    if (lacking.length > 0)
+        return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
+    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`;
+}
+function isWritable(path) {
+    try {
+        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+        return true;
+    }
+    catch {
+        return false;
+    }
+}
+/**
+ * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
+ * nothing in it. Throws as `requireNothingStranded` does.
+ */
+function irreplaceable(layout) {
+    const { renameProbe } = layout;
+    (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
+    requireNothingStranded(layout);
+    if ((0,external_node_fs_namespaceObject.readdirSync)(renameProbe).length === 0)
+        (0,external_node_fs_namespaceObject.mkdirSync)((0,external_node_path_namespaceObject.join)(renameProbe, FULL), { recursive: true, mode: 0o700 });
+    return renameProbe;
+}
+/**
+ * Throws DeploymentError `inconsistent` where the target of the renames that must fail is what a killed run, or one that
+ * could not move it back, had moved there.
+ */
+function requireNothingStranded({ renameProbe }) {
+    const names = pathExistsSync(renameProbe) ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe) : [];
+    if (names.every(name => name === FULL))
+        return;
+    throw new DeploymentError('inconsistent', `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
+}
+function switchable_mountOf(path) {
+    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
+}
+/** Where a directory below the root leads, even if the end of it is still to be made. */
+function realDirectory({ root }, directory) {
+    const path = (0,external_node_path_namespaceObject.join)(root, directory);
+    const nearest = nearestDirectory(path);
+    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
+}
+/** The same; undefined where it leads nowhere. */
+function findRealDirectory(layout, directory) {
+    try {
+        return realDirectory(layout, directory);
+    }
+    catch (error) {
+        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
+            return undefined;
+        throw error;
+    }
+}
+/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
+function nearestDirectory(path) {
+    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
+}
+
 ;// CONCATENATED MODULE: external "node:util"
 const external_node_util_namespaceObject = require("node:util");
 ;// CONCATENATED MODULE: ./build/install/files/durable-files.js
@@ -19177,7 +19430,7 @@ async function makeMove(root, paths) {
  * another process has made in the way. Throws when what was moved is at neither path; but a kept path that the old version
  * itself has removed is lost, and no older move depends on it.
  */
-async function moveBack(root, move) {
+async function move_moveBack(root, move) {
     switch (withEnds(root, move, ends => whereIs(move, ends))) {
         case 'back':
             return { wasMade: false, setAside: [] };
@@ -19377,7 +19630,7 @@ async function undoChange(root, change) {
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: [] };
         case 'move':
-            return await moveBack(root, change);
+            return await move_moveBack(root, change);
         case 'create_file':
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }
@@ -20800,6 +21053,7 @@ function lastState(record) {
 
 
 
+
 /**
  * Checks that no other run is at work, and that none has left anything to recover. Throws DeploymentError `inconsistent`
  * where the host may run neither version whole, as a run has found that could not recover it, and otherwise `locked`.
@@ -20814,11 +21068,12 @@ async function requireAtRest(host, signal) {
     throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or was recovered.`);
 }
 /**
- * The run whose journal is there. Throws DeploymentError `inconsistent`
- * where no run can recover that any more.
+ * The run whose journal is there. Throws DeploymentError `inconsistent` where no run can recover that any more, and as
+ * `requireNothingStranded` does.
  */
 async function findUnended(host, signal) {
     const { layout } = host;
+    requireNothingStranded(layout);
     if (!pathExistsSync(layout.journal))
         return undefined;
     const holder = await describeLiveHolder(layout.lock, signal);
@@ -25815,64 +26070,6 @@ function statesBetween(transitions, from, to) {
     return ways.get(to) ?? [];
 }
 
-;// CONCATENATED MODULE: ./build/install/host/keep-paths.js
-
-
-
-
-/** All paths of these lists, in their order, each once. */
-function uniteKeepPaths(...lists) {
-    return [...new Set(lists.flatMap(list => list ?? []))];
-}
-/**
- * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
- * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
- */
-function findKeptPaths(tree, staged) {
-    const kept = findMovablePaths(tree);
-    for (const path of kept)
-        requireRealParents(staged, path);
-    return kept;
-}
-/** The same for the tree alone, without a replacement. */
-function findMovablePaths({ root, keepPaths }) {
-    const kept = presentPaths(root, keepPaths);
-    for (const path of kept)
-        requireRealParents(root, path);
-    return kept;
-}
-/** Which of these paths exist in a directory, without those inside another. */
-function presentPaths(root, paths) {
-    return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
-}
-/** Removes from a staged tree the paths that the host keeps. Returns those that the artifact had shipped. */
-async function dropShipped(staged, kept) {
-    const shipped = [];
-    for (const path of kept) {
-        if (!pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path)))
-            continue;
-        await removeTree((0,external_node_path_namespaceObject.join)(staged, path));
-        shipped.push(path);
-    }
-    return shipped;
-}
-function outermost(paths) {
-    const unique = [...new Set(paths)];
-    return unique.filter(path => !unique.some(other => path.startsWith(`${other}/`)));
-}
-function requireRealParents(root, path) {
-    const parts = path.split('/').slice(0, -1);
-    for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = lstatIfPresentSync(parent);
-        if (stat === undefined)
-            return;
-        if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
-        }
-    }
-}
-
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-file.js
 
 
@@ -26735,192 +26932,6 @@ function readHostsDirectory({ root }) {
         const reason = errno === undefined && error instanceof Error ? error.message : `cannot be read (${errno})`;
         return { problem: `${path} ${reason}.` };
     }
-}
-
-;// CONCATENATED MODULE: ./build/install/files/mounts.js
-
-
-/**
- * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
- */
-function mountPointsIn(path) {
-    const mountPoints = readMountPoints();
-    if (mountPoints.length === 0)
-        return [];
-    const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
-    return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
-}
-/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
-function parseMountPoints(text) {
-    const lines = text.toString('latin1').split('\n');
-    const points = lines.flatMap(line => line.split(' ').slice(4, 5));
-    return points.filter(point => !point.endsWith('//deleted')).map(mounts_decode);
-}
-function mounts_decode(point) {
-    const bytes = point.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)));
-    return Buffer.from(bytes, 'latin1').toString('utf8');
-}
-function readMountPoints() {
-    try {
-        return parseMountPoints((0,external_node_fs_namespaceObject.readFileSync)('/proc/self/mountinfo'));
-    }
-    catch {
-        return [];
-    }
-}
-
-;// CONCATENATED MODULE: ./build/install/host/switchable.js
-
-
-
-
-
-
-
-
-
-/** In the target of the renames that must fail. */
-const FULL = 'full';
-/** In one message. */
-const MAX_NAMED = 5;
-const OVERLAY_MAGIC = 0x794c7630;
-/**
- * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
- * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
- */
-function requireSwitchable({ layout, keepPaths }, place) {
-    requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
-}
-/** The same for any tree of this host, for example a snapshot whose kept paths return. */
-function requireMovableTree(layout, { root, keepPaths }) {
-    if (!pathExistsSync(root))
-        return;
-    requireNoMountPoint(root);
-    const paths = ['', ...presentPaths(root, keepPaths)];
-    for (const path of paths)
-        requireMovable({ root, path }, irreplaceable(layout));
-}
-/**
- * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
- * be renamed across mounts. Throws DeploymentError `host_not_writable`.
- */
-function requireOneMount(layout, { shelf, directory }) {
-    const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
-    const snapshots = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.snapshots, shelf));
-    for (const folder of [layout.staging, snapshots]) {
-        if (switchable_mountOf(path) === switchable_mountOf(folder))
-            continue;
-        throw new DeploymentError('host_not_writable', `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
-    }
-}
-function requireNoMountPoint(root) {
-    const [point] = mountPointsIn(root);
-    if (point === undefined)
-        return;
-    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
-}
-/**
- * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
- * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
- */
-function requireMovable(moved, target) {
-    const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(path, target);
-    }
-    catch (error) {
-        const reason = whyUnmovable(moved, errnoOf(error));
-        if (reason !== undefined)
-            throw new DeploymentError('unsafe_host', reason, { cause: error });
-        return;
-    }
-    // No file system that keeps to POSIX comes here, unless another process has emptied the target.
-    switchable_moveBack(target, path);
-    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${(0,external_node_path_namespaceObject.dirname)(target)}? Exclude that directory from it.`);
-}
-function switchable_moveBack(from, path) {
-    try {
-        (0,external_node_fs_namespaceObject.renameSync)(from, path);
-    }
-    catch (error) {
-        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, which must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`, { cause: error });
-    }
-}
-function whyUnmovable({ root, path }, errno) {
-    const full = (0,external_node_path_namespaceObject.join)(root, path);
-    switch (errno) {
-        case 'EXDEV':
-            return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
-                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-                : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`;
-        case 'EBUSY':
-            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
-        case 'EACCES':
-        case 'EPERM':
-            return `This runner, uid ${process.getuid?.()}, may not move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
-        default:
-            return undefined;
-    }
-}
-function switchable_ownerOf(path) {
-    const found = lstatIfPresentSync(path);
-    return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
-}
-/** To move a directory elsewhere takes write access to it and to the one that contains it. */
-function grantFor({ root, path }) {
-    const full = (0,external_node_path_namespaceObject.join)(root, path);
-    const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
-    const lacking = needed.filter(directory => !isWritable(directory));
-    if (lacking.length > 0)
-        return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
-    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`;
-}
-function isWritable(path) {
-    try {
-        (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
-        return true;
-    }
-    catch {
-        return false;
-    }
-}
-/**
- * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
- * nothing in it. Throws DeploymentError `inconsistent` where it is what a killed run had moved there.
- */
-function irreplaceable({ renameProbe }) {
-    (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
-    const names = (0,external_node_fs_namespaceObject.readdirSync)(renameProbe);
-    if (names.some(name => name !== FULL))
-        throw new DeploymentError('inconsistent', `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
-    if (names.length === 0)
-        (0,external_node_fs_namespaceObject.mkdirSync)((0,external_node_path_namespaceObject.join)(renameProbe, FULL), { recursive: true, mode: 0o700 });
-    return renameProbe;
-}
-function switchable_mountOf(path) {
-    return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
-}
-/** Where a directory below the root leads, even if the end of it is still to be made. */
-function realDirectory({ root }, directory) {
-    const path = (0,external_node_path_namespaceObject.join)(root, directory);
-    const nearest = nearestDirectory(path);
-    return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
-}
-/** The same; undefined where it leads nowhere. */
-function findRealDirectory(layout, directory) {
-    try {
-        return realDirectory(layout, directory);
-    }
-    catch (error) {
-        if (isAbsent(error) || errnoOf(error) === 'ELOOP')
-            return undefined;
-        throw error;
-    }
-}
-/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
-function nearestDirectory(path) {
-    return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/place.js
@@ -30332,12 +30343,14 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 
 
+
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
  * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
  * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
  * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
- * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
+ * Throws DeploymentError `inconsistent` when the host could not be restored, after 5 failed attempts, or as
+ * `requireNothingStranded` does;
  * UntouchableHostError when another user could write a directory in which it has worked.
  */
 async function recover(host) {
@@ -30353,7 +30366,10 @@ async function recover(host) {
             await recovery_orWarn(log, async () => void (await endBegunRuns(host)));
         throw error;
     }
-    return (await endBegunRuns(host)) ?? recovered;
+    const own = await endBegunRuns(host);
+    // No transaction has moved that, so no rollback returns it.
+    requireNothingStranded(layout);
+    return own ?? recovered;
 }
 /** Ends a run that had the host. */
 async function recoverJournal(host) {

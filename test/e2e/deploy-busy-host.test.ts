@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { ActionRun } from '../../local/runner.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { openInstalled, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
@@ -18,10 +19,10 @@ beforeEach(async () => {
 afterEach(() => stage.close())
 
 /** Deploys 2.0.0 with a host command that runs this script once the new files are in place. */
-function deployWhile(script: string, inputs: Record<string, string> = {}) {
+function deployWhile(script: string, inputs: Record<string, string> = {}, run: Partial<ActionRun> = {}) {
   const config = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', script] } } }
   writeFileSync(join(stage.workspace.path, 'host.yaml'), JSON.stringify(config))
-  return stage.deploy({ 'host-config': 'host.yaml', ...inputs })
+  return stage.deploy({ 'host-config': 'host.yaml', ...inputs }, run)
 }
 
 function assertOldVersion(): void {
@@ -50,21 +51,38 @@ describe('an old version that is still running', () => {
 })
 
 describe('a kept path that ends up in the target of the renames that must fail', () => {
+  const paths = () => [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')] as const
+  const move = () => `rm -rf ${paths()[1]} && mv -T ${paths().join(' ')}`
+  beforeEach(() => {
+    const work = '{id: work, action: provision, plugin: greeter}'
+    stage.writePlan(PLUGIN_PLAN.replace('prepare}', `prepare}\n  - ${work}`).replace('[prepare]', '[work]'))
+  })
+  const assertInstalls = async () => {
+    const [data, probe] = paths()
+    renameSync(probe, data)
+    const { outputs, log } = await deployWhile('exit 0')
+    assert.equal(outputs['outcome'], 'success', log)
+    assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
+  }
+
   it('makes the run inconsistent, which says where it is, and so does the next one, until it is back', async () => {
-    stage.writePlan(
-      `${PLUGIN_PLAN.replace('prepare}', 'prepare}\n  - {id: work, action: provision, plugin: greeter}').replace('[prepare]', '[work]')}`,
-    )
-    const [data, probe] = [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')]
-    const move = `rm -rf ${probe} && mv -T ${data} ${probe}`
-    for (const result of [await deployWhile(move), await deployWhile('exit 1')]) {
-      const { outputs, log } = result
+    const first = await deployWhile(move())
+    for (const { outputs, log } of [first, await deployWhile(''), await deployWhile('', { 'dry-run': 'true' })]) {
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)
       assert.equal(outputs['running-version'], '')
-      assert.ok(readLocalReport(result).error?.message.includes(`${probe} must contain nothing but full`))
+      assert.ok(log.includes(`${paths()[1]} must contain nothing but full`), log)
     }
-    renameSync(probe, data)
-    assert.equal((await deployWhile('exit 0')).outputs['outcome'], 'success')
-    assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
+    assert.ok(readLocalReport(first).error?.message.includes(paths()[1]))
+    await assertInstalls()
+  })
+
+  it('fails the post step of a run that was killed then', async () => {
+    const { state, signal } = await deployWhile(`${move()} && kill -9 $PPID; sleep 1`)
+    assert.equal(signal, 'SIGKILL')
+    const { exitCode, log } = await deployWhile('', {}, { phase: 'post', state })
+    assert.equal(exitCode, 1, log)
+    assert.ok(log.includes(`${paths()[1]} must contain nothing but full`), log)
+    await assertInstalls()
   })
 })
 

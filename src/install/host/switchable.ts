@@ -142,18 +142,27 @@ function isWritable(path: string): boolean {
 
 /**
  * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
- * nothing in it. Throws DeploymentError `inconsistent` where it is what a killed run had moved there.
+ * nothing in it. Throws as `requireNothingStranded` does.
  */
-function irreplaceable({ renameProbe }: Layout): string {
+function irreplaceable(layout: Layout): string {
+  const { renameProbe } = layout
   mkdirSync(renameProbe, { recursive: true, mode: 0o700 })
-  const names = readdirSync(renameProbe)
-  if (names.some(name => name !== FULL))
-    throw new DeploymentError(
-      'inconsistent',
-      `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
-    )
-  if (names.length === 0) mkdirSync(join(renameProbe, FULL), { recursive: true, mode: 0o700 })
+  requireNothingStranded(layout)
+  if (readdirSync(renameProbe).length === 0) mkdirSync(join(renameProbe, FULL), { recursive: true, mode: 0o700 })
   return renameProbe
+}
+
+/**
+ * Throws DeploymentError `inconsistent` where the target of the renames that must fail is what a killed run, or one that
+ * could not move it back, had moved there.
+ */
+export function requireNothingStranded({ renameProbe }: Layout): void {
+  const names = pathExistsSync(renameProbe) ? readdirSync(renameProbe) : []
+  if (names.every(name => name === FULL)) return
+  throw new DeploymentError(
+    'inconsistent',
+    `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
+  )
 }
 
 function mountOf(path: string): string {

@@ -1,6 +1,7 @@
 import { DeploymentError } from '../../../core/errors.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { describeLiveHolder } from '../../host/locks/lock.ts'
+import { requireNothingStranded } from '../../host/switchable.ts'
 import type { Host } from '../../reports/host.ts'
 import type { JournalRecord } from '../../transaction/journal/journal-record.ts'
 import { readRecords, verifyRecoverable, verifyRestored } from './dead-run.ts'
@@ -24,11 +25,12 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
 type Unended = { readonly holder: string } | { readonly records: readonly JournalRecord[] }
 
 /**
- * The run whose journal is there. Throws DeploymentError `inconsistent`
- * where no run can recover that any more.
+ * The run whose journal is there. Throws DeploymentError `inconsistent` where no run can recover that any more, and as
+ * `requireNothingStranded` does.
  */
 export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {
   const { layout } = host
+  requireNothingStranded(layout)
   if (!pathExistsSync(layout.journal)) return undefined
   const holder = await describeLiveHolder(layout.lock, signal)
   if (holder !== undefined) return { holder }

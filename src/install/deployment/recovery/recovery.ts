@@ -6,6 +6,7 @@ import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host
 import { begunPath } from '../../host/layout.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
+import { requireNothingStranded } from '../../host/switchable.ts'
 import { type ClosedDeployment, closeDeployment } from '../../reports/close.ts'
 import type { Host } from '../../reports/host.ts'
 import { limitSender } from '../../reports/limited-sender.ts'
@@ -38,7 +39,8 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000
  * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
  * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
  * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
- * Throws DeploymentError `inconsistent` when the host could not be restored, or after 5 failed attempts;
+ * Throws DeploymentError `inconsistent` when the host could not be restored, after 5 failed attempts, or as
+ * `requireNothingStranded` does;
  * UntouchableHostError when another user could write a directory in which it has worked.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
@@ -52,7 +54,10 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     if (!(error instanceof UntouchableHostError)) await orWarn(log, async () => void (await endBegunRuns(host)))
     throw error
   }
-  return (await endBegunRuns(host)) ?? recovered
+  const own = await endBegunRuns(host)
+  // No transaction has moved that, so no rollback returns it.
+  requireNothingStranded(layout)
+  return own ?? recovered
 }
 
 /** Ends a run that had the host. */
