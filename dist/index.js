@@ -17777,6 +17777,10 @@ async function readFreeKernelLock(request) {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
+/** Locks an open file for as long as this process has it open, if no other process has locked it. Never throws. */
+async function lockOpenFile(fd, timeoutMs) {
+    return (await flock(fd, { timeoutMs }).catch(() => 'unavailable')) === 'held';
+}
 function lockOf(fd) {
     let isOpen = true;
     return {
@@ -18200,6 +18204,8 @@ function unlinkIfPresentSync(path) {
 
 
 
+/** The kernel always gives it this number (PROC_PID_INIT_INO). */
+const INITIAL_PID_NAMESPACE = 'pid:[4026531836]';
 /** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
 const processIdentitySchema = schemas_lazy(() => object({
     pid: schemas_int().check(_positive()),
@@ -18248,6 +18254,10 @@ function isSameMachine(holder, own, isSameBoot) {
 function isSeenRunning(other, own) {
     const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
     return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
+}
+/** Whether the processes of the machine, and of other containers on it, cannot tell whether this one has ended. */
+function isInContainer({ pid_namespace }) {
+    return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE;
 }
 /** Whether any process has this pid now, ours to signal or not. */
 function pidExists(pid) {
@@ -20582,6 +20592,8 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         /** Older versions of this action do not write it. */
         process: exactOptional(processIdentitySchema),
     }),
+    /** The run has locked this file until it ends: who can lock it knows that it has. */
+    object({ record: literal('held') }),
     object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
     schemas_extend(stepEntrySchema, { record: literal('step') }),
@@ -21696,6 +21708,7 @@ function redactRecord(record, redact) {
             return { ...record, error: record.error === null ? null : redact(record.error) };
         case 'end':
             return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
+        case 'held':
         case 'state':
         case 'change':
         case 'changes':
@@ -26078,10 +26091,13 @@ function statesBetween(transitions, from, to) {
 
 
 
+
 /** The journal's size at first, and what it grows by. */
 const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
+/** For `flock`, which answers at once. */
+const LOCK_TIMEOUT_MS = 1000;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
 /** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
 function writeNewJournalSync(path, line) {
@@ -26108,6 +26124,7 @@ class JournalFile {
     /** What may not be padding any more ends here: a line that was not written completely. */
     #dirtyEnd;
     #isSynced = true;
+    #isLocked = false;
     /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
     constructor(path) {
         this.#path = path;
@@ -26147,6 +26164,11 @@ class JournalFile {
         catch {
             // The next line tries again.
         }
+    }
+    /** Locks the file while this process has it open, if that is possible. */
+    async lock() {
+        this.#isLocked = await lockOpenFile(this.#fd, LOCK_TIMEOUT_MS);
+        return this.#isLocked;
     }
     /** Gives the journal another name, under which it is durable when this returns. */
     async rename(path) {
@@ -26194,6 +26216,8 @@ class JournalFile {
         try {
             (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
             await syncFile(fd);
+            if (this.#isLocked)
+                await lockOpenFile(fd, LOCK_TIMEOUT_MS);
             (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
         }
         catch (error) {
@@ -26253,7 +26277,7 @@ async function removeJournal(path) {
 function continueJournal(path, records, redact) {
     const file = new JournalFile(path);
     let seq = records;
-    return {
+    const journal = {
         async append(record) {
             const { record: type } = record;
             const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)));
@@ -26270,10 +26294,15 @@ function continueJournal(path, records, redact) {
                 return undefined;
             }
         },
+        async hold() {
+            if (await file.lock())
+                await journal.append({ record: 'held' });
+        },
         rename: async (name) => await file.rename(name),
         discard: () => file.discard(),
         close: () => file.close(),
     };
+    return journal;
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
@@ -29224,7 +29253,11 @@ async function beginDeployment(deployment) {
 async function begun_startJournal({ host, record, keepPaths }) {
     const path = begunPath(host.layout, record.facts.deployment_id);
     const reportAddress = host.sender?.address ?? null;
-    return await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process: readOwnIdentity() });
+    const process = readOwnIdentity();
+    const journal = await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process });
+    if (isInContainer(process))
+        await journal.hold();
+    return journal;
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/audit.js
@@ -29615,7 +29648,7 @@ async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
 
 /** A variable of a process has at most 128 KiB. */
 const MAX_HANDOVER_CHARS = 60_000;
-const LOCK_TIMEOUT_MS = 5000;
+const handover_LOCK_TIMEOUT_MS = 5000;
 /** What the main step asks of its post step: the health of the version that it has restored. */
 const handoverSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
@@ -29651,7 +29684,7 @@ async function checkRestored(host, text) {
     const handover = handoverSchema.parse(JSON.parse(text));
     requireSafeHost(host);
     requireOwnKinds(host.layout);
-    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
+    const lock = await holdLock(host, handover_LOCK_TIMEOUT_MS).catch(unlessLocked);
     if (lock === undefined)
         return undefined;
     try {
@@ -29766,11 +29799,15 @@ function runs(version, still = '') {
 
 
 
+
 /** Longer than any job may run, download and wait for the host included. */
 const LONGEST_RUN_MS = 10 * 86_400_000;
+/** For `flock`, which answers at once. */
+const dead_begun_LOCK_TIMEOUT_MS = 1000;
 /** What a run may record before it has the host, and who reports it. */
 const HARMLESS = new Set([
     'begin',
+    'held',
     'facts',
     'state',
     'end',
@@ -29778,17 +29815,20 @@ const HARMLESS = new Set([
     'recovery',
 ]);
 /**
- * The journals of runs that have died before they had the host: those of processes that have provably ended, the one of
+ * The journals of runs that have died before they had the host: those of processes that have provably ended, or have let go of theirs, the one of
  * this run's own main step, and those that are older than any run. A run that may be alive is left alone.
  */
-function findDeadBegun(host) {
+async function findDeadBegun(host) {
     const { own } = host.layout;
-    return (0,external_node_fs_namespaceObject.readdirSync)(own).flatMap(name => {
+    const dead = [];
+    for (const name of (0,external_node_fs_namespaceObject.readdirSync)(own)) {
         const id = begunDeployment(name);
-        return id === undefined ? [] : dead_begun_judge(host, (0,external_node_path_namespaceObject.join)(own, name), id);
-    });
+        if (id !== undefined)
+            dead.push(...(await dead_begun_judge(host, (0,external_node_path_namespaceObject.join)(own, name), id)));
+    }
+    return dead;
 }
-function dead_begun_judge({ runId }, path, id) {
+async function dead_begun_judge({ runId }, path, id) {
     const begin = readBegin(path);
     if (begin?.process === undefined)
         return [{ path, isDamaged: true }];
@@ -29798,11 +29838,19 @@ function dead_begun_judge({ runId }, path, id) {
     if (isSeenRunning(process, own))
         return [];
     const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
-    if (id !== runId && !isOld && !isProvablyDead(process, own))
-        return [];
     const records = tryToRead(path);
+    const isDead = id === runId || isOld || isProvablyDead(process, own) || (await isLetGo(path, { process, records }));
+    if (!isDead)
+        return [];
     const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
     return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
+}
+/** Whether the run has locked its journal, as this machine's kernel knows, and has it locked no more. */
+async function isLetGo(path, { process, records }) {
+    const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id;
+    if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path))
+        return false;
+    return (await readFreeKernelLock({ path, timeoutMs: dead_begun_LOCK_TIMEOUT_MS })) !== undefined;
 }
 function tryToRead(path) {
     try {
@@ -30403,7 +30451,7 @@ async function recoverJournal(host) {
 async function endBegunRuns(host) {
     let own;
     const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) };
-    for (const { path, isDamaged } of findDeadBegun(host)) {
+    for (const { path, isDamaged } of await findDeadBegun(host)) {
         if (host.grace.cancelled.aborted)
             break;
         const isOwn = path === begunPath(host.layout, host.runId);
@@ -30562,7 +30610,7 @@ function isOwnJournal({ layout, runId }) {
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     requireSafeHost(host);
     const { journal, own } = host.layout;
-    const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && findDeadBegun(host).length > 0);
+    const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && (await findDeadBegun(host)).length > 0);
     return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
 }
 /**

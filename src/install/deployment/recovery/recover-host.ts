@@ -65,7 +65,7 @@ export async function recoverHost(
 ): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
   const { journal, own } = host.layout
-  const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && findDeadBegun(host).length > 0)
+  const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && (await findDeadBegun(host)).length > 0)
   return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined
 }
 

@@ -91,7 +91,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
   const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) }
-  for (const { path, isDamaged } of findDeadBegun(host)) {
+  for (const { path, isDamaged } of await findDeadBegun(host)) {
     if (host.grace.cancelled.aborted) break
     const isOwn = path === begunPath(host.layout, host.runId)
     const layout = { ...host.layout, journal: path }

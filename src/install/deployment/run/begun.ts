@@ -1,6 +1,6 @@
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { begunPath } from '../../host/layout.ts'
-import { readOwnIdentity } from '../../host/locks/process-identity.ts'
+import { isInContainer, readOwnIdentity } from '../../host/locks/process-identity.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import type { Journal, OwnJournal } from '../../transaction/journal/journal.ts'
 import type { RunningDeployment } from '../deployment.ts'
@@ -58,5 +58,8 @@ export async function beginDeployment(deployment: RunningDeployment): Promise<Be
 async function startJournal({ host, record, keepPaths }: RunningDeployment): Promise<OwnJournal> {
   const path = begunPath(host.layout, record.facts.deployment_id)
   const reportAddress = host.sender?.address ?? null
-  return await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process: readOwnIdentity() })
+  const process = readOwnIdentity()
+  const journal = await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process })
+  if (isInContainer(process)) await journal.hold()
+  return journal
 }

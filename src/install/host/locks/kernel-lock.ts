@@ -60,6 +60,11 @@ export async function readFreeKernelLock(request: KernelLockRequest): Promise<st
   }
 }
 
+/** Locks an open file for as long as this process has it open, if no other process has locked it. Never throws. */
+export async function lockOpenFile(fd: number, timeoutMs: number): Promise<boolean> {
+  return (await flock(fd, { timeoutMs }).catch(() => 'unavailable')) === 'held'
+}
+
 function lockOf(fd: number): KernelLock {
   let isOpen = true
   return {
@@ -109,7 +114,7 @@ function openForLockingSync(path: string): number {
 
 async function flock(
   fd: number,
-  { timeoutMs, signal, isShared = false }: KernelLockRequest & { isShared?: boolean },
+  { timeoutMs, signal, isShared = false }: Omit<KernelLockRequest, 'path'> & { isShared?: boolean },
 ): Promise<'held' | 'busy' | 'unavailable'> {
   const end = await runChild({
     command: ['flock', '-n', ...(isShared ? ['-s'] : []), String(CHILD_DESCRIPTOR)],

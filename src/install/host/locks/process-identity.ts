@@ -2,6 +2,9 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { z } from 'zod/mini'
 
+/** The kernel always gives it this number (PROC_PID_INIT_INO). */
+const INITIAL_PID_NAMESPACE = 'pid:[4026531836]'
+
 /** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
 export const processIdentitySchema = z.lazy(() =>
   z.object({
@@ -55,6 +58,11 @@ function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: 
 export function isSeenRunning(other: ProcessIdentity, own: ProcessIdentity): boolean {
   const isNear = (['boot_id', 'pid_namespace', 'hostname'] as const).every(key => other[key] === own[key])
   return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time
+}
+
+/** Whether the processes of the machine, and of other containers on it, cannot tell whether this one has ended. */
+export function isInContainer({ pid_namespace }: ProcessIdentity): boolean {
+  return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE
 }
 
 /** Whether any process has this pid now, ours to signal or not. */

@@ -4,12 +4,16 @@ import { promisify } from 'node:util'
 import { syncDirectory, syncFile } from '../../files/durable-files.ts'
 import { temporaryName } from '../../files/temporary-name.ts'
 import { tryUnlinkSync } from '../../files/trees/remove-tree.ts'
+import { lockOpenFile } from '../../host/locks/kernel-lock.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
 /** The journal's size at first, and what it grows by. */
 const CHUNK_BYTES = 64 * 1024
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
+
+/** For `flock`, which answers at once. */
+const LOCK_TIMEOUT_MS = 1000
 
 const syncData = promisify(fdatasync)
 
@@ -38,6 +42,7 @@ export class JournalFile {
   /** What may not be padding any more ends here: a line that was not written completely. */
   #dirtyEnd: number
   #isSynced = true
+  #isLocked = false
 
   /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
   constructor(path: string) {
@@ -77,6 +82,12 @@ export class JournalFile {
     } catch {
       // The next line tries again.
     }
+  }
+
+  /** Locks the file while this process has it open, if that is possible. */
+  async lock(): Promise<boolean> {
+    this.#isLocked = await lockOpenFile(this.#fd, LOCK_TIMEOUT_MS)
+    return this.#isLocked
   }
 
   /** Gives the journal another name, under which it is durable when this returns. */
@@ -130,6 +141,7 @@ export class JournalFile {
     try {
       writeFileSync(fd, wanted)
       await syncFile(fd)
+      if (this.#isLocked) await lockOpenFile(fd, LOCK_TIMEOUT_MS)
       renameSync(temporary, this.#path)
     } catch (error) {
       closeSync(fd)

@@ -21,6 +21,8 @@ export const recordSchema = z.lazy(() =>
       /** Older versions of this action do not write it. */
       process: z.exactOptional(processIdentitySchema),
     }),
+    /** The run has locked this file until it ends: who can lock it knows that it has. */
+    z.object({ record: z.literal('held') }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
     z.extend(stepEntrySchema, { record: z.literal('step') }),

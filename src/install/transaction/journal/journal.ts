@@ -16,6 +16,8 @@ export interface Journal {
 
 /** The journal of this run. */
 export interface OwnJournal extends Journal {
+  /** Lets others see by a lock whether this process has ended, and notes that. Where there are no locks, they do not. */
+  hold(): Promise<void>
   /** Gives it another name, under which it is durable when this resolves. */
   rename(path: string): Promise<void>
   /** Removes a journal that announces nothing, and closes it. */
@@ -50,7 +52,7 @@ export async function removeJournal(path: string): Promise<void> {
 function continueJournal(path: string, records: number, redact: Redact): OwnJournal {
   const file = new JournalFile(path)
   let seq = records
-  return {
+  const journal: OwnJournal = {
     async append(record) {
       const { record: type } = record
       const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)))
@@ -64,8 +66,12 @@ function continueJournal(path: string, records: number, redact: Redact): OwnJour
         return undefined
       }
     },
+    async hold() {
+      if (await file.lock()) await journal.append({ record: 'held' })
+    },
     rename: async name => await file.rename(name),
     discard: () => file.discard(),
     close: () => file.close(),
   }
+  return journal
 }

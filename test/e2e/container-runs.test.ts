@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { whyRightsAreLeftToCi } from '../extent.ts'
+import { acceptedReports } from './harness/evidence.ts'
+import { readReports } from './harness/invariants.ts'
+import { openSlowHub } from './harness/slow-hub.ts'
+import { openInstalled, pluginFiles, type Stage } from './harness/stage.ts'
+
+/** A pid namespace of its own, as a container has, which ends with this process. */
+const CONTAINER = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
+
+function whyNoNamespaces(): string | false {
+  const [program = '', ...args] = CONTAINER
+  const left = whyRightsAreLeftToCi()
+  return left === false && spawnSync(program, [...args, 'true']).status !== 0 ? 'needs pid namespaces' : left
+}
+
+describe('a run in a container that fetches', { skip: whyNoNamespaces() }, () => {
+  let stage: Stage
+  before(async () => {
+    stage = await openInstalled(pluginFiles('1.0.0'))
+    await stage.publish('2.0.0', pluginFiles('2.0.0'))
+  })
+  after(() => stage.close())
+
+  const begun = () => readdirSync(join(stage.root, '.hub-deploy')).filter(name => name.startsWith('begun-'))
+  const outcomes = () => [...readReports(stage.root).values()].map(({ outcome }) => outcome)
+
+  it('is left alone by another one while it lives', async t => {
+    const hub = await openSlowHub(t, stage.hub.url)
+    const slow = stage.deploy({ version: '2.0.0', 'hub-url': hub.url }, { through: CONTAINER })
+    await hub.asked
+    const { outputs, log } = await stage.deploy({ version: '1.0.0' }, { through: CONTAINER })
+    assert.deepEqual([outputs['outcome'], begun().length], ['success', 1], log)
+    hub.letGo()
+    assert.equal((await slow).outputs['outcome'], 'success', (await slow).log)
+    assert.deepEqual(outcomes(), ['success', 'success', 'success'])
+  })
+
+  for (const [where, through] of Object.entries({ 'the next container': CONTAINER, 'the machine': [] }))
+    it(`is reported by the next run in ${where} if it was killed`, async t => {
+      const known = outcomes().length
+      const hub = await openSlowHub(t, stage.hub.url)
+      const started = Promise.withResolvers<number>()
+      const slow = stage.deploy(
+        { version: '2.0.0', 'hub-url': hub.url, 'deployments-url': stage.hub.url },
+        { through: CONTAINER, onStart: started.resolve },
+      )
+      await hub.asked
+      process.kill(await started.promise, 'SIGKILL')
+      await slow
+      assert.equal(begun().length, 1)
+      const { outputs, log } = await stage.deploy({ version: '2.0.0' }, { through })
+      assert.deepEqual([outputs['outcome'], begun()], ['success', []], log)
+      assert.deepEqual(outcomes().slice(known), ['failed', 'success'])
+      assert.equal(
+        acceptedReports(stage).filter(({ status }) => status === 'failed').length,
+        where === 'the machine' ? 2 : 1,
+      )
+    })
+})
