@@ -17758,15 +17758,15 @@ async function tryKernelLock(request) {
     }
 }
 /**
- * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
- * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, where
+ * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
  */
 async function readFreeKernelLock(request) {
     let fd;
     try {
         fd = (0,external_node_fs_namespaceObject.openSync)(request.path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
         const isFree = (await flock(fd, { ...request, isShared: true })) === 'held';
-        return isFree ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
+        return isFree && isFileAt(request.path, fd) ? String((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }).ino) : undefined;
     }
     catch {
         request.signal?.throwIfAborted();
@@ -26165,7 +26165,7 @@ class JournalFile {
             // The next line tries again.
         }
     }
-    /** Locks the file while this process has it open, if that is possible. */
+    /** Locks the file, and each that replaces it under this name, while this process has it open, if that is possible. */
     async lock() {
         this.#isLocked = await lockOpenFile(this.#fd, LOCK_TIMEOUT_MS);
         return this.#isLocked;
@@ -26176,6 +26176,8 @@ class JournalFile {
         (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
         this.#path = path;
         this.#isSynced = true;
+        // From now on, the host's lock says whether this process is alive.
+        this.#isLocked = false;
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
     /** Removes the journal and closes it. */
@@ -26216,8 +26218,8 @@ class JournalFile {
         try {
             (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
             await syncFile(fd);
-            if (this.#isLocked)
-                await lockOpenFile(fd, LOCK_TIMEOUT_MS);
+            if (this.#isLocked && !(await lockOpenFile(fd, LOCK_TIMEOUT_MS)))
+                throw new Error(`${temporary} cannot be locked.`);
             (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
         }
         catch (error) {
@@ -29815,8 +29817,9 @@ const HARMLESS = new Set([
     'recovery',
 ]);
 /**
- * The journals of runs that have died before they had the host: those of processes that have provably ended, or have let go of theirs, the one of
- * this run's own main step, and those that are older than any run. A run that may be alive is left alone.
+ * The journals of runs that have died before they had the host: those of processes that have provably ended, or that no
+ * longer lock theirs, the one of this run's own main step, and those that are older than any run. A run that may be
+ * alive is left alone.
  */
 async function findDeadBegun(host) {
     const { own } = host.layout;

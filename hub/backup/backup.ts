@@ -23,7 +23,7 @@ export interface BackedUp {
 
 /**
  * Writes everything in the data folder to a new tar file that only its owner can read, while hubs may continue to
- * publish and taking reports: the database is copied as it is at one moment, and then the artifacts that it names,
+ * publish and take reports: the database is copied as it is at one moment, and then the artifacts that it names,
  * which never change. The file appears complete or not at all. Throws HubError 409 when it exists, 400 when it cannot
  * be written, and 500 when the database, an artifact, or the key of sealed versions is missing or damaged. Rejects, and
  * leaves nothing, when the signal aborts it.

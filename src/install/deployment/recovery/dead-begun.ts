@@ -35,8 +35,9 @@ export interface BegunJournal {
 }
 
 /**
- * The journals of runs that have died before they had the host: those of processes that have provably ended, or have let go of theirs, the one of
- * this run's own main step, and those that are older than any run. A run that may be alive is left alone.
+ * The journals of runs that have died before they had the host: those of processes that have provably ended, or that no
+ * longer lock theirs, the one of this run's own main step, and those that are older than any run. A run that may be
+ * alive is left alone.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'runId'>): Promise<BegunJournal[]> {
   const { own } = host.layout

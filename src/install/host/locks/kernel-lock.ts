@@ -43,15 +43,15 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
 }
 
 /**
- * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, or
- * where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, where
+ * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
  */
 export async function readFreeKernelLock(request: KernelLockRequest): Promise<string | undefined> {
   let fd: number | undefined
   try {
     fd = openSync(request.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
     const isFree = (await flock(fd, { ...request, isShared: true })) === 'held'
-    return isFree ? String(fstatSync(fd, { bigint: true }).ino) : undefined
+    return isFree && isFileAt(request.path, fd) ? String(fstatSync(fd, { bigint: true }).ino) : undefined
   } catch {
     request.signal?.throwIfAborted()
     return undefined

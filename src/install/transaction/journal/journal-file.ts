@@ -84,7 +84,7 @@ export class JournalFile {
     }
   }
 
-  /** Locks the file while this process has it open, if that is possible. */
+  /** Locks the file, and each that replaces it under this name, while this process has it open, if that is possible. */
   async lock(): Promise<boolean> {
     this.#isLocked = await lockOpenFile(this.#fd, LOCK_TIMEOUT_MS)
     return this.#isLocked
@@ -96,6 +96,8 @@ export class JournalFile {
     renameSync(this.#path, path)
     this.#path = path
     this.#isSynced = true
+    // From now on, the host's lock says whether this process is alive.
+    this.#isLocked = false
     await syncDirectory(dirname(path))
   }
 
@@ -141,7 +143,8 @@ export class JournalFile {
     try {
       writeFileSync(fd, wanted)
       await syncFile(fd)
-      if (this.#isLocked) await lockOpenFile(fd, LOCK_TIMEOUT_MS)
+      if (this.#isLocked && !(await lockOpenFile(fd, LOCK_TIMEOUT_MS)))
+        throw new Error(`${temporary} cannot be locked.`)
       renameSync(temporary, this.#path)
     } catch (error) {
       closeSync(fd)

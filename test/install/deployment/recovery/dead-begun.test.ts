@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readdirSync, writeFileSync } from 'node:fs'
 import { describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { recoverHost, recoverMainStep } from '../../../../src/install/deployment/recovery/recover-host.ts'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { startGrace } from '../../../../src/install/files/grace.ts'
 import { begunPath } from '../../../../src/install/host/layout.ts'
+import { lockOpenFile } from '../../../../src/install/host/locks/kernel-lock.ts'
 import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
 import { type ProcessIdentity, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
+import { missingTools } from '../../missing-tools.ts'
 import { DEPLOYMENT_ID, factsOf } from '../../prepared-host.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
 import { assertReported, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
@@ -192,6 +194,26 @@ describe('a run that may be alive', () => {
     })
   }
 
+  it('is left alone in another container of this machine while it locks its journal, and only then', {
+    skip: missingTools('flock'),
+  }, async t => {
+    const scene = await makeBegunScene(t)
+    const held = { records: [{ record: 'held' }] } as const
+    scene.write({ ...elsewhere, boot_id: own.boot_id }, held)
+    const fd = openSync(scene.path, 'r+')
+    assert.ok(await lockOpenFile(fd, 60_000))
+    await recover(scene.host)
+    assert.ok(existsSync(scene.path))
+    closeSync(fd)
+    scene.write(elsewhere, held)
+    await recover(scene.host)
+    assert.ok(existsSync(scene.path))
+    scene.write({ ...elsewhere, boot_id: own.boot_id }, held)
+    await recover(scene.host)
+    assertReported(scene, { outcome: 'failed' })
+    assert.ok(!existsSync(scene.path))
+  })
+
   for (const [what, process] of Object.entries({ 'that runs': own, 'on another host': elsewhere })) {
     it(`keeps its journal with a record that this version does not know: a process ${what}`, async t => {
       const scene = await makeBegunScene(t)
@@ -216,7 +238,7 @@ describe('the journal of a run that has only begun', () => {
     await recover(scene.host)
     assert.ok(!existsSync(scene.path))
     assert.deepEqual(scene.reports(), [])
-    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}: `)))
+    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}, which `)))
   })
 
   it('is never obeyed: a change that it announces is not undone', async t => {

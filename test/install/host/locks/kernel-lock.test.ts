@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { type KernelLock, tryKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
+import { type KernelLock, readFreeKernelLock, tryKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
 import { missingTools } from '../../missing-tools.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'
 
@@ -45,8 +45,9 @@ describe('tryKernelLock', { skip }, () => {
     next.release()
   })
 
-  it('does not count a lock on a file that is at its path no more', async t => {
+  it('does not count a lock on a file that is at its path no more, nor that it is free', async t => {
     const path = newPath(t)
+    writeFileSync(path, '')
     const folder = temporaryDirectory(t)
     // Stands in for `flock`: somebody removes the file while it is being locked.
     writeFileSync(join(folder, 'flock'), `#!/bin/sh\nmv "${path}" "${path}.old" && exec ${which('flock')} "$@"\n`, {
@@ -54,7 +55,8 @@ describe('tryKernelLock', { skip }, () => {
     })
     usePath(t, `${folder}:${process.env['PATH']}`)
     assert.equal(await tryKernelLock({ path: path, timeoutMs }), 'busy')
-    unlinkSync(`${path}.old`)
+    renameSync(`${path}.old`, path)
+    assert.equal(await readFreeKernelLock({ path, timeoutMs }), undefined)
   })
 
   const answers: Record<string, { script: string; timeoutMs: number }> = {

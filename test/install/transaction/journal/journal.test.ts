@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import { createRandom } from '../../../../bench/random.ts'
+import { readFreeKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
 import type { Change } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd, type DeploymentEnd } from '../../../../src/install/transaction/end.ts'
 import { openJournal, removeJournal, startJournal } from '../../../../src/install/transaction/journal/journal.ts'
@@ -15,6 +16,7 @@ import {
 } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { readJournal } from '../../../../src/install/transaction/journal/read-journal.ts'
 import { whyNoStrace } from '../../../e2e/harness/strace.ts'
+import { missingTools } from '../../missing-tools.ts'
 import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../../prepared-host.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'
 import { journalText } from './journal-text.ts'
@@ -27,7 +29,7 @@ const STATE: JournalRecord = { record: 'state', state: 'fetching', at: AT }
 const CHANGE: JournalRecord = { record: 'change', change: MOVE }
 const UNDONE: JournalRecord = { record: 'undone', of: 3, was_made: true }
 
-function pathIn(t: Parameters<typeof temporaryDirectory>[0]): string {
+function pathIn(t: TestContext): string {
   return join(temporaryDirectory(t), 'journal.jsonl')
 }
 
@@ -273,6 +275,41 @@ describe('removeJournal', () => {
     await removeJournal(path)
     await removeJournal(path)
     assert.ok(!existsSync(path))
+  })
+})
+
+describe('a journal that is held', { skip: missingTools('flock') }, () => {
+  const isFree = async (path: string) => (await readFreeKernelLock({ path, timeoutMs: 60_000 })) !== undefined
+
+  async function hold(t: TestContext) {
+    const path = pathIn(t)
+    const journal = startJournal(path, BEGIN)
+    await journal.hold()
+    const { ino } = statSync(path)
+    return { path, journal, hasGrown: (at = path) => statSync(at).ino !== ino }
+  }
+
+  it('stays locked when it grows, until its process closes it', async t => {
+    const { path, journal, hasGrown } = await hold(t)
+    while (!hasGrown()) assert.ok((await journal.append(STATE)) !== undefined)
+    assert.equal(await isFree(path), false)
+    journal.close()
+    assert.equal(await isFree(path), true)
+  })
+
+  it('does not grow into a file that cannot be locked, until it has another name', async t => {
+    const { path, journal, hasGrown } = await hold(t)
+    t.after(() => journal.close())
+    const before = process.env['PATH']
+    t.after(() => {
+      process.env['PATH'] = before
+    })
+    process.env['PATH'] = '/nonexistent'
+    while ((await journal.append(STATE)) !== undefined) assert.ok(!hasGrown())
+    assert.ok(!hasGrown())
+    await journal.rename(`${path}.own`)
+    assert.ok((await journal.append(CHANGE)) !== undefined)
+    assert.ok(hasGrown(`${path}.own`))
   })
 })
 
