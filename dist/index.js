@@ -29903,6 +29903,8 @@ function pruneTreeRecords({ trees }, used) {
 
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-';
+/** Far more than one file takes. */
+const LONGEST_WRITE_MS = 3_600_000;
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
  * snapshots that are not retained to where `cleanStaging` deletes them.
@@ -29964,20 +29966,25 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
- * removed those that nobody may still be writing.
+ * Removes the temporary files of processes that no longer exist, those with this one's number, which it has not made, and
+ * those of an hour ago. Leaves those of the lock alone: its holder has removed those that nobody may still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
         for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder)) {
             const owner = ownerOfTemporary(name);
-            if (owner === undefined || pidExists(owner) || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
+            if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
+            const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
             // A directory of that name is not of this action.
-            if (lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name))?.isFile())
+            if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
                 await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
+}
+/** This process is not; in another container, another one may have had the number of one that is here. */
+function mayBeWriting(pid, writtenAtMs) {
+    return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
 }
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function cleanup_putAside(layout, path) {

@@ -17,6 +17,9 @@ import type { TreeIdentity } from './trees/record/tree-identity.ts'
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-'
 
+/** Far more than one file takes. */
+const LONGEST_WRITE_MS = 3_600_000
+
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
  * snapshots that are not retained to where `cleanStaging` deletes them.
@@ -79,18 +82,25 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist. Leaves those of the lock alone: its holder has
- * removed those that nobody may still be writing.
+ * Removes the temporary files of processes that no longer exist, those with this one's number, which it has not made, and
+ * those of an hour ago. Leaves those of the lock alone: its holder has removed those that nobody may still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
     for (const name of readdirSync(folder)) {
       const owner = ownerOfTemporary(name)
-      if (owner === undefined || pidExists(owner) || name.startsWith(`${basename(layout.lock)}.`)) continue
+      if (owner === undefined || name.startsWith(`${basename(layout.lock)}.`)) continue
+      const found = lstatIfPresentSync(join(folder, name))
       // A directory of that name is not of this action.
-      if (lstatIfPresentSync(join(folder, name))?.isFile()) await orWarn(log, () => unlinkSync(join(folder, name)))
+      if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
+        await orWarn(log, () => unlinkSync(join(folder, name)))
     }
   }
+}
+
+/** This process is not; in another container, another one may have had the number of one that is here. */
+function mayBeWriting(pid: number, writtenAtMs: number): boolean {
+  return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS
 }
 
 /** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */

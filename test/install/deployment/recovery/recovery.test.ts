@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeployError } from '../../../../src/core/errors.ts'
@@ -302,11 +312,24 @@ describe('recover', () => {
   it('removes the temporary files of killed processes, and neither those of living ones nor a directory', async t => {
     const scene = await makeScene(t)
     const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
-    for (const path of [name(2 ** 31 - 1), name(process.pid)]) writeFileSync(path, '')
+    for (const path of [name(2 ** 31 - 1), name(process.ppid)]) writeFileSync(path, '')
     mkdirSync(name(2 ** 31 - 2))
     await recover(scene.host)
-    const left = [2 ** 31 - 1, process.pid, 2 ** 31 - 2].map(pid => existsSync(name(pid)))
+    const left = [2 ** 31 - 1, process.ppid, 2 ** 31 - 2].map(pid => existsSync(name(pid)))
     assert.deepEqual(left, [false, true, true])
+  })
+
+  it('removes those of other containers, in which processes have the same numbers', async t => {
+    const scene = await makeScene(t)
+    const own = join(scene.layout.trees, `record.${process.pid}.${DEPLOYMENT_ID}.tmp`)
+    const old = join(scene.layout.trees, `record.${process.ppid}.${DEPLOYMENT_ID}.tmp`)
+    for (const path of [own, old]) writeFileSync(path, '')
+    utimesSync(old, 0, 0)
+    await recover(scene.host)
+    assert.deepEqual(
+      [own, old].map(path => existsSync(path)),
+      [false, false],
+    )
   })
 
   it('keeps the file with which a process of another host waits for the lock', async t => {
