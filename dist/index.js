@@ -21845,6 +21845,16 @@ async function completeLocalReport(folder, named, complete) {
     const report = redactReport(complete(found.report), folder.redact);
     return { path: await rewriteLocalReport(folder, found.path, report), report };
 }
+/** The report at a path, if it is a readable one of this deployment. Never throws. */
+function readReportOf(path, deploymentId) {
+    try {
+        const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
+        return report.deployment_id === deploymentId ? report : undefined;
+    }
+    catch {
+        return undefined;
+    }
+}
 function findReport(layout, named) {
     for (const path of possiblePaths(layout, named)) {
         const report = readReportOf(path, named.deployment_id);
@@ -21864,15 +21874,6 @@ async function rewriteLocalReport({ redact }, path, report) {
 }
 function textOf(report, redact) {
     return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`;
-}
-function readReportOf(path, deploymentId) {
-    try {
-        const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
-        return report.deployment_id === deploymentId ? report : undefined;
-    }
-    catch {
-        return undefined;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/running-version.js
@@ -27655,7 +27656,7 @@ async function runHealthchecks(deployment, plan) {
         }
     }
 }
-/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
+/** The row of a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
 async function requireInstalled(deployment, place) {
     const { host, layout, request, tools } = deployment;
     await requireAtRest(host, tools.signal);
@@ -29743,16 +29744,15 @@ async function concludeUntouched({ host, record, tools }, { end, error }) {
 
 
 
-
-/** A name begins with the time; a run that asks has begun not long ago, even if the clock of another was ahead. */
+/** A name begins with the start of its run; the asking run began not long ago, even if another one's clock was ahead. */
 const MAX_READ = 200;
-/** The local report of a deployment of which nothing but its id is known, among the newest ones. Never throws. */
+/** The local report of the deployment with this id, if it is among the newest ones. Never throws. */
 function findEndedReport({ reports }, deploymentId) {
     const newest = ended_report_namesIn(reports).toSorted().reverse().slice(0, MAX_READ);
     for (const name of newest) {
         const path = (0,external_node_path_namespaceObject.join)(reports, name);
-        const report = readReport(path);
-        if (report?.deployment_id === deploymentId)
+        const report = readReportOf(path, deploymentId);
+        if (report !== undefined)
             return { path, report };
     }
     return undefined;
@@ -29763,14 +29763,6 @@ function ended_report_namesIn(folder) {
     }
     catch {
         return [];
-    }
-}
-function readReport(path) {
-    try {
-        return localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
-    }
-    catch {
-        return undefined;
     }
 }
 

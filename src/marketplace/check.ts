@@ -83,7 +83,7 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
   }
 }
 
-/** What is installed in a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
+/** The row of a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
 async function requireInstalled(deployment: InstalledCheck, place: Place): Promise<InstalledRow> {
   const { host, layout, request, tools } = deployment
   await requireAtRest(host, tools.signal)

@@ -28,7 +28,7 @@ async function startServer(t: TestContext): Promise<string> {
   return `http://127.0.0.1:${Number(port)}/`
 }
 
-/** In a process whose memory is collected as that of an action: this one's may be of all tests before. */
+/** In a process of its own, because this one may still have the buffers of earlier tests, and collects them less often. */
 async function bufferedBytes(url: string, path: string): Promise<number> {
   const program = join(import.meta.dirname, 'buffered-bytes.ts')
   const { stdout } = await promisify(execFile)(process.execPath, [program, url, path])

@@ -43,7 +43,9 @@ describe('the bundle', () => {
     // It has no action of this name.
     const program = `try {
         require(${JSON.stringify(join(ROOT, 'dist/start.js'))}).start(${JSON.stringify(join(ROOT, 'dist'))}, 'none')
-      } catch { console.log(JSON.stringify(process.moduleLoadList)) }`
+      } catch ({ message }) {
+        if (message === 'The bundle has no action none.') console.log(JSON.stringify(process.moduleLoadList))
+      }`
     const loaded: string[] = JSON.parse(execFileSync(process.execPath, ['--eval', program], { encoding: 'utf8' }))
     const unneeded = /undici|perf_hooks|internal\/fs\/promises|readline|NativeModule (assert|worker_threads)$/
     assert.deepEqual(

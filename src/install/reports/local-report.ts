@@ -157,6 +157,16 @@ export interface FoundReport {
   readonly report: LocalReport
 }
 
+/** The report at a path, if it is a readable one of this deployment. Never throws. */
+export function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
+  try {
+    const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''))
+    return report.deployment_id === deploymentId ? report : undefined
+  } catch {
+    return undefined
+  }
+}
+
 function findReport(layout: Layout, named: Named): FoundReport | undefined {
   for (const path of possiblePaths(layout, named)) {
     const report = readReportOf(path, named.deployment_id)
@@ -178,13 +188,4 @@ export async function rewriteLocalReport({ redact }: ReportFolder, path: string,
 
 function textOf(report: LocalReport, redact: (text: string) => string): string {
   return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`
-}
-
-function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
-  try {
-    const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''))
-    return report.deployment_id === deploymentId ? report : undefined
-  } catch {
-    return undefined
-  }
 }

@@ -10,9 +10,10 @@ import { begunPath } from '../../../../src/install/host/layout.ts'
 import { lockOpenFile } from '../../../../src/install/host/locks/kernel-lock.ts'
 import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
 import { type ProcessIdentity, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
+import { writeLocalReport } from '../../../../src/install/reports/local-report.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { missingTools } from '../../missing-tools.ts'
-import { DEPLOYMENT_ID, factsOf } from '../../prepared-host.ts'
+import { DEPLOYMENT_ID, factsOf, NO_REDACTION, reportOf } from '../../prepared-host.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
 import { assertReported, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
 
@@ -82,6 +83,18 @@ describe('a run that died before it had the host', () => {
     t.after(() => lock.release())
     assert.equal(await recoverMainStep(scene.host, 0), undefined)
     assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} has left nothing to recover`))
+  })
+
+  it('is shown by its post step as the run reported it that has the host now', async t => {
+    const scene = await makeBegunScene(t)
+    scene.writeJournal(begun(scene.sender))
+    const reports = { layout: scene.layout, redact: NO_REDACTION }
+    await writeLocalReport(reports, reportOf({ slug: 'other', outcome: 'success' }))
+    await writeLocalReport(reports, reportOf({ deployment_id: OTHER_RUN, outcome: 'failed' }))
+    const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
+    t.after(() => lock.release())
+    const { report } = (await recoverMainStep(scene.host, 0)) ?? {}
+    assert.deepEqual([report?.deployment_id, report?.outcome], [OTHER_RUN, 'failed'])
   })
 
   it('is reported as it ended, if it had noted that', async t => {

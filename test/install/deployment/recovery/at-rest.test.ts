@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { requireAtRest } from '../../../../src/install/deployment/recovery/at-rest.ts'
+import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
+import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
+import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
+import { buildEnd } from '../../../../src/install/transaction/end.ts'
+import { writeTree } from '../../temporary-directory.ts'
+import { announced, begun, makeScene, type Scene, type SceneRecord, UPDATE } from './recovery-scene.ts'
+
+const UNRESTORED: SceneRecord = {
+  record: 'end',
+  end: buildEnd(new Date(), {
+    outcome: 'inconsistent',
+    rollback: { restored: false, problems: ['A move failed.'], verified: null, healthy: null },
+  }),
+}
+
+/** A host on which a run died in the middle of an update, after whatever else is in its journal. */
+async function makeInterrupted(t: TestContext, more: readonly SceneRecord[] = []): Promise<Scene> {
+  const scene = await makeScene(t)
+  for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
+  scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), ...more])
+  return scene
+}
+
+function assertRefused({ host }: Scene, code: string, message: RegExp): Promise<void> {
+  return assert.rejects(requireAtRest(host, new AbortController().signal), { code, message })
+}
+
+describe('a host that must be at rest', () => {
+  it('is one without a journal, also after a recovery', async t => {
+    const scene = await makeScene(t)
+    const { signal } = new AbortController()
+    await requireAtRest(scene.host, signal)
+    scene.writeJournal(begun(scene.sender))
+    await recover(scene.host)
+    await requireAtRest(scene.host, signal)
+  })
+
+  it('is not one that waits for a recovery', async t => {
+    await assertRefused(await makeInterrupted(t), 'locked', /in progress or was interrupted/)
+  })
+
+  it('is not one that a live run has, whatever is in its journal', async t => {
+    const scene = await makeInterrupted(t, [UNRESTORED])
+    const lock = await holdLock(scene.host, 0)
+    t.after(() => lock.release())
+    await assertRefused(scene, 'locked', /in progress or was interrupted/)
+  })
+
+  it('is inconsistent while its recovery has failed, and no longer once the changes are undone', async t => {
+    const scene = await makeInterrupted(t, [UNRESTORED])
+    await assertRefused(scene, 'inconsistent', /could not be rolled back, so nothing new is deployed: A move failed\./)
+    const undone = await makeScene(t)
+    undone.writeJournal([...begun(undone.sender), ...announced(UPDATE), UNRESTORED])
+    await assertRefused(undone, 'locked', /in progress or was interrupted/)
+  })
+
+  it('is inconsistent when its recovery was given up', async t => {
+    const attempts = Array.from({ length: 5 }, () => ({
+      record: 'recovery' as const,
+      at: new Date().toISOString(),
+      by: randomUUID(),
+    }))
+    await assertRefused(await makeInterrupted(t, attempts), 'inconsistent', /in 5 attempts, so it is given up/)
+  })
+
+  it('is inconsistent when its journal is damaged', async t => {
+    const scene = await makeScene(t)
+    writeFileSync(scene.layout.journal, '')
+    await assertRefused(scene, 'inconsistent', /is damaged/)
+  })
+
+  it('is inconsistent while a directory is where its renames must fail', async t => {
+    const scene = await makeScene(t)
+    const data = join(scene.layout.root, 'plugins/greeter/data')
+    writeTree(scene.layout.own, { 'rename-probe/.keep': '' })
+    renameSync(data, join(scene.layout.renameProbe, 'data'))
+    await assertRefused(scene, 'inconsistent', /must contain nothing but full/)
+  })
+})
