@@ -22372,6 +22372,8 @@ const MAX_BYTES_AT_ONCE = 64 * 1024;
 const LISTED_AT_ONCE = 2000;
 /** How many names are in memory before the first item; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000;
+/** Of every directory without any: an empty map of its own would take more memory than its names. */
+const NO_DIRECTORIES = new Map();
 /**
  * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
  * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
@@ -22450,7 +22452,8 @@ function stampAt(at) {
 }
 /** Undefined where no directory is, or none that can be listed. */
 function* tree_scan_listDirectory(at, prefix) {
-    const [names, directories] = [[], new Map()];
+    const names = [];
+    let directories = NO_DIRECTORIES;
     let [stamp, hasSurrogates] = ['', false];
     try {
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
@@ -22461,8 +22464,11 @@ function* tree_scan_listDirectory(at, prefix) {
         for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? (0,external_node_fs_namespaceObject.readdirSync)(at, { withFileTypes: true }) : readLarge(at)) {
             names.push(entry.name);
             hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name);
-            if (entry.isDirectory())
+            if (entry.isDirectory()) {
+                if (directories === NO_DIRECTORIES)
+                    directories = new Map();
                 directories.set(entry.name, undefined);
+            }
             if (names.length % LISTED_AT_ONCE === 0)
                 yield;
         }
@@ -22673,7 +22679,53 @@ function reasonOf(error, layout, identity) {
     return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
 }
 
+;// CONCATENATED MODULE: ./build/core/packed-texts.js
+/** Texts of one block. */
+const BLOCK_TEXTS = 1024;
+/** Room for most of them, to begin with. */
+const BYTES_PER_TEXT = 64;
+/** A unit of UTF-16 has at most so many bytes of UTF-8. */
+const BYTES_PER_UNIT = 3;
+/**
+ * Many texts, by number, outside of the JavaScript heap. There, the garbage collector copies each string twice before it
+ * leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every path that is
+ * passed to the system.
+ */
+class PackedTexts {
+    #blocks = [];
+    #length = 0;
+    get length() {
+        return this.#length;
+    }
+    add(text) {
+        const at = this.#length % BLOCK_TEXTS;
+        if (at === 0)
+            this.#blocks.push(newBlock());
+        const block = this.#blocks.at(-1);
+        const start = block.ends[at - 1] ?? 0;
+        reserve(block, start + text.length * BYTES_PER_UNIT);
+        block.ends[at] = start + block.bytes.write(text, start);
+        this.#length += 1;
+    }
+    /** Of a number below `length`. */
+    at(index) {
+        const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)];
+        const at = index % BLOCK_TEXTS;
+        return bytes.toString('utf8', ends[at - 1] ?? 0, ends[at]);
+    }
+}
+function newBlock() {
+    return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
+}
+/** The memory that was too small is free at once. */
+function reserve(block, bytes) {
+    const { buffer, length } = block.bytes;
+    if (bytes > length)
+        block.bytes = Buffer.from(buffer.transfer(Math.max(bytes, length * 1.5)));
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/trees/tree-stamps.js
+
 
 
 
@@ -22683,11 +22735,13 @@ function reasonOf(error, layout, identity) {
  * changed.
  */
 class TreeStamps {
-    #seen = [];
+    /** Paths, each followed by its stamp. */
+    #seen = new PackedTexts();
     #inRoot = 0;
     /** Of a directory, the stamp from before it was listed. */
     see(path, stamp) {
-        this.#seen.push([path, stamp]);
+        this.#seen.add(path);
+        this.#seen.add(stamp);
         if (!path.includes('/'))
             this.#inRoot += 1;
     }
@@ -22703,7 +22757,8 @@ class TreeStamps {
             const isKept = isBelow(keepPaths);
             if ((0,external_node_fs_namespaceObject.readdirSync)(root).filter(name => !isKept(name)).length !== this.#inRoot)
                 return false;
-            for (const [path, stamp] of this.#seen) {
+            for (let at = 0; at < this.#seen.length; at += 2) {
+                const [path, stamp] = [this.#seen.at(at), this.#seen.at(at + 1)];
                 if (slice.isOver())
                     await slice.giveBack();
                 if (stampOf((0,external_node_fs_namespaceObject.lstatSync)(`${root}/${path}`, { bigint: true })) !== stamp)
@@ -27696,22 +27751,27 @@ function isHealthcheck(step) {
 
 
 /** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
-function* itemsOf(tree, keepPaths, stampOf = () => undefined) {
+function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
     const isKept = isBelow(keepPaths);
-    const files = inTreeOrder(tree.files);
-    const symlinks = inTreeOrder(tree.symlinks);
-    const digests = new Map(symlinks.length === 0 ? [] : files.map(({ path, sha256 }) => [path, sha256]));
-    let next = 0;
-    for (const symlink of [...symlinks, undefined]) {
-        for (let file = files[next]; file !== undefined; file = files[++next]) {
-            if (symlink !== undefined && comparePaths(symlink.path, file.path) < 0)
-                break;
-            const { path, sha256 } = file;
-            if (!isKept(path))
-                yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
-        }
-        if (symlink === undefined || isKept(symlink.path))
-            continue;
+    const links = linkItems({ files, symlinks }, stampOf);
+    let link = links.next();
+    for (const file of files) {
+        for (; !link.done && comparePaths(link.value.path, file.path) < 0; link = links.next())
+            if (!isKept(link.value.path))
+                yield link.value;
+        const { path, sha256 } = file;
+        if (!isKept(path))
+            yield { path, kind: file.mode.toString(8), content: String(file.size), sha256, stamp: stampOf(file) };
+    }
+    for (; !link.done; link = links.next())
+        if (!isKept(link.value.path))
+            yield link.value;
+}
+function* linkItems({ files, symlinks }, stampOf) {
+    if (symlinks.length === 0)
+        return;
+    const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]));
+    for (const symlink of inTreeOrder(symlinks)) {
         const { path, target, file } = symlink;
         yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
     }
@@ -32791,6 +32851,23 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
         'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
 }
 
+;// CONCATENATED MODULE: ./build/install/files/trees/extracted-tree.js
+/** Tests whether a path is one of theirs. Collects them only when it is called: most plans name no file. */
+function pathTest(files) {
+    let paths;
+    return path => {
+        paths ??= pathsOf(files);
+        return paths.has(path);
+    };
+}
+/** All of their paths. */
+function pathsOf(files) {
+    const paths = new Set();
+    for (const { path } of files)
+        paths.add(path);
+    return paths;
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/moved-data.js
 
 
@@ -32958,6 +33035,7 @@ function realPath(layout, { directory, id }) {
 
 
 
+
 /**
  * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
  * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
@@ -32978,7 +33056,10 @@ async function signForHost(plugin, secret) {
     const isOther = ({ path }) => path !== 'plugin.sig' && !path.startsWith('plugin.sig/');
     const sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', text);
     const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644, sha256 };
-    return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) };
+    return {
+        files: inTreeOrder([...[...tree.files].filter(isOther), signature]),
+        symlinks: tree.symlinks.filter(isOther),
+    };
 }
 /**
  * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
@@ -33129,6 +33210,7 @@ function isSuccess(line, isWanted) {
 
 
 
+
 const PLUGIN_YAML = 'plugin.yaml';
 /** What a signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
@@ -33170,7 +33252,7 @@ async function isIntact(deployment, place) {
 }
 /** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
 async function isAddedToSigned({ layout, keepPaths }, part) {
-    const shipped = new Set(part.tree.files.map(({ path }) => path));
+    const shipped = pathsOf(part.tree.files);
     if (!SIGNED.every(path => shipped.has(path)))
         return false;
     const pluginYaml = readPluginYaml(part.staged);
@@ -33282,6 +33364,48 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
             'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
+}
+
+;// CONCATENATED MODULE: ./build/install/files/trees/file-list.js
+
+/**
+ * As many extracted files as it is made for, in the order of their places, each of which is set once, in any order. A file
+ * is an object only while it is used.
+ */
+class FileList {
+    length;
+    #texts = new PackedTexts();
+    #rows;
+    #sizes;
+    #modes;
+    constructor(length) {
+        this.length = length;
+        this.#rows = new Uint32Array(length);
+        this.#sizes = new Float64Array(length);
+        this.#modes = new Uint16Array(length);
+    }
+    set(place, { path, size, mode, sha256, stamp = '' }) {
+        this.#rows[place] = this.#texts.length;
+        this.#sizes[place] = size;
+        this.#modes[place] = mode;
+        for (const text of [path, sha256, stamp])
+            this.#texts.add(text);
+    }
+    *[Symbol.iterator]() {
+        for (let place = 0; place < this.length; place++)
+            yield this.#at(place);
+    }
+    #at(place) {
+        const row = this.#rows[place];
+        const stamp = this.#texts.at(row + 2);
+        return {
+            path: this.#texts.at(row),
+            size: this.#sizes[place],
+            mode: this.#modes[place],
+            sha256: this.#texts.at(row + 1),
+            ...(stamp !== '' && { stamp }),
+        };
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
@@ -33397,7 +33521,7 @@ class TreeWriter {
     }
     /**
      * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
-     * `writeFiles` writes, symlinks last.
+     * `writeFiles` writes and returns in the order of the plan, symlinks last.
      * Throws the signal's reason once the slice's signal is aborted.
      */
     async writeTree(plan, writeFiles) {
@@ -33406,7 +33530,7 @@ class TreeWriter {
         await this.#slice.forEach(directories, path => this.makeDirectory(path));
         const written = await writeFiles(files);
         await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
-        return { files: inOrderOf(files, written), symlinks, directories, bytes, flattened };
+        return { files: written, symlinks, directories, bytes, flattened };
     }
     /** Makes a directory, mode 0755. */
     makeDirectory(path) {
@@ -33466,15 +33590,14 @@ function finishFile(fd, mode) {
     (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
     return stampOf((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }));
 }
-function inOrderOf(planned, written) {
-    const byPath = new Map(written.map(file => [file.path, file]));
-    return planned.flatMap(({ path }) => byPath.get(path) ?? []);
-}
 /** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
 function spaceFor({ files, directories, symlinks }) {
-    const sizes = files.map(({ entry }) => entry.size);
     const others = directories.length + symlinks.length;
-    return { sizes: [...sizes, ...Array(others).fill(1)], inodes: files.length + others + OWN_INODES };
+    const sizes = new Float64Array(files.length + others).fill(1);
+    let at = 0;
+    for (const { size } of files.entries())
+        sizes[at++] = size;
+    return { sizes, inodes: sizes.length + OWN_INODES };
 }
 function asHostError(path, action) {
     try {
@@ -33513,24 +33636,26 @@ function canInflateTogether(entry) {
  * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
 class BatchInflater {
-    #window;
+    window;
     /** Buffers of MEMBERS_BYTES that zlib has used up. */
     #free = [];
     constructor(window) {
-        this.#window = window;
+        this.window = window;
     }
     /**
      * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
-     * undefined where they cannot be vouched for together, which says nothing about any single one: use
-     * `readSmallEntry`. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
+     * undefined where they cannot be vouched for together, which says nothing about any single one: try fewer, and
+     * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
      * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
      * trailer that fits it; and as the sizes add up, with its own.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
         const members = this.#buildMembers(buffer, entries);
-        if (countMagic(members) !== entries.length)
+        if (countMagic(members) !== entries.length) {
+            this.#free.push(buffer);
             return undefined;
+        }
         const size = entries.reduce((sum, entry) => sum + entry.size, 0);
         const inflated = await gunzipWhole(members, size);
         if (inflated?.bytes.length !== size || inflated.used !== members.length)
@@ -33545,8 +33670,8 @@ class BatchInflater {
         let at = 0;
         for (const { dataOffset, packedSize, crc, size } of entries) {
             at += MEMBER_HEADER.copy(members, at);
-            at += this.#window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
-            at = members.writeUInt32LE(crc, at);
+            at += this.window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
+            at = members.writeInt32LE(crc, at);
             at = members.writeUInt32LE(size, at);
         }
         return members;
@@ -33758,6 +33883,45 @@ function isLongerThan(text, maxBytes) {
         return false;
     return text.length > maxBytes || Buffer.byteLength(text) > maxBytes;
 }
+
+;// CONCATENATED MODULE: ./build/core/archive/planned-files.js
+var planned_files_a;
+/**
+ * The files of a plan, or some of them. Each is an object only while it is used: an archive may have many, and what is
+ * known of them is in its listing already.
+ */
+class PlannedFiles {
+    #source;
+    #places;
+    constructor(source, places = Uint32Array.from({ length: source.length }, (_, place) => place)) {
+        this.#source = source;
+        this.#places = places;
+    }
+    get length() {
+        return this.#places.length;
+    }
+    /** Those that pass. */
+    filter(test) {
+        return this.#of(this.#places.filter(place => test(this.#source.at(place))));
+    }
+    /** The same, the smallest number first. */
+    sortedBy(number) {
+        const numberAt = (place) => number(this.#source.entryAt(place));
+        return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)));
+    }
+    *entries() {
+        for (const place of this.#places)
+            yield this.#source.entryAt(place);
+    }
+    *[Symbol.iterator]() {
+        for (const place of this.#places)
+            yield this.#source.at(place);
+    }
+    #of(places) {
+        return new planned_files_a(this.#source, places);
+    }
+}
+planned_files_a = PlannedFiles;
 
 ;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
 
@@ -33976,6 +34140,7 @@ function symlink_policy_refused(symlink, problem) {
 
 
 
+
 /** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
@@ -34032,19 +34197,28 @@ class ArchiveListing {
         yield;
         const files = yield* this.#planFiles(root);
         const symlinks = yield* this.#planSymlinks(root);
-        const bytes = files.reduce((sum, { entry }) => sum + entry.size, 0);
+        let bytes = 0;
+        for (const { size } of files.entries())
+            bytes += size;
         return { files, symlinks, bytes, directories, flattened: top?.name ?? null };
     }
     /** In tree order. */
     *#planFiles(root) {
-        const files = [];
+        const nodes = [];
         for (const node of nodesInOrder(root)) {
-            const { type, entry } = node;
-            if (type === 'file' && entry !== null)
-                files.push({ path: pathBelow(root, node), mode: fileMode(entry), entry });
+            if (archive_policy_isFile(node))
+                nodes.push(node);
             yield;
         }
-        return files;
+        return new PlannedFiles({
+            length: nodes.length,
+            entryAt: place => nodes[place].entry,
+            at: place => {
+                const node = nodes[place];
+                const { entry } = node;
+                return { path: pathBelow(root, node), mode: fileMode(entry), entry, place };
+            },
+        });
     }
     *#planSymlinks(root) {
         const resolver = new SymlinkResolver(root, this.#rules.platform);
@@ -34087,6 +34261,9 @@ function targetBytes({ type, target, size }) {
 }
 function targetOf({ entry }) {
     return entry?.target ?? '';
+}
+function archive_policy_isFile(node) {
+    return node.type === 'file' && node.entry !== null;
 }
 function verifyNotEmpty({ count, directories }) {
     if (count > directories.length)
@@ -34478,7 +34655,7 @@ function parseEntry({ fixed, rawName, extra }) {
     const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) };
     const type = entryType(attributes, name);
     const executable = isOwnerExecutable(attributes);
-    const crc = fixed.readUInt32LE(16);
+    const crc = fixed.readInt32LE(16);
     // Named here, although it is set later: a property that is added takes memory of its own.
     const dataOffset = undefined;
     return { name, type, size, packedSize, headerOffset, dataOffset, method, crc, executable, target: null };
@@ -34608,7 +34785,7 @@ function verifyUsedUp(entry, used) {
 function verifyOutcome(entry, size, crc) {
     if (size !== entry.size)
         throw invalidEntry(entry.name, `unpacks to ${size} bytes where it declares ${entry.size}`);
-    if (crc !== entry.crc)
+    if ((crc | 0) !== entry.crc)
         throw invalidEntry(entry.name, 'does not have the CRC that the directory gives');
 }
 function toEntryError(error, entry) {
@@ -34639,7 +34816,7 @@ function isDescriptorOf(bytes, entry) {
     if (fields.length !== SHORT_BYTES && fields.length !== LONG_BYTES)
         return false;
     const [packedSize, size] = fields.length === SHORT_BYTES ? readShortSizes(fields) : readLongSizes(fields);
-    return fields.readUInt32LE(0) === entry.crc && packedSize === entry.packedSize && size === entry.size;
+    return fields.readInt32LE(0) === entry.crc && packedSize === entry.packedSize && size === entry.size;
 }
 function readShortSizes(fields) {
     return [fields.readUInt32LE(4), fields.readUInt32LE(8)];
@@ -34686,10 +34863,10 @@ const READ_AHEAD_BYTES = 64 * 1024;
  */
 async function locateEntries(zip, directory) {
     const { window, slice } = zip;
-    const located = [];
     const endless = [];
     let taken = { end: 0, last: null, hasDescriptor: false };
-    await slice.forEach(directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset), entry => {
+    const entries = inDataOrder(directory.entries);
+    await slice.forEach(entries, entry => {
         if (entry.headerOffset < taken.end)
             throw invalidEntry(entry.name, 'overlaps another entry');
         verifyGap(window, taken, entry.headerOffset);
@@ -34700,14 +34877,20 @@ async function locateEntries(zip, directory) {
         if (taken.end > directory.offset)
             throw invalidEntry(entry.name, 'reaches into the directory');
         // Not copied: copies of a large listing would double the memory that it takes.
-        located.push(Object.assign(entry, { dataOffset }));
+        const located = Object.assign(entry, { dataOffset });
         if (isEndless(header, entry))
-            endless.push(Object.assign(entry, { dataOffset }));
+            endless.push(located);
     });
     verifyGap(window, taken, directory.offset);
     for (const entry of endless)
         await slice.run(verifyFirstSignature(window, entry));
-    return located;
+    // All of them have been located by now.
+    return entries;
+}
+/** Most archives list their entries in this order, and then need no second list of them. */
+function inDataOrder(entries) {
+    const isBehind = (entry, at) => entry.headerOffset > (entries[at - 1]?.headerOffset ?? -1);
+    return entries.every(isBehind) ? entries : entries.toSorted((a, b) => a.headerOffset - b.headerOffset);
 }
 /** There is nothing, or exactly the data descriptor that the last entry announces. */
 function verifyGap(window, { end, last, hasDescriptor }, next) {
@@ -34771,7 +34954,7 @@ function localSizes(header) {
 function verifySizes(header, entry) {
     const agrees = (value, expected) => value === expected || (hasDescriptor(header) && isLeftOpen(value));
     const { size, packedSize } = localSizes(header);
-    if (!agrees(header.fixed.readUInt32LE(14), entry.crc))
+    if (!agrees(header.fixed.readUInt32LE(14), entry.crc >>> 0))
         throw contradiction(entry, 'CRC');
     if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize))
         throw contradiction(entry, 'size');
@@ -34837,19 +35020,28 @@ async function* readInBatches(window, files) {
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
         if (inflating.length > BATCHES_AHEAD)
-            yield await readNext(window, inflating);
+            yield* readBatch(inflater, inflating.shift());
     }
     while (inflating.length > 0)
-        yield await readNext(window, inflating);
+        yield* readBatch(inflater, inflating.shift());
 }
-async function readNext(window, inflating) {
-    const next = inflating.shift();
+/** What cannot be vouched for together is tried again in halves, down to the single file. */
+async function* readBatch(inflater, next) {
     if (next === undefined)
-        return [];
+        return;
+    const { batch } = next;
     const inflated = await next.inflated;
-    return inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated);
+    if (inflated !== undefined)
+        yield cutOut(batch, inflated);
+    else if (batch.length === 1)
+        yield readAlone(inflater.window, batch);
+    else {
+        const middle = batch.length >>> 1;
+        for (const half of [batch.slice(0, middle), batch.slice(middle)])
+            yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.map(toEntry)) });
+    }
 }
-function* readOneByOne(window, batch) {
+function* readAlone(window, batch) {
     for (const file of batch)
         yield { file, bytes: readSmallEntry(window, file.entry) };
 }
@@ -34895,6 +35087,7 @@ function toEntry({ entry }) {
 
 
 
+
 /**
  * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and
  * room found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files
@@ -34913,15 +35106,15 @@ async function extractZip(artifact, { target, limits, signal }) {
     return await writer.writeTree(plan, files => writeFiles(extraction, files));
 }
 async function writeFiles({ window, slice, writer }, planned) {
-    const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset);
-    const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry));
-    const files = [];
-    for await (const batch of readInBatches(window, batched)) {
-        await slice.forEach(batch, ({ file, bytes }) => files.push(writer.writeFile(file, bytes)));
+    const inDataOrder = planned.sortedBy(entry => entry.dataOffset);
+    const toRead = (how) => inDataOrder.filter(({ entry }) => howToRead(entry) === how);
+    const files = new FileList(planned.length);
+    for await (const batch of readInBatches(window, toRead('batched'))) {
+        await slice.forEach(batch, ({ file, bytes }) => files.set(file.place, writer.writeFile(file, bytes)));
     }
-    await slice.forEach(single, file => files.push(writer.writeFile(file, readSmallEntry(window, file.entry))));
-    for (const file of large) {
-        files.push(await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))));
+    await slice.forEach(toRead('single'), file => files.set(file.place, writer.writeFile(file, readSmallEntry(window, file.entry))));
+    for (const file of toRead('large')) {
+        files.set(file.place, await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))));
     }
     return files;
 }
@@ -34999,6 +35192,7 @@ function mismatch({ asked, served }, found) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
+
 
 
 
@@ -35126,8 +35320,7 @@ async function buildPart(deployment, extracted) {
         noticeNoSigning(deployment);
         return { ...part, intact: content.identity };
     }
-    const files = new Set(content.tree.files.map(({ path }) => path));
-    bindToFiles(plan, path => files.has(path), keepPaths);
+    bindToFiles(plan, pathTest(content.tree.files), keepPaths);
     const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) };
     const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version);
     return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed;
@@ -41506,7 +41699,7 @@ function reduced(plan, { only }) {
     if (only === undefined)
         return plan;
     const files = plan.files.filter(({ path }) => only.has(path));
-    const directories = plan.directories.filter(folder => files.some(({ path }) => path.startsWith(`${folder}/`)));
+    const directories = plan.directories.filter(folder => [...files].some(({ path }) => path.startsWith(`${folder}/`)));
     return { ...plan, files, directories, symlinks: [] };
 }
 async function writeTar(extraction) {
@@ -41518,7 +41711,7 @@ async function writeTar(extraction) {
     const { directories, symlinks, flattened } = reduced(plan, extraction);
     await slice.forEach(directories, path => passing.makeDirectory(path));
     await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink));
-    const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? []);
+    const files = Array.from(plan.files).flatMap(({ path }) => passing.written.get(path) ?? []);
     return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
 }
 /** Writes files in any order, and makes the directories that contain them, each once. */
@@ -42518,7 +42711,7 @@ async function readTree(reading, tree) {
 }
 async function read_tree_writeFiles(reading, { writer, slice }, planned) {
     const written = [];
-    const files = planned.map(file => ({ ...file.entry, file }));
+    const files = Array.from(planned, file => ({ ...file.entry, file }));
     await readBlobs(reading, files, async ({ file, size }, blob) => {
         const isSmall = size <= SMALL_FILE_BYTES;
         written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()));
@@ -42707,7 +42900,9 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
         const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools };
         const verified = verifyServed(checking, found.served);
         const unpacked = await unpackArtifact(checking, verified, folder);
-        const part = marketplace_source_partOf(unpacked, source);
+        const { staged } = unpacked;
+        const tree = { ...unpacked.tree, files: [...unpacked.tree.files] };
+        const part = marketplace_source_partOf({ staged, tree }, source);
         const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined;
         const decided = decideVersion(found, pluginYaml);
         const { version } = decided;
@@ -42717,7 +42912,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
             refuseReused(offered, past.history);
         if (source.version === 'latest' && !request.allowDowngrade)
             source_history_refuseOlder(offered, past);
-        const cost = { received: found.served.artifact.size, tree: unpacked.tree };
+        const cost = { received: found.served.artifact.size, tree };
         return { ...part, ...offered, cost };
     }
     finally {
@@ -44899,6 +45094,7 @@ function local_artifact_unusable({ path }, what) {
 
 
 
+
 /**
  * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
  * config, signature, pin, archive, `plugin.yaml`, version, and what the plan takes from the artifact. The artifact is
@@ -44974,9 +45170,8 @@ async function checkContent(gate, found, folder) {
     gate_checkVersion(gate, found, unpacked.pluginYaml);
     await checkSignable(unpacked);
     await gate_enter(tools, 'loading_plan');
-    const paths = new Set(unpacked.tree.files.map(({ path }) => path));
     if (plan !== undefined)
-        bindToFiles(plan, path => paths.has(path), files.keepPaths);
+        bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths);
 }
 /** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
 function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {

@@ -6,7 +6,7 @@ import { bytesInWords, countInWords, shortDigest } from '../core/quantities.ts'
 import { type VerifiedArtifact, verifyHmacSignature, verifyPinnedDigest } from '../core/trust/signature.ts'
 import { extractZip } from '../install/archive/zip/extract-zip.ts'
 import { makeOpenDirectorySync } from '../install/files/durable-files.ts'
-import type { ExtractedTree } from '../install/files/trees/extracted-tree.ts'
+import type { ExtractedFiles, ExtractedTree } from '../install/files/trees/extracted-tree.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import type { Tools } from '../install/transaction/context.ts'
 import type { ServedArtifact } from './api/client.ts'
@@ -22,7 +22,7 @@ export interface ArtifactRules {
 /** An extracted tree, and the folder that contains it. */
 export interface StagedTree {
   readonly staged: string
-  readonly tree: ExtractedTree
+  readonly tree: ExtractedTree<ExtractedFiles>
 }
 
 export interface UnpackedArtifact extends StagedTree {

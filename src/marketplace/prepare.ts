@@ -2,6 +2,7 @@ import type { PluginYaml } from '../core/content/plugin-yaml.ts'
 import type { VerifiedArtifact } from '../core/trust/signature.ts'
 import { refuseDowngrade, refuseReusedVersion, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
+import { pathTest } from '../install/files/trees/extracted-tree.ts'
 import { directoryIn } from '../install/host/installed/row-place.ts'
 import { installPath, isSamePlace, type Place, placePath } from '../install/host/layout.ts'
 import {
@@ -173,8 +174,7 @@ async function buildPart(deployment: ArtifactDeployment, extracted: ExtractedVer
     noticeNoSigning(deployment)
     return { ...part, intact: content.identity }
   }
-  const files = new Set(content.tree.files.map(({ path }) => path))
-  bindToFiles(plan, path => files.has(path), keepPaths)
+  bindToFiles(plan, pathTest(content.tree.files), keepPaths)
   const signed = { ...part, staged: content.staged, tree: await sign(deployment, extracted, content) }
   const isSame = previous.installed?.artifact_sha256 === verified.sha256 && isInstalledVersion(target, version)
   return isSame ? await keepIfIntact(deployment, signed, originOf(deployment)) : signed

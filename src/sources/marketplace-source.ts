@@ -7,7 +7,7 @@ import { type NamedTree, treeBelow } from '../install/files/trees/tree-below.ts'
 import { readPluginYaml } from '../install/host/read-plugin-yaml.ts'
 import { createMarketplaceClient } from '../marketplace/api/client.ts'
 import type { InputNames } from '../marketplace/api/input-names.ts'
-import { type StagedTree, unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
+import { unpackArtifact, verifyServed } from '../marketplace/artifact-checks.ts'
 import { fetchRequested, noticeOtherVersion } from '../marketplace/fetch.ts'
 import { decideVersion } from '../marketplace/version.ts'
 import type { SourceCost } from './source-budget.ts'
@@ -61,7 +61,9 @@ export async function fetchFromMarketplace(
     const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools }
     const verified = verifyServed(checking, found.served)
     const unpacked = await unpackArtifact(checking, verified, folder)
-    const part = partOf(unpacked, source)
+    const { staged } = unpacked
+    const tree = { ...unpacked.tree, files: [...unpacked.tree.files] }
+    const part = partOf({ staged, tree }, source)
     const pluginYaml = source.kind === 'plugin' ? readPluginYaml(part.staged) : undefined
     const decided = decideVersion(found, pluginYaml)
     const { version } = decided
@@ -69,14 +71,14 @@ export async function fetchFromMarketplace(
     const offered = { version, source: { from: `${base} ${source.kind} ${source.slug}`, id: verified.sha256 } }
     if (!isPinned) refuseReused(offered, past.history)
     if (source.version === 'latest' && !request.allowDowngrade) refuseOlder(offered, past)
-    const cost = { received: found.served.artifact.size, tree: unpacked.tree }
+    const cost = { received: found.served.artifact.size, tree }
     return { ...part, ...offered, cost }
   } finally {
     file.close()
   }
 }
 
-function partOf({ staged, tree }: StagedTree, { slug, subdirectory }: MarketplaceSource) {
+function partOf({ staged, tree }: { staged: string; tree: NamedTree }, { slug, subdirectory }: MarketplaceSource) {
   if (subdirectory === undefined) return { staged, tree }
   if (!tree.directories.includes(subdirectory)) {
     throw new ArtifactError(

@@ -9,18 +9,12 @@ import {
   verifyTargetSize,
 } from './archive-limits.ts'
 import { parseEntryName } from './entry-names.ts'
+import { PlannedFiles } from './planned-files.ts'
 import { PlannedTree, type TreeNode } from './planned-tree.ts'
 import { SymlinkResolver } from './symlink-policy.ts'
 
 /** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2
-
-export interface PlannedFile<Entry> {
-  /** Relative, `/` between components, flattened; like every path of a plan. */
-  readonly path: string
-  readonly mode: 0o644 | 0o755
-  readonly entry: Entry
-}
 
 export interface PlannedSymlink {
   readonly path: string
@@ -35,7 +29,7 @@ export interface PlannedSymlink {
 export interface ExtractionPlan<Entry> {
   readonly directories: readonly string[]
   /** In the order of the tree digest. */
-  readonly files: readonly PlannedFile<Entry>[]
+  readonly files: PlannedFiles<Entry>
   readonly symlinks: readonly PlannedSymlink[]
   /** Bytes of all files. */
   readonly bytes: number
@@ -106,19 +100,27 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
     yield
     const files = yield* this.#planFiles(root)
     const symlinks = yield* this.#planSymlinks(root)
-    const bytes = files.reduce((sum, { entry }) => sum + entry.size, 0)
+    let bytes = 0
+    for (const { size } of files.entries()) bytes += size
     return { files, symlinks, bytes, directories, flattened: top?.name ?? null }
   }
 
   /** In tree order. */
-  *#planFiles(root: TreeNode<Entry>): Generator<void, PlannedFile<Entry>[]> {
-    const files: PlannedFile<Entry>[] = []
+  *#planFiles(root: TreeNode<Entry>): Generator<void, PlannedFiles<Entry>> {
+    const nodes: FileNode<Entry>[] = []
     for (const node of nodesInOrder(root)) {
-      const { type, entry } = node
-      if (type === 'file' && entry !== null) files.push({ path: pathBelow(root, node), mode: fileMode(entry), entry })
+      if (isFile(node)) nodes.push(node)
       yield
     }
-    return files
+    return new PlannedFiles({
+      length: nodes.length,
+      entryAt: place => (nodes[place] as FileNode<Entry>).entry,
+      at: place => {
+        const node = nodes[place] as FileNode<Entry>
+        const { entry } = node
+        return { path: pathBelow(root, node), mode: fileMode(entry), entry, place }
+      },
+    })
   }
 
   *#planSymlinks(root: TreeNode<Entry>): Generator<void, PlannedSymlink[]> {
@@ -166,6 +168,12 @@ function targetBytes({ type, target, size }: ArchiveEntry): number {
 
 function targetOf({ entry }: TreeNode<ArchiveEntry>): string {
   return entry?.target ?? ''
+}
+
+type FileNode<Entry> = TreeNode<Entry> & { readonly entry: Entry }
+
+function isFile<Entry>(node: TreeNode<Entry>): node is FileNode<Entry> {
+  return node.type === 'file' && node.entry !== null
 }
 
 function verifyNotEmpty({ count, directories }: PlannedTree<unknown>): void {

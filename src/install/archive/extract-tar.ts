@@ -57,7 +57,7 @@ async function listTar(source: TarSource): Promise<ExtractionPlan<TarEntry>> {
 function reduced(plan: ExtractionPlan<TarEntry>, { only }: TarExtractionRequest): ExtractionPlan<TarEntry> {
   if (only === undefined) return plan
   const files = plan.files.filter(({ path }) => only.has(path))
-  const directories = plan.directories.filter(folder => files.some(({ path }) => path.startsWith(`${folder}/`)))
+  const directories = plan.directories.filter(folder => [...files].some(({ path }) => path.startsWith(`${folder}/`)))
   return { ...plan, files, directories, symlinks: [] }
 }
 
@@ -70,7 +70,7 @@ async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
   const { directories, symlinks, flattened } = reduced(plan, extraction)
   await slice.forEach(directories, path => passing.makeDirectory(path))
   await slice.forEach(symlinks, symlink => tree.makeSymlink(symlink))
-  const files = plan.files.flatMap(({ path }) => passing.written.get(path) ?? [])
+  const files = Array.from(plan.files).flatMap(({ path }) => passing.written.get(path) ?? [])
   return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
 }
 

@@ -11,12 +11,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { unsafeEntry } from '../../core/archive/archive-entry.ts'
-import type { ExtractionPlan, PlannedFile, PlannedSymlink } from '../../core/archive/archive-policy.ts'
+import type { ExtractionPlan, PlannedSymlink } from '../../core/archive/archive-policy.ts'
+import type { PlannedFiles } from '../../core/archive/planned-files.ts'
 import { errnoOf } from '../../core/errors.ts'
 import { type NeededSpace, OWN_INODES, requireSpace } from '../files/space.ts'
 import { toHostError } from '../files/system-errors.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
-import type { ExtractedFile, ExtractedTree } from '../files/trees/extracted-tree.ts'
+import type { ExtractedFile, ExtractedFiles, ExtractedTree } from '../files/trees/extracted-tree.ts'
 import { stampOf } from '../files/trees/tree-item.ts'
 
 const PERMISSION_BITS = 0o7777n
@@ -41,19 +42,19 @@ export class TreeWriter {
 
   /**
    * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
-   * `writeFiles` writes, symlinks last.
+   * `writeFiles` writes and returns in the order of the plan, symlinks last.
    * Throws the signal's reason once the slice's signal is aborted.
    */
-  async writeTree<Entry extends { readonly size: number }>(
+  async writeTree<Entry extends { readonly size: number }, Files extends ExtractedFiles>(
     plan: ExtractionPlan<Entry>,
-    writeFiles: (files: readonly PlannedFile<Entry>[]) => Promise<ExtractedFile[]>,
-  ): Promise<ExtractedTree> {
+    writeFiles: (files: PlannedFiles<Entry>) => Promise<Files>,
+  ): Promise<ExtractedTree<Files>> {
     requireSpace(this.#root, spaceFor(plan))
     const { files, directories, symlinks, bytes, flattened } = plan
     await this.#slice.forEach(directories, path => this.makeDirectory(path))
     const written = await writeFiles(files)
     await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink))
-    return { files: inOrderOf(files, written), symlinks, directories, bytes, flattened }
+    return { files: written, symlinks, directories, bytes, flattened }
   }
 
   /** Makes a directory, mode 0755. */
@@ -118,16 +119,13 @@ function finishFile(fd: number, mode: number): string {
   return stampOf(fstatSync(fd, { bigint: true }))
 }
 
-function inOrderOf(planned: readonly { readonly path: string }[], written: readonly ExtractedFile[]): ExtractedFile[] {
-  const byPath = new Map(written.map(file => [file.path, file]))
-  return planned.flatMap(({ path }) => byPath.get(path) ?? [])
-}
-
 /** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
 export function spaceFor({ files, directories, symlinks }: ExtractionPlan<{ readonly size: number }>): NeededSpace {
-  const sizes = files.map(({ entry }) => entry.size)
   const others = directories.length + symlinks.length
-  return { sizes: [...sizes, ...Array<number>(others).fill(1)], inodes: files.length + others + OWN_INODES }
+  const sizes = new Float64Array(files.length + others).fill(1)
+  let at = 0
+  for (const { size } of files.entries()) sizes[at++] = size
+  return { sizes, inodes: sizes.length + OWN_INODES }
 }
 
 function asHostError<Made>(path: string, action: () => Made): Made {

@@ -1,15 +1,16 @@
 import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Log } from '../../core/log.ts'
+import { inTreeOrder } from '../../core/trust/tree-digest.ts'
 import { writeNewFile } from '../files/durable-files.ts'
-import type { ExtractedTree } from '../files/trees/extracted-tree.ts'
+import type { ExtractedFiles, ExtractedTree } from '../files/trees/extracted-tree.ts'
 import { removeTree } from '../files/trees/remove-tree.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { buildPluginSig, isCovered, needsPluginSig, type StagedPlugin } from './plugin-sig.ts'
 import type { FindRecorded } from './trees/record/read-tree-record.ts'
 
 export interface PluginToSign extends StagedPlugin {
-  tree: Pick<ExtractedTree, 'files' | 'symlinks'>
+  tree: Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
   /** The directory that the plugin replaces, or whose kept paths it takes. */
   installed: string
   keepPaths: readonly string[]
@@ -35,7 +36,10 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   const isOther = ({ path }: { path: string }): boolean => path !== 'plugin.sig' && !path.startsWith('plugin.sig/')
   const sha256 = hash('sha256', text)
   const signature = { path: 'plugin.sig', size: Buffer.byteLength(text), mode: 0o644 as const, sha256 }
-  return { files: [...tree.files.filter(isOther), signature], symlinks: tree.symlinks.filter(isOther) }
+  return {
+    files: inTreeOrder([...[...tree.files].filter(isOther), signature]),
+    symlinks: tree.symlinks.filter(isOther),
+  }
 }
 
 /** An installed plugin, which has the files that were recorded. */

@@ -10,6 +10,7 @@ import { openPrivateFileSync } from '../../install/files/private-file.ts'
 import { makePrivateFolderSync, namePrivateFolder, removePrivateFolder } from '../../install/files/private-folder.ts'
 import { isSystemError, toHostError } from '../../install/files/system-errors.ts'
 import { hearSignals, TimeSlice } from '../../install/files/time-slice.ts'
+import { pathTest } from '../../install/files/trees/extracted-tree.ts'
 import { needsPluginSig, signedFiles } from '../../install/host/plugin-sig.ts'
 import { describeSequence } from '../../install/steps/sequence.ts'
 import type { Tools } from '../../install/transaction/context.ts'
@@ -165,8 +166,7 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
   checkVersion(gate, found, unpacked.pluginYaml)
   await checkSignable(unpacked)
   await enter(tools, 'loading_plan')
-  const paths = new Set(unpacked.tree.files.map(({ path }) => path))
-  if (plan !== undefined) bindToFiles(plan, path => paths.has(path), files.keepPaths)
+  if (plan !== undefined) bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths)
 }
 
 /** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */

@@ -1,8 +1,9 @@
 import { writeSync } from 'node:fs'
 import { invalidEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
-import type { ExtractionPlan, PlannedFile } from '../../core/archive/archive-policy.ts'
+import type { ExtractionPlan } from '../../core/archive/archive-policy.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
+import type { PlannedFiles } from '../../core/archive/planned-files.ts'
 import { PieceReader } from '../../install/archive/piece-reader.ts'
 import { TreeWriter } from '../../install/archive/tree-writer.ts'
 import { makeOpenDirectorySync } from '../../install/files/durable-files.ts'
@@ -47,10 +48,10 @@ export async function readTree(reading: TreeReading, tree: string): Promise<Extr
 async function writeFiles(
   reading: TreeReading,
   { writer, slice }: { writer: TreeWriter; slice: TimeSlice },
-  planned: readonly PlannedFile<GitEntry>[],
+  planned: PlannedFiles<GitEntry>,
 ): Promise<ExtractedFile[]> {
   const written: ExtractedFile[] = []
-  const files = planned.map(file => ({ ...file.entry, file }))
+  const files = Array.from(planned, file => ({ ...file.entry, file }))
   await readBlobs(reading, files, async ({ file, size }, blob) => {
     const isSmall = size <= SMALL_FILE_BYTES
     written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()))

@@ -1,6 +1,6 @@
-import type { ExtractedTree } from '../../../src/install/files/trees/extracted-tree.ts'
+import type { ExtractedFile, ExtractedFiles, ExtractedTree } from '../../../src/install/files/trees/extracted-tree.ts'
 
 /** A tree without the inodes and times of its files, which differ from extraction to extraction. */
-export function withoutStamps({ files, ...tree }: ExtractedTree): ExtractedTree {
-  return { ...tree, files: files.map(({ stamp: _, ...file }) => file) }
+export function withoutStamps({ files, ...tree }: ExtractedTree<ExtractedFiles>): ExtractedTree {
+  return { ...tree, files: Array.from(files, ({ stamp: _, ...file }): ExtractedFile => file) }
 }

@@ -1,7 +1,8 @@
-import type { PlannedFile } from '../../../core/archive/archive-policy.ts'
+import type { PlannedFiles } from '../../../core/archive/planned-files.ts'
 import type { VerifiedArtifact } from '../../../core/trust/signature.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
-import type { ExtractedFile, ExtractedTree } from '../../files/trees/extracted-tree.ts'
+import type { ExtractedTree } from '../../files/trees/extracted-tree.ts'
+import { FileList } from '../../files/trees/file-list.ts'
 import type { Extraction } from '../extraction.ts'
 import { ReadWindow } from '../read-window.ts'
 import { TreeWriter } from '../tree-writer.ts'
@@ -28,7 +29,7 @@ interface ZipExtraction extends OpenZip {
 export async function extractZip(
   artifact: VerifiedArtifact,
   { target, limits, signal }: Extraction,
-): Promise<ExtractedTree> {
+): Promise<ExtractedTree<FileList>> {
   signal?.throwIfAborted()
   const slice = new TimeSlice(signal)
   const writer = new TreeWriter(target, slice)
@@ -40,22 +41,27 @@ export async function extractZip(
 
 async function writeFiles(
   { window, slice, writer }: ZipExtraction,
-  planned: readonly PlannedFile<LocatedZipEntry>[],
-): Promise<ExtractedFile[]> {
-  const inDataOrder = planned.toSorted((a, b) => a.entry.dataOffset - b.entry.dataOffset)
-  const { batched = [], single = [], large = [] } = Object.groupBy(inDataOrder, ({ entry }) => howToRead(entry))
-  const files: ExtractedFile[] = []
-  for await (const batch of readInBatches(window, batched)) {
-    await slice.forEach(batch, ({ file, bytes }) => files.push(writer.writeFile(file, bytes)))
+  planned: PlannedFiles<LocatedZipEntry>,
+): Promise<FileList> {
+  const inDataOrder = planned.sortedBy(entry => entry.dataOffset)
+  const toRead = (how: HowToRead): PlannedFiles<LocatedZipEntry> =>
+    inDataOrder.filter(({ entry }) => howToRead(entry) === how)
+  const files = new FileList(planned.length)
+  for await (const batch of readInBatches(window, toRead('batched'))) {
+    await slice.forEach(batch, ({ file, bytes }) => files.set(file.place, writer.writeFile(file, bytes)))
   }
-  await slice.forEach(single, file => files.push(writer.writeFile(file, readSmallEntry(window, file.entry))))
-  for (const file of large) {
-    files.push(await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))))
+  await slice.forEach(toRead('single'), file =>
+    files.set(file.place, writer.writeFile(file, readSmallEntry(window, file.entry))),
+  )
+  for (const file of toRead('large')) {
+    files.set(file.place, await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))))
   }
   return files
 }
 
-function howToRead(entry: LocatedZipEntry): 'batched' | 'single' | 'large' {
+type HowToRead = 'batched' | 'single' | 'large'
+
+function howToRead(entry: LocatedZipEntry): HowToRead {
   if (!isSmall(entry)) return 'large'
   return canInflateTogether(entry) ? 'batched' : 'single'
 }

@@ -22,25 +22,28 @@ export function canInflateTogether(entry: LocatedZipEntry): boolean {
  * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
 export class BatchInflater {
-  readonly #window: ReadWindow
+  readonly window: ReadWindow
   /** Buffers of MEMBERS_BYTES that zlib has used up. */
   readonly #free: Buffer[] = []
 
   constructor(window: ReadWindow) {
-    this.#window = window
+    this.window = window
   }
 
   /**
    * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
-   * undefined where they cannot be vouched for together, which says nothing about any single one: use
-   * `readSmallEntry`. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
+   * undefined where they cannot be vouched for together, which says nothing about any single one: try fewer, and
+   * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
    * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
    * trailer that fits it; and as the sizes add up, with its own.
    */
   async inflate(entries: readonly LocatedZipEntry[]): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)
     const members = this.#buildMembers(buffer, entries)
-    if (countMagic(members) !== entries.length) return undefined
+    if (countMagic(members) !== entries.length) {
+      this.#free.push(buffer)
+      return undefined
+    }
     const size = entries.reduce((sum, entry) => sum + entry.size, 0)
     const inflated = await gunzipWhole(members, size)
     if (inflated?.bytes.length !== size || inflated.used !== members.length) return undefined
@@ -55,8 +58,8 @@ export class BatchInflater {
     let at = 0
     for (const { dataOffset, packedSize, crc, size } of entries) {
       at += MEMBER_HEADER.copy(members, at)
-      at += this.#window.look(dataOffset, packedSize, WINDOW_BYTES).copy(members, at)
-      at = members.writeUInt32LE(crc, at)
+      at += this.window.look(dataOffset, packedSize, WINDOW_BYTES).copy(members, at)
+      at = members.writeInt32LE(crc, at)
       at = members.writeUInt32LE(size, at)
     }
     return members

@@ -19,7 +19,7 @@ export function isDescriptorOf(bytes: Buffer, entry: ZipEntry): boolean {
   const fields = isSigned ? bytes.subarray(SIGNATURE_BYTES) : bytes
   if (fields.length !== SHORT_BYTES && fields.length !== LONG_BYTES) return false
   const [packedSize, size] = fields.length === SHORT_BYTES ? readShortSizes(fields) : readLongSizes(fields)
-  return fields.readUInt32LE(0) === entry.crc && packedSize === entry.packedSize && size === entry.size
+  return fields.readInt32LE(0) === entry.crc && packedSize === entry.packedSize && size === entry.size
 }
 
 function readShortSizes(fields: Buffer): [number, number] {

@@ -15,7 +15,7 @@ export type ZipMethod = 'stored' | 'deflated'
 export interface ZipEntry extends ArchiveEntry {
   readonly packedSize: number
   readonly method: ZipMethod
-  /** CRC-32 that the unpacked bytes must have. */
+  /** CRC-32 that the unpacked bytes must have; signed, because V8 keeps larger numbers as objects. */
   readonly crc: number
   /** Position of its local header. */
   readonly headerOffset: number
@@ -132,7 +132,7 @@ function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
   const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) }
   const type = entryType(attributes, name)
   const executable = isOwnerExecutable(attributes)
-  const crc = fixed.readUInt32LE(16)
+  const crc = fixed.readInt32LE(16)
   // Named here, although it is set later: a property that is added takes memory of its own.
   const dataOffset = undefined
   return { name, type, size, packedSize, headerOffset, dataOffset, method, crc, executable, target: null }

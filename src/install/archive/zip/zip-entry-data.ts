@@ -85,7 +85,7 @@ function verifyUsedUp(entry: LocatedZipEntry, used: number): void {
 
 function verifyOutcome(entry: LocatedZipEntry, size: number, crc: number): void {
   if (size !== entry.size) throw invalidEntry(entry.name, `unpacks to ${size} bytes where it declares ${entry.size}`)
-  if (crc !== entry.crc) throw invalidEntry(entry.name, 'does not have the CRC that the directory gives')
+  if ((crc | 0) !== entry.crc) throw invalidEntry(entry.name, 'does not have the CRC that the directory gives')
 }
 
 function toEntryError(error: unknown, entry: LocatedZipEntry): unknown {

@@ -43,29 +43,33 @@ interface TakenUp {
  * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
  * Throws ArchiveError `invalid_archive` where it is not so.
  */
-export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Promise<LocatedZipEntry[]> {
+export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Promise<readonly LocatedZipEntry[]> {
   const { window, slice } = zip
-  const located: LocatedZipEntry[] = []
   const endless: LocatedZipEntry[] = []
   let taken: TakenUp = { end: 0, last: null, hasDescriptor: false }
-  await slice.forEach(
-    directory.entries.toSorted((a, b) => a.headerOffset - b.headerOffset),
-    entry => {
-      if (entry.headerOffset < taken.end) throw invalidEntry(entry.name, 'overlaps another entry')
-      verifyGap(window, taken, entry.headerOffset)
-      const header = readHeader(window, entry)
-      verifyLocalHeader(header, entry)
-      const dataOffset = entry.headerOffset + header.bytes
-      taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) }
-      if (taken.end > directory.offset) throw invalidEntry(entry.name, 'reaches into the directory')
-      // Not copied: copies of a large listing would double the memory that it takes.
-      located.push(Object.assign(entry, { dataOffset }))
-      if (isEndless(header, entry)) endless.push(Object.assign(entry, { dataOffset }))
-    },
-  )
+  const entries = inDataOrder(directory.entries)
+  await slice.forEach(entries, entry => {
+    if (entry.headerOffset < taken.end) throw invalidEntry(entry.name, 'overlaps another entry')
+    verifyGap(window, taken, entry.headerOffset)
+    const header = readHeader(window, entry)
+    verifyLocalHeader(header, entry)
+    const dataOffset = entry.headerOffset + header.bytes
+    taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) }
+    if (taken.end > directory.offset) throw invalidEntry(entry.name, 'reaches into the directory')
+    // Not copied: copies of a large listing would double the memory that it takes.
+    const located = Object.assign(entry, { dataOffset })
+    if (isEndless(header, entry)) endless.push(located)
+  })
   verifyGap(window, taken, directory.offset)
   for (const entry of endless) await slice.run(verifyFirstSignature(window, entry))
-  return located
+  // All of them have been located by now.
+  return entries as readonly LocatedZipEntry[]
+}
+
+/** Most archives list their entries in this order, and then need no second list of them. */
+function inDataOrder(entries: readonly ZipEntry[]): readonly ZipEntry[] {
+  const isBehind = (entry: ZipEntry, at: number): boolean => entry.headerOffset > (entries[at - 1]?.headerOffset ?? -1)
+  return entries.every(isBehind) ? entries : entries.toSorted((a, b) => a.headerOffset - b.headerOffset)
 }
 
 /** There is nothing, or exactly the data descriptor that the last entry announces. */
@@ -135,7 +139,7 @@ function verifySizes(header: LocalHeader, entry: ZipEntry): void {
   const agrees = (value: number, expected: number): boolean =>
     value === expected || (hasDescriptor(header) && isLeftOpen(value))
   const { size, packedSize } = localSizes(header)
-  if (!agrees(header.fixed.readUInt32LE(14), entry.crc)) throw contradiction(entry, 'CRC')
+  if (!agrees(header.fixed.readUInt32LE(14), entry.crc >>> 0)) throw contradiction(entry, 'CRC')
   if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize)) throw contradiction(entry, 'size')
 }
 

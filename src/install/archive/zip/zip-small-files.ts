@@ -1,4 +1,4 @@
-import type { PlannedFile } from '../../../core/archive/archive-policy.ts'
+import type { PlannedFile } from '../../../core/archive/planned-files.ts'
 import type { ReadWindow } from '../read-window.ts'
 import { BatchInflater } from './inflate-together.ts'
 import { readSmallEntry } from './zip-entry-data.ts'
@@ -28,7 +28,10 @@ const BATCHES_AHEAD = 2
  * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
  * over. Throws ArchiveError `invalid_archive`.
  */
-export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGenerator<Iterable<ReadFile>> {
+export async function* readInBatches(
+  window: ReadWindow,
+  files: Iterable<SmallFile>,
+): AsyncGenerator<Iterable<ReadFile>> {
   const inflater = new BatchInflater(window)
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(files)) {
@@ -36,19 +39,26 @@ export async function* readInBatches(window: ReadWindow, files: Batch): AsyncGen
     // It is thrown where the batch is used; until then nothing else catches it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
-    if (inflating.length > BATCHES_AHEAD) yield await readNext(window, inflating)
+    if (inflating.length > BATCHES_AHEAD) yield* readBatch(inflater, inflating.shift())
   }
-  while (inflating.length > 0) yield await readNext(window, inflating)
+  while (inflating.length > 0) yield* readBatch(inflater, inflating.shift())
 }
 
-async function readNext(window: ReadWindow, inflating: Inflating[]): Promise<Iterable<ReadFile>> {
-  const next = inflating.shift()
-  if (next === undefined) return []
+/** What cannot be vouched for together is tried again in halves, down to the single file. */
+async function* readBatch(inflater: BatchInflater, next: Inflating | undefined): AsyncGenerator<Iterable<ReadFile>> {
+  if (next === undefined) return
+  const { batch } = next
   const inflated = await next.inflated
-  return inflated === undefined ? readOneByOne(window, next.batch) : cutOut(next.batch, inflated)
+  if (inflated !== undefined) yield cutOut(batch, inflated)
+  else if (batch.length === 1) yield readAlone(inflater.window, batch)
+  else {
+    const middle = batch.length >>> 1
+    for (const half of [batch.slice(0, middle), batch.slice(middle)])
+      yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.map(toEntry)) })
+  }
 }
 
-function* readOneByOne(window: ReadWindow, batch: Batch): Generator<ReadFile> {
+function* readAlone(window: ReadWindow, batch: Batch): Generator<ReadFile> {
   for (const file of batch) yield { file, bytes: readSmallEntry(window, file.entry) }
 }
 
@@ -63,7 +73,7 @@ function* cutOut(batch: Batch, inflated: Buffer): Generator<ReadFile> {
   ;(inflated.buffer as ArrayBuffer).transfer(0)
 }
 
-function* cutIntoBatches(files: Batch): Generator<Batch> {
+function* cutIntoBatches(files: Iterable<SmallFile>): Generator<Batch> {
   let batch: SmallFile[] = []
   let packedBytes = 0
   let bytes = 0

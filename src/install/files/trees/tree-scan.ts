@@ -9,6 +9,8 @@ const MAX_BYTES_AT_ONCE = 64 * 1024
 const LISTED_AT_ONCE = 2000
 /** How many names are in memory before the first item; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000
+/** Of every directory without any: an empty map of its own would take more memory than its names. */
+const NO_DIRECTORIES = new Map<string, Listing | undefined>()
 
 /** What of a tree is scanned. */
 export interface ScanRules {
@@ -107,7 +109,8 @@ function stampAt(at: string): string | undefined {
 
 /** Undefined where no directory is, or none that can be listed. */
 function* listDirectory(at: string, prefix: string): Generator<undefined, Listing | undefined> {
-  const [names, directories] = [[] as string[], new Map<string, undefined>()]
+  const names: string[] = []
+  let directories: Map<string, Listing | undefined> = NO_DIRECTORIES
   let [stamp, hasSurrogates] = ['', false]
   try {
     const stat = lstatSync(at, { bigint: true })
@@ -117,7 +120,10 @@ function* listDirectory(at: string, prefix: string): Generator<undefined, Listin
     for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? readdirSync(at, { withFileTypes: true }) : readLarge(at)) {
       names.push(entry.name)
       hasSurrogates ||= /[\ud800-\udfff]/.test(entry.name)
-      if (entry.isDirectory()) directories.set(entry.name, undefined)
+      if (entry.isDirectory()) {
+        if (directories === NO_DIRECTORIES) directories = new Map()
+        directories.set(entry.name, undefined)
+      }
       if (names.length % LISTED_AT_ONCE === 0) yield
     }
   } catch (error) {

@@ -1,5 +1,6 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { isBelow } from '../../../core/is-below.ts'
+import { PackedTexts } from '../../../core/packed-texts.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { stampOf } from '../../files/trees/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'
@@ -9,12 +10,14 @@ import type { HostTree } from '../keep-paths.ts'
  * changed.
  */
 export class TreeStamps {
-  readonly #seen: (readonly [path: string, stamp: string])[] = []
+  /** Paths, each followed by its stamp. */
+  readonly #seen = new PackedTexts()
   #inRoot = 0
 
   /** Of a directory, the stamp from before it was listed. */
   see(path: string, stamp: string): void {
-    this.#seen.push([path, stamp])
+    this.#seen.add(path)
+    this.#seen.add(stamp)
     if (!path.includes('/')) this.#inRoot += 1
   }
 
@@ -28,7 +31,8 @@ export class TreeStamps {
       if (!lstatSync(root).isDirectory()) return false
       const isKept = isBelow(keepPaths)
       if (readdirSync(root).filter(name => !isKept(name)).length !== this.#inRoot) return false
-      for (const [path, stamp] of this.#seen) {
+      for (let at = 0; at < this.#seen.length; at += 2) {
+        const [path, stamp] = [this.#seen.at(at), this.#seen.at(at + 1)]
         if (slice.isOver()) await slice.giveBack()
         if (stampOf(lstatSync(`${root}/${path}`, { bigint: true })) !== stamp) return false
       }

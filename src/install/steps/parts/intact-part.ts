@@ -6,6 +6,7 @@ import { isBelow } from '../../../core/is-below.ts'
 import { PLUGIN_YAML_LIMITS } from '../../../core/limits.ts'
 import { readSmallFileSync } from '../../files/read-small-file.ts'
 import { isSystemError } from '../../files/system-errors.ts'
+import { pathsOf } from '../../files/trees/extracted-tree.ts'
 import { isFrom } from '../../host/installed/origin.ts'
 import type { InstalledRow, Origin } from '../../host/installed/rows.ts'
 import { installPath, isSamePlace, type Place } from '../../host/layout.ts'
@@ -86,7 +87,7 @@ async function isIntact(deployment: Deployment, place: Place): Promise<boolean> 
 
 /** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
 async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
-  const shipped = new Set(part.tree.files.map(({ path }) => path))
+  const shipped = pathsOf(part.tree.files)
   if (!SIGNED.every(path => shipped.has(path))) return false
   const pluginYaml = readPluginYaml(part.staged)
   if (!needsPluginSig(pluginYaml)) return false

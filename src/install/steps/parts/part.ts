@@ -1,12 +1,12 @@
 import type { PluginYaml } from '../../../core/content/plugin-yaml.ts'
-import type { ExtractedTree } from '../../files/trees/extracted-tree.ts'
+import type { ExtractedFiles, ExtractedTree } from '../../files/trees/extracted-tree.ts'
 import type { InstalledRow, InstalledVersion, SnapshotRow, SourceRecord } from '../../host/installed/rows.ts'
 import { type Place, placeName } from '../../host/layout.ts'
 import type { PreviousInstall } from '../../host/previous-install.ts'
 import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 
 /** What a tree contains. */
-export type PartTree = Pick<ExtractedTree, 'files' | 'symlinks'>
+export type PartTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
 
 /** The settings that a part reads, by name. */
 export interface PartEnvironment {

@@ -48,7 +48,10 @@ function writeSampleTree(root: string): void {
 async function extractTo(directory: string, name: string, bytes: Buffer): Promise<ExtractedTree> {
   const target = join(directory, name)
   mkdirSync(target)
-  return withVerifiedArtifact(bytes, directory, artifact => extractZip(artifact, { target, limits: LIMITS }))
+  return withVerifiedArtifact(bytes, directory, async artifact => {
+    const tree = await extractZip(artifact, { target, limits: LIMITS })
+    return { ...tree, files: [...tree.files] }
+  })
 }
 
 function contentsOf(listing: Record<string, string>): Record<string, string> {

@@ -26,7 +26,7 @@ async function extractIn(directory: string, bytes: Buffer, signal?: AbortSignal)
   return withVerifiedArtifact(bytes, directory, async artifact => {
     const tree = await extractZip(artifact, { target, limits: LIMITS, signal })
     assert.equal(fstatSync(artifact.fd).size, bytes.length)
-    return tree
+    return { ...tree, files: [...tree.files] }
   })
 }
 

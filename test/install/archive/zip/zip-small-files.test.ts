@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { deflateRawSync } from 'node:zlib'
-import type { PlannedFile } from '../../../../src/core/archive/archive-policy.ts'
+import type { PlannedFile } from '../../../../src/core/archive/planned-files.ts'
 import { ArchiveError } from '../../../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../../src/core/limits.ts'
 import { ReadWindow } from '../../../../src/install/archive/read-window.ts'
@@ -92,5 +92,5 @@ describe('readInBatches', () => {
 function fileAt(dataOffset: number): PlannedFile<LocatedZipEntry> {
   const listed = { name: `f${dataOffset}`, type: 'file' as const, executable: false, target: null, headerOffset: 0 }
   const entry = { ...listed, method: 'deflated' as const, size: 10, crc: 0, packedSize: 200_000, dataOffset }
-  return { path: entry.name, mode: 0o644, entry }
+  return { path: entry.name, mode: 0o644, entry, place: dataOffset / 200_000 }
 }

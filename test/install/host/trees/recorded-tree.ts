@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { chmodSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import { inTreeOrder } from '../../../../src/core/trust/tree-digest.ts'
 import { recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
 import { installPath, type Layout, type Place } from '../../../../src/install/host/layout.ts'
 import { stagedItems } from '../../../../src/install/host/trees/record/extracted-items.ts'
@@ -16,7 +17,7 @@ type Texts = Readonly<Record<string, string>>
 /** A tree of these files, all 0644, and symlinks, as an extraction describes it. */
 export function treeOf(files: Texts, symlinks: Texts = {}): PartTree {
   return {
-    files: Object.entries(files).map(([path, text]) => ({
+    files: inTreeOrder(Object.entries(files).map(([path, text]) => ({ path, text }))).map(({ path, text }) => ({
       path,
       size: Buffer.byteLength(text),
       mode: 0o644 as const,
@@ -55,9 +56,9 @@ export const GREETER: Place = { shelf: 'plugins', id: 'greeter', directory: 'plu
 
 /** The text of the record that earlier versions of the action wrote of such a tree. */
 export function earlierRecordOf({ files, symlinks }: PartTree): string {
-  const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
+  const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
   return JSON.stringify({
-    files: files.map(({ path, sha256, size, mode }) => ({ path, sha256, size, mode })),
+    files: Array.from(files, ({ path, sha256, size, mode }) => ({ path, sha256, size, mode })),
     symlinks: symlinks.map(({ path, target, file }) => {
       const sha256 = digests.get(file ?? '')
       return { path, target, ...(sha256 === undefined ? {} : { sha256 }) }

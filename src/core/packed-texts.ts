@@ -1,0 +1,53 @@
+/** Texts of one block. */
+const BLOCK_TEXTS = 1024
+/** Room for most of them, to begin with. */
+const BYTES_PER_TEXT = 64
+/** A unit of UTF-16 has at most so many bytes of UTF-8. */
+const BYTES_PER_UNIT = 3
+
+/** Some texts, one behind the other, and where each of them ends. */
+interface Block {
+  bytes: Buffer
+  readonly ends: Uint32Array
+}
+
+/**
+ * Many texts, by number, outside of the JavaScript heap. There, the garbage collector copies each string twice before it
+ * leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every path that is
+ * passed to the system.
+ */
+export class PackedTexts {
+  readonly #blocks: Block[] = []
+  #length = 0
+
+  get length(): number {
+    return this.#length
+  }
+
+  add(text: string): void {
+    const at = this.#length % BLOCK_TEXTS
+    if (at === 0) this.#blocks.push(newBlock())
+    const block = this.#blocks.at(-1) as Block
+    const start = block.ends[at - 1] ?? 0
+    reserve(block, start + text.length * BYTES_PER_UNIT)
+    block.ends[at] = start + block.bytes.write(text, start)
+    this.#length += 1
+  }
+
+  /** Of a number below `length`. */
+  at(index: number): string {
+    const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)] as Block
+    const at = index % BLOCK_TEXTS
+    return bytes.toString('utf8', ends[at - 1] ?? 0, ends[at])
+  }
+}
+
+function newBlock(): Block {
+  return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) }
+}
+
+/** The memory that was too small is free at once. */
+function reserve(block: Block, bytes: number): void {
+  const { buffer, length } = block.bytes
+  if (bytes > length) block.bytes = Buffer.from((buffer as ArrayBuffer).transfer(Math.max(bytes, length * 1.5)))
+}
