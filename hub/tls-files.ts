@@ -44,10 +44,10 @@ export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   return { credentials: { cert, key }, warnings: validityWarnings(certFile, certificate, now) }
 }
 
-/** The names that the certificate is for, without wildcards and addresses. */
+/** The names that the certificate is for, with wildcards and addresses. */
 export function serverNames({ cert }: TlsCredentials): string[] {
   const names = new X509Certificate(cert).subjectAltName ?? ''
-  return [...names.matchAll(/(?:^|, )DNS:([\w.-]+)/g)].flatMap(([, name]) => name ?? [])
+  return [...names.matchAll(/(?:^|, )(?:DNS|IP Address):([\w.:*-]+)/g)].flatMap(([, name]) => name ?? [])
 }
 
 /** Finds faults that only show in use: a broken chain, or a key that is too weak. */

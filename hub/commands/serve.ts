@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
 import { renewAdminToken } from '../admin-token.ts'
 import { HubError, UsageError } from '../errors.ts'
@@ -121,18 +122,18 @@ function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void 
 /** A guess: certificates name what they are for, and most networks know a machine by its name. */
 function announceToOthers(url: string, tls: TlsCredentials | undefined): void {
   const names = tls === undefined ? [] : serverNames(tls)
-  const name = names.find(each => !isLoopbackHost(each))
-  if (name !== undefined || names.length === 0)
-    console.log(`Other machines reach it at ${urlUnder(url, name ?? hostname())}`)
-  else
+  const others = names.filter(name => !isLoopbackHost(name))
+  if (names.length > 0 && others.length === 0)
     console.error(
       `The certificate is only for ${names.join(', ')}, so other machines refuse it: use one for the name under which they reach this hub.`,
     )
+  else
+    console.log(`Other machines reach it at ${urlUnder(url, others.find(name => !name.includes('*')) ?? hostname())}`)
 }
 
 function urlUnder(url: string, name: string): string {
   const { protocol, port } = new URL(url)
-  return `${protocol}//${name}${port === '' ? '' : `:${port}`}`
+  return `${protocol}//${isIPv6(name) ? `[${name}]` : name}${port === '' ? '' : `:${port}`}`
 }
 
 function interrupted(): Promise<void> {

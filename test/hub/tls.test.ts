@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { appendFileSync, chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { connect } from 'node:net'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
@@ -55,15 +56,22 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, 
     assert.ok(!server.printed.join('\n').includes('PRIVATE'))
   })
 
-  it('names an address that others can use when it listens on every one', async t => {
-    const server = await serve(t, issue(t, `${NAMES},DNS:hub.example.com`), ['--host', '0.0.0.0'])
-    const url = await server.find(/^Other machines reach it at (\S+)$/)
-    assert.equal(url, server.url.replace('0.0.0.0', 'hub.example.com'))
-  })
+  for (const [name, shown] of Object.entries({
+    'DNS:hub.example.com': 'hub.example.com',
+    'IP:192.0.2.1': '192.0.2.1',
+    'IP:2001:db8::1': '[2001:DB8:0:0:0:0:0:1]',
+    'DNS:*.example.com': hostname(),
+  }))
+    it(`names an address that others can use when it listens on every one with a certificate for ${name}`, async t => {
+      const server = await serve(t, issue(t, `${NAMES},${name}`), ['--host', '0.0.0.0'])
+      const url = await server.find(/^Other machines reach it at (\S+)$/)
+      assert.equal(url, server.url.replace('0.0.0.0', shown))
+    })
 
   it('says so if its certificate is for no name that others could use', async t => {
     const server = await serve(t, issue(t), ['--host', '0.0.0.0'])
-    assert.equal(await server.find(/^The certificate is only for (\S+), so other machines refuse it: /), 'localhost')
+    const names = await server.find(/^The certificate is only for (.+), so other machines refuse it: /)
+    assert.equal(names, 'localhost, 127.0.0.1')
   })
 
   for (const [name, wrong, message] of [
