@@ -17759,7 +17759,8 @@ async function tryKernelLock(request) {
 }
 /**
  * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, where
- * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never
+ * throws but for the signal's reason.
  */
 async function readFreeKernelLock(request) {
     let fd;

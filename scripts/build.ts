@@ -70,7 +70,8 @@ function bundleActions(): void {
  * characters, V8 would keep two bytes for each, and of a text that is put together, a copy.
  */
 function asLoaded(code: string): string {
-  if (/String\.raw`[^`]*[^\0-\x7f]/.test(code)) throw new Error('A raw string must be ASCII: its escapes would count.')
+  if (/String\.raw`[^`]*[^\0-\x7f]|\\[^\0-\x7f]/.test(code))
+    throw new Error('A raw string, and what a backslash escapes, must be ASCII: an escape would change them.')
   const ascii = code.replace(/[^\0-\x7f]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
   return `(function (module, exports, require, __dirname) {${ascii}\n})\n`
 }

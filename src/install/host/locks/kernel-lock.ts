@@ -44,7 +44,8 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
 
 /**
  * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, where
- * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never throws but for the signal's reason.
+ * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never
+ * throws but for the signal's reason.
  */
 export async function readFreeKernelLock(request: KernelLockRequest): Promise<string | undefined> {
   let fd: number | undefined
