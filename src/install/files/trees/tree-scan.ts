@@ -35,9 +35,10 @@ export function* scanTree(
   if (top === undefined) return
   yield* listAhead(root, top, isLeftOut)
   onDirectory?.('')
-  const open = [top]
-  for (let listing = open.at(-1); listing !== undefined; listing = open.at(-1)) {
-    const name = listing.names[listing.next++]
+  const open = [visit(top)]
+  for (let at = open.at(-1); at !== undefined; at = open.at(-1)) {
+    const { listing } = at
+    const name = at.names[at.next++]
     if (name === undefined) {
       open.pop()
       continue
@@ -53,19 +54,31 @@ export function* scanTree(
     }
     onStamp?.(path, below.stamp)
     onDirectory?.(path)
-    open.push(below)
+    open.push(visit(below))
   }
 }
 
-/** The entries of one directory, in order, and how many of them have been visited. */
+/** The entries of one directory, in order. */
 interface Listing {
   /** What precedes their names in a path. */
   readonly prefix: string
   readonly stamp: string
-  readonly names: readonly string[]
+  /** With a slash between them: one text takes less than half the memory of many, until the directory is visited. */
+  readonly names: string
+  readonly count: number
   /** What is listed of the directories among them. */
   readonly directories: Map<string, Listing | undefined>
+}
+
+/** A listing, and how many of its names have been visited. */
+interface Visit {
+  readonly listing: Listing
+  readonly names: readonly string[]
   next: number
+}
+
+function visit(listing: Listing): Visit {
+  return { listing, names: listing.count === 0 ? [] : listing.names.split('/'), next: 0 }
 }
 
 /**
@@ -73,7 +86,7 @@ interface Listing {
  * time in its journal, which waits while the file system is synced: so all are read soon, and once.
  */
 function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut']): Generator<undefined, undefined> {
-  let room = MAX_LISTED_AHEAD - top.names.length
+  let room = MAX_LISTED_AHEAD - top.count
   const pending = [top]
   for (let listing = pending.pop(); listing !== undefined; listing = pending.pop()) {
     for (const name of listing.directories.keys()) {
@@ -83,7 +96,7 @@ function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut'
       const below = yield* listDirectory(`${root}/${path}`, `${path}/`)
       if (below === undefined) continue
       listing.directories.set(name, below)
-      room -= below.names.length
+      room -= below.count
       pending.push(below)
     }
   }
@@ -133,7 +146,7 @@ function* listDirectory(at: string, prefix: string): Generator<undefined, Listin
   yield
   // Without surrogates, code units have the order of code points, and sort ten times as fast.
   names.sort(hasSurrogates ? comparePaths : undefined)
-  return { prefix, stamp, names, directories, next: 0 }
+  return { prefix, stamp, names: names.join('/'), count: names.length, directories }
 }
 
 /** Takes twice as long for each entry. */

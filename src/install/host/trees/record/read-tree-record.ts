@@ -10,7 +10,7 @@ import type { RecordedItem } from './recorded-item.ts'
 import type { TreeIdentity } from './tree-identity.ts'
 import { TreeRecordDamage } from './tree-record-damage.ts'
 
-const WINDOW_BYTES = 256 * 1024
+const WINDOW_BYTES = 64 * 1024
 
 /**
  * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
@@ -109,9 +109,13 @@ function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
   for (let count = readSync(fd, window); count > 0; count = readSync(fd, window)) {
     const bytes = window.subarray(0, count)
     digest.update(bytes)
-    const lines = (rest + decoder.write(bytes)).split('\n')
-    rest = lines.pop() ?? ''
-    yield* lines
+    const text = rest + decoder.write(bytes)
+    let start = 0
+    for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
+      yield text.slice(start, end)
+      start = end + 1
+    }
+    rest = text.slice(start)
   }
   if (rest !== '') throw new TreeRecordDamage('its last line is cut')
 }

@@ -47,9 +47,8 @@ async function writeItems(
   const [record, digest, slice] = [createHash('sha256'), createHash('sha256'), new TimeSlice(signal)]
   let [lines, digested, separator] = ['', '', '']
   const flush = (): void => {
-    const bytes = Buffer.from(lines)
-    writeFileSync(fd, bytes)
-    record.update(bytes)
+    writeFileSync(fd, lines)
+    record.update(lines)
     digest.update(digested)
     ;[lines, digested] = ['', '']
   }
