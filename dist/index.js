@@ -21085,15 +21085,20 @@ async function requireAtRest(host, signal) {
  * `requireNothingStranded` does.
  */
 async function findUnended(host, signal) {
-    const { layout } = host;
-    requireNothingStranded(layout);
+    requireNothingStranded(host.layout);
+    const other = await readUnended(host.layout, signal);
+    if (other !== undefined && 'records' in other)
+        verifyRecoverable(host, other.records);
+    return other;
+}
+/** The same, whether or not it can be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
+async function readUnended(layout, signal) {
     if (!pathExistsSync(layout.journal))
         return undefined;
     const holder = await describeLiveHolder(layout.lock, signal);
     if (holder !== undefined)
         return { holder };
     const records = readRecords(layout);
-    verifyRecoverable(host, records);
     return records.length === 0 ? undefined : { records };
 }
 
@@ -44372,13 +44377,10 @@ async function rollback_refuse(inputs, tools) {
  * strange lock.
  */
 async function readActivity(layout, signal) {
-    if (!pathExistsSync(layout.journal))
+    const other = await readUnended(layout, signal);
+    if (other === undefined)
         return { kind: 'quiet' };
-    const holder = await describeLiveHolder(layout.lock, signal);
-    if (holder !== undefined)
-        return { kind: 'busy', holder };
-    const records = readRecords(layout);
-    return records.length === 0 ? { kind: 'quiet' } : interruptedRun(layout, records);
+    return 'holder' in other ? { kind: 'busy', holder: other.holder } : interruptedRun(layout, other.records);
 }
 /** A text that changes when a deployment begins, ends, or commits something. */
 function readTraces({ own, journal, installed }) {

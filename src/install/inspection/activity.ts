@@ -1,8 +1,8 @@
 import { lstatSync } from 'node:fs'
-import { changedPlaces, isInDoubt, readRecords } from '../deployment/recovery/dead-run.ts'
-import { isAbsent, pathExistsSync } from '../files/trees/tree-walk.ts'
+import { readUnended } from '../deployment/recovery/at-rest.ts'
+import { changedPlaces, isInDoubt } from '../deployment/recovery/dead-run.ts'
+import { isAbsent } from '../files/trees/tree-walk.ts'
 import { type Layout, placeName } from '../host/layout.ts'
-import { describeLiveHolder } from '../host/locks/lock.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal/journal-record.ts'
 
@@ -29,11 +29,9 @@ export interface InterruptedRun {
  * strange lock.
  */
 export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
-  if (!pathExistsSync(layout.journal)) return { kind: 'quiet' }
-  const holder = await describeLiveHolder(layout.lock, signal)
-  if (holder !== undefined) return { kind: 'busy', holder }
-  const records = readRecords(layout)
-  return records.length === 0 ? { kind: 'quiet' } : interruptedRun(layout, records)
+  const other = await readUnended(layout, signal)
+  if (other === undefined) return { kind: 'quiet' }
+  return 'holder' in other ? { kind: 'busy', holder: other.holder } : interruptedRun(layout, other.records)
 }
 
 /** A text that changes when a deployment begins, ends, or commits something. */

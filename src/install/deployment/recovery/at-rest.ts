@@ -1,5 +1,6 @@
 import { DeploymentError } from '../../../core/errors.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
+import type { Layout } from '../../host/layout.ts'
 import { describeLiveHolder } from '../../host/locks/lock.ts'
 import { requireNothingStranded } from '../../host/switchable.ts'
 import type { Host } from '../../reports/host.ts'
@@ -22,19 +23,24 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
 }
 
 /** Who holds the lock, or what a dead run has recorded. */
-type Unended = { readonly holder: string } | { readonly records: readonly JournalRecord[] }
+export type Unended = { readonly holder: string } | { readonly records: readonly JournalRecord[] }
 
 /**
  * The run whose journal is there. Throws DeploymentError `inconsistent` where no run can recover that any more, and as
  * `requireNothingStranded` does.
  */
 export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {
-  const { layout } = host
-  requireNothingStranded(layout)
+  requireNothingStranded(host.layout)
+  const other = await readUnended(host.layout, signal)
+  if (other !== undefined && 'records' in other) verifyRecoverable(host, other.records)
+  return other
+}
+
+/** The same, whether or not it can be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
+export async function readUnended(layout: Layout, signal: AbortSignal): Promise<Unended | undefined> {
   if (!pathExistsSync(layout.journal)) return undefined
   const holder = await describeLiveHolder(layout.lock, signal)
   if (holder !== undefined) return { holder }
   const records = readRecords(layout)
-  verifyRecoverable(host, records)
   return records.length === 0 ? undefined : { records }
 }
