@@ -30638,6 +30638,7 @@ function terminalState({ outcome }) {
 
 
 
+
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step ended,
@@ -30691,12 +30692,15 @@ async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
 }
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
- * DeploymentError `locked`, `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it
- * looks for a journal, when another user may have written it.
+ * DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, with no journal), `host_not_writable`,
+ * or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have written it.
  */
 async function recoverWhenFree(host, lockTimeoutMs) {
     requireSafeHost(host);
-    return pathExistsSync(host.layout.journal) ? await recoverLocked(host, lockTimeoutMs) : undefined;
+    if (pathExistsSync(host.layout.journal))
+        return await recoverLocked(host, lockTimeoutMs);
+    requireNothingStranded(host.layout);
+    return undefined;
 }
 async function recoverLocked(host, lockTimeoutMs) {
     requireOwnKinds(host.layout);

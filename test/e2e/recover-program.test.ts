@@ -112,6 +112,16 @@ describe('recover.js', () => {
     assert.match(stderr, /installed\.json must be a file/)
   })
 
+  it('exits with 1, with nothing to recover, while something is where its renames must fail', () => {
+    const probe = join(stage.root, '.hub-deploy/rename-probe')
+    mkdirSync(join(probe, 'lib'), { recursive: true, mode: 0o700 })
+    const { status, stdout, stderr } = recover()
+    assert.deepEqual([status, stdout], [1, ''])
+    assert.match(stderr, /^Error: .*rename-probe must contain nothing but full, but contains .*lib.*\n$/)
+    rmSync(join(probe, 'lib'), { recursive: true })
+    assert.equal(recover().status, 0)
+  })
+
   it('hinders no boot, with nothing to recover, when others can write to the project root, and says so', () => {
     chmodSync(stage.root, 0o777)
     const { status, stderr } = recover()

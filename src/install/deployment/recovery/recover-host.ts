@@ -4,6 +4,7 @@ import { begunPath } from '../../host/layout.ts'
 import { requireOwnKinds } from '../../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
+import { requireNothingStranded } from '../../host/switchable.ts'
 import type { ClosedDeployment } from '../../reports/close.ts'
 import { findEndedReport } from '../../reports/ended-report.ts'
 import type { Host } from '../../reports/host.ts'
@@ -71,12 +72,14 @@ export async function recoverHost(
 
 /**
  * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
- * DeploymentError `locked`, `inconsistent`, `host_not_writable`, or what the disk says; UntouchableHostError, before it
- * looks for a journal, when another user may have written it.
+ * DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, with no journal), `host_not_writable`,
+ * or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have written it.
  */
 export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
-  return pathExistsSync(host.layout.journal) ? await recoverLocked(host, lockTimeoutMs) : undefined
+  if (pathExistsSync(host.layout.journal)) return await recoverLocked(host, lockTimeoutMs)
+  requireNothingStranded(host.layout)
+  return undefined
 }
 
 async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
