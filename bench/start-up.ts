@@ -10,7 +10,9 @@ const READ_ROOTS = "require('node:https'); require('node:tls').createSecureConte
 export function measureStarts(repository: string): { what: string; ms: number }[] {
   const dist = join(repository, 'dist')
   // The bundle has no action of this name.
-  const load = `try { require('${dist}/start.js').start('${dist}', 'none') } catch {}`
+  const load = `try { require('${dist}/start.js').start('${dist}', 'none') } catch (error) {
+    if (!error.message.includes('no action none')) throw error
+  }`
   const starts = [
     { what: '`node -e 0`', args: ['-e', '0'], times: [] as number[] },
     { what: 'loading `node:http`', args: ['-e', "require('node:http')"], times: [] },
@@ -27,6 +29,7 @@ export function measureStarts(repository: string): { what: string; ms: number }[
 
 function timeStart(args: readonly string[]): number {
   const startedAt = performance.now()
-  spawnSync(process.execPath, args, { env: { PATH: process.env['PATH'] }, stdio: 'ignore' })
+  const { status } = spawnSync(process.execPath, args, { env: { PATH: process.env['PATH'] }, stdio: 'ignore' })
+  if (args[0] === '-e' && status !== 0) throw new Error(`node ${args.join(' ')} failed.`)
   return performance.now() - startedAt
 }
