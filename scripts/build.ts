@@ -3,6 +3,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, write
 import { join } from 'node:path'
 import { loadBundle } from '../src/start/bundle.ts'
 import { CompiledCode } from '../src/start/compiled-code.ts'
+import { bundleText } from './bundle-text.ts'
 import { entryUsages } from './entry-usage.ts'
 import { runProgram } from './program.ts'
 
@@ -62,18 +63,7 @@ function bundleStart(): void {
 function bundleActions(): void {
   bundle('main.js', '--license', 'licenses.txt')
   const file = join(DIST, 'index.js')
-  writeFileSync(file, asLoaded(readFileSync(file, 'utf8')))
-}
-
-/**
- * The text that `loadBundle` compiles as it is: a function, on whose first line the code begins, all in ASCII. Of other
- * characters, V8 would keep two bytes for each, and of a text that is put together, a copy.
- */
-function asLoaded(code: string): string {
-  if (/String\.raw`[^`]*[^\0-\x7f]|\\[^\0-\x7f]/.test(code))
-    throw new Error('A raw string, and what a backslash escapes, must be ASCII: an escape would change them.')
-  const ascii = code.replace(/[^\0-\x7f]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-  return `(function (module, exports, require, __dirname) {${ascii}\n})\n`
+  writeFileSync(file, bundleText(readFileSync(file, 'utf8')))
 }
 
 /** Not minified, so that operators can read what they run. Not cached, so that the same sources give the same bytes. */
