@@ -18837,11 +18837,16 @@ function irreplaceable(layout) {
  * Throws DeploymentError `inconsistent` where the target of the renames that must fail is what a killed run, or one that
  * could not move it back, had moved there.
  */
-function requireNothingStranded({ renameProbe }) {
-    const names = pathExistsSync(renameProbe) ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe) : [];
-    if (names.every(name => name === FULL))
+function requireNothingStranded(layout) {
+    const names = strandedNames(layout);
+    if (names.length === 0)
         return;
-    throw new DeploymentError('inconsistent', `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
+    throw new DeploymentError('inconsistent', `${layout.renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
+}
+/** What is there and may be missing in its place. */
+function strandedNames({ renameProbe }) {
+    const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
+    return isDirectory ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe).filter(name => name !== FULL) : [];
 }
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
@@ -30714,20 +30719,23 @@ async function recoverLocked(host, lockTimeoutMs) {
 }
 /**
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
- * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
- * Returns the UntouchableHostError when another user may have written the journal meanwhile.
+ * says `inconsistent` if the host may run neither version whole, as the journal's records decide, or what is stranded
+ * where renames must fail. Does not wait for the lock, because a live holder recovers by itself: a run that is refused
+ * as `locked` has waited long enough. Returns the UntouchableHostError when another user may have
+ * written the journal meanwhile.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
         await recoverHost(host, 0);
+        requireNothingStranded(host.layout);
         return end;
     }
     catch (error) {
         if (error instanceof UntouchableHostError)
             return error;
         const { code, message } = toDeployError(error);
-        if (code === 'locked' || !isInDoubt(host.layout) || end.error === null)
+        const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0;
+        if (code === 'locked' || !isUncertain || end.error === null)
             return end;
         const known = end.error.message;
         const both = known === message ? known : `${known} Also: ${message}`;

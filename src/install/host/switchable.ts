@@ -156,13 +156,19 @@ function irreplaceable(layout: Layout): string {
  * Throws DeploymentError `inconsistent` where the target of the renames that must fail is what a killed run, or one that
  * could not move it back, had moved there.
  */
-export function requireNothingStranded({ renameProbe }: Layout): void {
-  const names = pathExistsSync(renameProbe) ? readdirSync(renameProbe) : []
-  if (names.every(name => name === FULL)) return
+export function requireNothingStranded(layout: Layout): void {
+  const names = strandedNames(layout)
+  if (names.length === 0) return
   throw new DeploymentError(
     'inconsistent',
-    `${renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
+    `${layout.renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
   )
+}
+
+/** What is there and may be missing in its place. */
+export function strandedNames({ renameProbe }: Layout): string[] {
+  const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false
+  return isDirectory ? readdirSync(renameProbe).filter(name => name !== FULL) : []
 }
 
 function mountOf(path: string): string {

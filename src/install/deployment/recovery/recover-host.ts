@@ -4,7 +4,7 @@ import { begunPath } from '../../host/layout.ts'
 import { requireOwnKinds } from '../../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
-import { requireNothingStranded } from '../../host/switchable.ts'
+import { requireNothingStranded, strandedNames } from '../../host/switchable.ts'
 import type { ClosedDeployment } from '../../reports/close.ts'
 import { findEndedReport } from '../../reports/ended-report.ts'
 import type { Host } from '../../reports/host.ts'
@@ -94,9 +94,10 @@ async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedD
 
 /**
  * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent` if the host may run neither version whole, as the journal's records decide. Does not wait for the
- * lock, because a live holder recovers by itself: a run that is refused as `locked` has waited long enough.
- * Returns the UntouchableHostError when another user may have written the journal meanwhile.
+ * says `inconsistent` if the host may run neither version whole, as the journal's records decide, or what is stranded
+ * where renames must fail. Does not wait for the lock, because a live holder recovers by itself: a run that is refused
+ * as `locked` has waited long enough. Returns the UntouchableHostError when another user may have
+ * written the journal meanwhile.
  */
 export async function recoverBeforeRefusal(
   host: Host,
@@ -104,11 +105,13 @@ export async function recoverBeforeRefusal(
 ): Promise<DeploymentEnd | UntouchableHostError> {
   try {
     await recoverHost(host, 0)
+    requireNothingStranded(host.layout)
     return end
   } catch (error) {
     if (error instanceof UntouchableHostError) return error
     const { code, message } = toDeployError(error)
-    if (code === 'locked' || !isInDoubt(host.layout) || end.error === null) return end
+    const isUncertain = isInDoubt(host.layout) || strandedNames(host.layout).length > 0
+    if (code === 'locked' || !isUncertain || end.error === null) return end
     const known = end.error.message
     const both = known === message ? known : `${known} Also: ${message}`
     return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
 import { recoverBeforeRefusal, recoverHost } from '../../../../src/install/deployment/recovery/recover-host.ts'
@@ -66,6 +67,16 @@ describe('recoverBeforeRefusal', () => {
     assert.ok(error?.message.includes(scene.layout.journal), error?.message)
     const { outcome: _, error: __, ...expected } = REFUSED
     assert.deepEqual(end, expected)
+  })
+
+  it('makes the end inconsistent, with nothing to recover, while something is stranded where renames must fail', async t => {
+    const scene = await makeScene(t)
+    assert.equal(await recoverBeforeRefusal(scene.host, REFUSED), REFUSED)
+    mkdirSync(join(scene.layout.renameProbe, 'lib'), { recursive: true })
+    const known = await recoverBeforeRefusal(scene.host, REFUSED)
+    assert.ok(!(known instanceof Error))
+    assert.deepEqual([known.outcome, known.error?.code], ['inconsistent', 'invalid_input'])
+    assert.match(known.error?.message ?? '', /^version is not a version\. Also: .* contains lib: /)
   })
 
   it('obeys no journal that another user may have written since the host was checked', async t => {
