@@ -41724,7 +41724,8 @@ function reduced(plan, { only }) {
     if (only === undefined)
         return plan;
     const files = plan.files.filter(({ path }) => only.has(path));
-    const directories = plan.directories.filter(folder => [...files].some(({ path }) => path.startsWith(`${folder}/`)));
+    const paths = Array.from(files, ({ path }) => path);
+    const directories = plan.directories.filter(folder => paths.some(path => path.startsWith(`${folder}/`)));
     return { ...plan, files, directories, symlinks: [] };
 }
 async function writeTar(extraction) {

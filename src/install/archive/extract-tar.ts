@@ -57,7 +57,8 @@ async function listTar(source: TarSource): Promise<ExtractionPlan<TarEntry>> {
 function reduced(plan: ExtractionPlan<TarEntry>, { only }: TarExtractionRequest): ExtractionPlan<TarEntry> {
   if (only === undefined) return plan
   const files = plan.files.filter(({ path }) => only.has(path))
-  const directories = plan.directories.filter(folder => [...files].some(({ path }) => path.startsWith(`${folder}/`)))
+  const paths = Array.from(files, ({ path }) => path)
+  const directories = plan.directories.filter(folder => paths.some(path => path.startsWith(`${folder}/`)))
   return { ...plan, files, directories, symlinks: [] }
 }
 
