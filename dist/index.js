@@ -17735,6 +17735,8 @@ const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
 /** The descriptor's number in the child; its answer when another process has the lock. */
 const CHILD_DESCRIPTOR = 3;
 const EXIT_BUSY = 1;
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /**
  * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
  * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
@@ -17779,8 +17781,8 @@ async function readFreeKernelLock(request) {
     }
 }
 /** Locks an open file for as long as this process has it open, if no other process has locked it. Never throws. */
-async function lockOpenFile(fd, timeoutMs) {
-    return (await flock(fd, { timeoutMs }).catch(() => 'unavailable')) === 'held';
+async function lockOpenFile(fd) {
+    return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held';
 }
 function lockOf(fd) {
     let isOpen = true;
@@ -18510,8 +18512,6 @@ function parseHolder(text) {
 
 const POLL_MS = 250;
 const REPORT_EVERY_MS = 10_000;
-/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
-const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
 const KERNEL_LOCK = 'kernel-lock';
 /**
@@ -26171,8 +26171,6 @@ function statesBetween(transitions, from, to) {
 const CHUNK_BYTES = 64 * 1024;
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
-/** For `flock`, which answers at once. */
-const LOCK_TIMEOUT_MS = 1000;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
 /** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
 function writeNewJournalSync(path, line) {
@@ -26242,7 +26240,7 @@ class JournalFile {
     }
     /** Locks the file, and each that replaces it under this name, while this process has it open, if that is possible. */
     async lock() {
-        this.#isLocked = await lockOpenFile(this.#fd, LOCK_TIMEOUT_MS);
+        this.#isLocked = await lockOpenFile(this.#fd);
         return this.#isLocked;
     }
     /** Gives the journal another name, under which it is durable when this returns. */
@@ -26293,7 +26291,7 @@ class JournalFile {
         try {
             (0,external_node_fs_namespaceObject.writeFileSync)(fd, wanted);
             await syncFile(fd);
-            if (this.#isLocked && !(await lockOpenFile(fd, LOCK_TIMEOUT_MS)))
+            if (this.#isLocked && !(await lockOpenFile(fd)))
                 throw new Error(`${temporary} cannot be locked.`);
             (0,external_node_fs_namespaceObject.renameSync)(temporary, this.#path);
         }
@@ -29730,7 +29728,7 @@ async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
 
 /** A variable of a process has at most 128 KiB. */
 const MAX_HANDOVER_CHARS = 60_000;
-const handover_LOCK_TIMEOUT_MS = 5000;
+const LOCK_TIMEOUT_MS = 5000;
 /** What the main step asks of its post step: the health of the version that it has restored. */
 const handoverSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
@@ -29766,7 +29764,7 @@ async function checkRestored(host, text) {
     const handover = handoverSchema.parse(JSON.parse(text));
     requireSafeHost(host);
     requireOwnKinds(host.layout);
-    const lock = await holdLock(host, handover_LOCK_TIMEOUT_MS).catch(unlessLocked);
+    const lock = await holdLock(host, LOCK_TIMEOUT_MS).catch(unlessLocked);
     if (lock === undefined)
         return undefined;
     try {
@@ -29875,8 +29873,6 @@ function runs(version, still = '') {
 
 /** Longer than any job may run, download and wait for the host included. */
 const LONGEST_RUN_MS = 10 * 86_400_000;
-/** For `flock`, which answers at once. */
-const dead_begun_LOCK_TIMEOUT_MS = 1000;
 /** What a run may record before it has the host, and who reports it. */
 const HARMLESS = new Set([
     'begin',
@@ -29924,7 +29920,7 @@ async function isLetGo(path, { process, records }) {
     const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id;
     if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path))
         return false;
-    return (await readFreeKernelLock({ path, timeoutMs: dead_begun_LOCK_TIMEOUT_MS })) !== undefined;
+    return (await readFreeKernelLock({ path, timeoutMs: ANSWER_TIMEOUT_MS.most })) !== undefined;
 }
 function tryToRead(path) {
     try {

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { begunDeployment } from '../../host/layout.ts'
-import { isOnOneMachine, readFreeKernelLock } from '../../host/locks/kernel-lock.ts'
+import { ANSWER_TIMEOUT_MS, isOnOneMachine, readFreeKernelLock } from '../../host/locks/kernel-lock.ts'
 import {
   isProvablyDead,
   isSeenRunning,
@@ -14,8 +14,6 @@ import { readBegin, readJournal } from '../../transaction/journal/read-journal.t
 
 /** Longer than any job may run, download and wait for the host included. */
 const LONGEST_RUN_MS = 10 * 86_400_000
-/** For `flock`, which answers at once. */
-const LOCK_TIMEOUT_MS = 1000
 /** What a run may record before it has the host, and who reports it. */
 const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
   'begin',
@@ -71,7 +69,7 @@ async function isLetGo(
 ): Promise<boolean> {
   const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id
   if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path)) return false
-  return (await readFreeKernelLock({ path, timeoutMs: LOCK_TIMEOUT_MS })) !== undefined
+  return (await readFreeKernelLock({ path, timeoutMs: ANSWER_TIMEOUT_MS.most })) !== undefined
 }
 
 function tryToRead(path: string): readonly JournalRecord[] {

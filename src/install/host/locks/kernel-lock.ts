@@ -6,6 +6,9 @@ import { notAFile, toOpenError } from './lock-refusals.ts'
 const CHILD_DESCRIPTOR = 3
 const EXIT_BUSY = 1
 
+/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
+export const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 }
+
 export interface KernelLockRequest {
   path: string
   /** `flock` answers at once; where it does not answer within this time, there is no lock to wait for. */
@@ -62,8 +65,8 @@ export async function readFreeKernelLock(request: KernelLockRequest): Promise<st
 }
 
 /** Locks an open file for as long as this process has it open, if no other process has locked it. Never throws. */
-export async function lockOpenFile(fd: number, timeoutMs: number): Promise<boolean> {
-  return (await flock(fd, { timeoutMs }).catch(() => 'unavailable')) === 'held'
+export async function lockOpenFile(fd: number): Promise<boolean> {
+  return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held'
 }
 
 function lockOf(fd: number): KernelLock {

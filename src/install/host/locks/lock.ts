@@ -3,14 +3,12 @@ import { dirname, join } from 'node:path'
 import { DeploymentError } from '../../../core/errors.ts'
 import { type Clock, systemClock } from '../../files/clock.ts'
 import { toHostError } from '../../files/system-errors.ts'
-import { type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
+import { ANSWER_TIMEOUT_MS, type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
 import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
 import { readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
-/** How long `flock` may take to answer on a busy host, or on a slow network file system. */
-const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 }
 /** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
 const KERNEL_LOCK = 'kernel-lock'
 

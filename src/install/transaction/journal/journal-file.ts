@@ -12,9 +12,6 @@ const CHUNK_BYTES = 64 * 1024
 /** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
-/** For `flock`, which answers at once. */
-const LOCK_TIMEOUT_MS = 1000
-
 const syncData = promisify(fdatasync)
 
 /** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
@@ -86,7 +83,7 @@ export class JournalFile {
 
   /** Locks the file, and each that replaces it under this name, while this process has it open, if that is possible. */
   async lock(): Promise<boolean> {
-    this.#isLocked = await lockOpenFile(this.#fd, LOCK_TIMEOUT_MS)
+    this.#isLocked = await lockOpenFile(this.#fd)
     return this.#isLocked
   }
 
@@ -143,8 +140,7 @@ export class JournalFile {
     try {
       writeFileSync(fd, wanted)
       await syncFile(fd)
-      if (this.#isLocked && !(await lockOpenFile(fd, LOCK_TIMEOUT_MS)))
-        throw new Error(`${temporary} cannot be locked.`)
+      if (this.#isLocked && !(await lockOpenFile(fd))) throw new Error(`${temporary} cannot be locked.`)
       renameSync(temporary, this.#path)
     } catch (error) {
       closeSync(fd)

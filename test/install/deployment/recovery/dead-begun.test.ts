@@ -214,7 +214,7 @@ describe('a run that may be alive', () => {
     const held = { records: [{ record: 'held' }] } as const
     scene.write({ ...elsewhere, boot_id: own.boot_id }, held)
     const fd = openSync(scene.path, 'r+')
-    assert.ok(await lockOpenFile(fd, 60_000))
+    assert.ok(await lockOpenFile(fd))
     await recover(scene.host)
     assert.ok(existsSync(scene.path))
     closeSync(fd)
