@@ -8,8 +8,24 @@ export const slugSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
   error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
 })
 
+const MAX_SLUG_CHARS = 128
+
+/** The slug that a name becomes: `My Plugin` is `my-plugin`; undefined if it has no letter or digit of ASCII. */
+export function slugOf(name: string): string | undefined {
+  const slug = name
+    .toLowerCase()
+    .replace(/[^a-z0-9_.-]+/g, '-')
+    .replace(/^[^a-z0-9]+|-+$/g, '')
+  return slug === '' ? undefined : slug.slice(0, MAX_SLUG_CHARS)
+}
+
 export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
   error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+})
+
+/** A version to publish: `latest` is what a client asks for. */
+export const newVersionSchema = versionSchema.refine(version => version !== 'latest', {
+  error: 'must not be "latest"',
 })
 
 export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/-]{1,200}$/, {

@@ -1,11 +1,14 @@
+import { statSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { UsageError } from '../errors.ts'
 import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
+import type { VersionId } from '../marketplace/catalogue.ts'
 import { requireDeployable } from '../marketplace/deployable.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
 import { type Command, DATA_OPTION, readGivenFile, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
-import { parseListing } from './listing-options.ts'
+import { parseKind } from './listing-options.ts'
 
 const OPTIONS = {
   ...DATA_OPTION,
@@ -27,16 +30,18 @@ type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
 export const publish: Command = {
   summary: 'publishes a version of a plugin or service',
-  usage: `npm run hub -- publish --kind K --slug S --version V SOURCE SECRET [options]
-
-  --kind K                    plugin or service
-  --slug S                    its name on the marketplace
-  --version V                 the version, as in plugin.yaml
+  usage: `npm run hub -- publish SOURCE SECRET [options]
+npm run hub -- publish --kind service --slug S --version V SOURCE SECRET [options]
 
 SOURCE is one of
   --from DIR                  a folder; leaves out .git, node_modules, __pycache__, .env and private keys
   --git REPO --ref TAG        a commit of a local repository, archived as a code host does
   --archive FILE              a ZIP, published unchanged
+
+The plugin.yaml at its top says the name and the version of a plugin. A service has none, so you say them:
+  --kind K                    plugin or service (default: plugin)
+  --slug S                    its name on the marketplace (default: the name in plugin.yaml)
+  --version V                 the version (default: that in plugin.yaml)
 
 SECRET is the developer's signing secret. The hub does not store it. It comes from one of
   --signing-secret-env VAR    an environment variable
@@ -48,17 +53,20 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
   --data DIR                  the data folder (default ${DATA_OPTION.data.default})`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
-    const publication = readPublication(values)
-    const { bytes, leftOut = [] } = await readSource(values)
-    await requireDeployable(bytes, publication)
-    const { version, size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, publication))
-    console.log(`Published the ${publication.kind} ${publication.slug} ${version}: ${size} bytes, SHA-256 ${sha256}`)
+    const kind = values.kind === undefined ? undefined : parseKind(values.kind)
+    const how = readPublishing(values)
+    const { bytes, source, leftOut = [] } = await readSource(values)
+    const id = await requireDeployable(bytes, { source, kind, slug: values.slug, version: values.version })
+    const { size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
+    console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${size} bytes, SHA-256 ${sha256}`)
     for (const path of leftOut) console.error(`Left out: ${path}`)
   },
 }
 
 interface Source {
   readonly bytes: Buffer
+  /** In messages. */
+  readonly source: string
   readonly leftOut?: readonly string[]
 }
 
@@ -66,11 +74,21 @@ async function readSource({ from, git, ref, archive, repo }: Values): Promise<So
   if ([from, git, archive].filter(Boolean).length !== 1) {
     throw new UsageError('Name the source with exactly one of --from, --git and --archive.')
   }
-  if (from) return zipFolder(from)
-  if (archive) return { bytes: readGivenFile('archive', archive) }
+  if (from) return { ...zipFolder(requireFolder(from)), source: resolve(from) }
+  if (archive) return { bytes: readGivenFile('archive', requireFile(archive)), source: resolve(archive) }
   const name = repo === undefined ? undefined : /\/([^@]+)@/.exec(repo)?.[1]
-  const repository = requireLocal(requireOption('git', git))
-  return { bytes: await zipGitCommit({ repository, ref: requireOption('ref', ref), name }) }
+  const commit = { repository: requireLocal(requireOption('git', git)), ref: requireOption('ref', ref), name }
+  return { bytes: await zipGitCommit(commit), source: `${commit.ref} of ${resolve(commit.repository)}` }
+}
+
+function requireFolder(from: string): string {
+  if (!statSync(from, { throwIfNoEntry: false })?.isFile()) return from
+  throw new UsageError(`The option --from takes a folder, but ${from} is a file: publish a ZIP with --archive.`)
+}
+
+function requireFile(archive: string): string {
+  if (!statSync(archive, { throwIfNoEntry: false })?.isDirectory()) return archive
+  throw new UsageError(`The option --archive takes a ZIP, but ${archive} is a folder: publish it with --from.`)
 }
 
 function requireLocal(repository: string): string {
@@ -78,10 +96,8 @@ function requireLocal(repository: string): string {
   throw new UsageError(`The option --git takes the path of a local clone, not ${repository}: run "git clone" first.`)
 }
 
-function readPublication(values: Values): Publication {
+function readPublishing(values: Values): Omit<Publication, keyof VersionId> {
   return {
-    ...parseListing(values),
-    version: requireOption('version', values.version),
     signingSecret: readSigningSecret(values),
     name: values.name,
     repo: values.repo,

@@ -21,19 +21,30 @@ const pluginSchema = z.object({
   environment: z.object({ required: names, optional: names }).nullish(),
 })
 
-/**
- * The version in a plugin.yaml, as it is written and as a host prints it: `1.10` is `1.1` to some; undefined if there is
- * none. Throws HubError 400 for a file that clients do not read, or could read in two ways.
- */
-export function readPackagedVersion(bytes: Buffer): readonly string[] | undefined {
+/** What a plugin says of itself. */
+export interface PluginYaml {
+  readonly name: string | undefined
+  /** As it is written and as a host prints it: `1.10` is `1.1` to some. */
+  readonly version: readonly [written: string, printed: string] | undefined
+}
+
+/** Throws HubError 400 for a file that clients do not read, or could read in two ways. */
+export function readPluginYaml(bytes: Buffer): PluginYaml {
   requireYamlSize(PLUGIN_YAML, bytes.length, MAX_PLUGIN_YAML_BYTES)
   const document = parse(textOf(bytes))
   const { success, data, error } = pluginSchema.safeParse(plainValueOf(document))
   if (!success) throw refused(`has a value that no host expects at ${error.issues[0]?.path.join('.')}`)
-  if (data.version === null || data.version === undefined) return undefined
+  return { name: textOrNone(data.name), version: versionOf(document, textOrNone(data.version)) }
+}
+
+function textOrNone(value: string | number | null | undefined): string | undefined {
+  return value === null || value === undefined ? undefined : String(value)
+}
+
+function versionOf(document: Document.Parsed, printed: string | undefined): PluginYaml['version'] {
+  if (printed === undefined) return undefined
   const node = document.get('version', true)
-  const shown = String(data.version)
-  return [isScalar(node) ? (node.source ?? shown) : shown, shown]
+  return [isScalar(node) ? (node.source ?? printed) : printed, printed]
 }
 
 function textOf(bytes: Buffer): string {

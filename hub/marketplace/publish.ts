@@ -3,14 +3,14 @@ import { z } from 'zod'
 import { keepArtifact } from '../artifacts.ts'
 import { zipFolder } from '../folder-archive.ts'
 import { type GitSource, zipGitCommit } from '../git-archive.ts'
-import { kindSchema, labelSchema, parseInput, repoSchema, slugSchema, versionSchema } from '../names.ts'
+import { kindSchema, labelSchema, newVersionSchema, parseInput, repoSchema, slugSchema } from '../names.ts'
 import type { Store } from '../store.ts'
 import { addVersion, type PublishedVersion, requireUnchanged } from './catalogue.ts'
 
 const publicationSchema = z.object({
   kind: kindSchema,
   slug: slugSchema,
-  version: versionSchema.refine(version => version !== 'latest', { error: 'must not be "latest"' }),
+  version: newVersionSchema,
   signingSecret: z
     .string()
     .min(1, { error: 'must not be empty' })

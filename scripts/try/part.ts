@@ -3,14 +3,13 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
 import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
-import { type Kind, kindSchema, slugSchema } from '../../hub/names.ts'
+import { type Kind, kindSchema, slugOf, slugSchema } from '../../hub/names.ts'
 import { type PluginYaml, parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
 import { readStrictYaml, StrictYamlProblem } from '../../src/core/document/strict-yaml.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
 import { needsPluginSig } from '../../src/install/host/plugin-sig.ts'
 
-const MAX_SLUG_CHARS = 128
 /** A service has no file that says its version. */
 const FIRST_VERSION = '1.0.0'
 const PROJECT_PLAN = 'deployment/install.yaml'
@@ -117,11 +116,8 @@ function requireStrictYaml(path: string, text: string): void {
 }
 
 function toSlug(name: string): string {
-  const slug = name
-    .toLowerCase()
-    .replace(/[^a-z0-9_.-]+/g, '-')
-    .replace(/^[^a-z0-9]+|-+$/g, '')
-  if (slug !== '') return slug.slice(0, MAX_SLUG_CHARS)
+  const slug = slugOf(name)
+  if (slug !== undefined) return slug
   throw new UsageError(`No slug can be made of the name ${JSON.stringify(name)}: name one with --slug.`)
 }
 

@@ -182,7 +182,7 @@ describe('the command line', { concurrency: 3 }, () => {
     ['publish', ...HELLO, '--from', '.'],
     ['publish', ...HELLO, '--from', '.', '--signing-secret-env', 'HUB_TEST_UNSET'],
     ['publish', ...HELLO, '--from', '.', '--signing-secret', 'argv'],
-    ['publish', '--slug', 'hello', '--version', '1.0.0', ...SECRET, '--from', '.'],
+    ['publish', '--kind', 'plugins', ...SECRET, '--from', '.'],
   ]) {
     it(`exits with 2 and one sentence for "${args.join(' ')}"`, async t => {
       const ended = await hub(...args, '--data', join(newFolder(t), 'data'))

@@ -19,6 +19,8 @@ import { hub } from './run-cli.ts'
 import { newFolder } from './running-hub.ts'
 
 const VERSION = '1.2.0'
+const asked = { source: 'The archive', slug: 'greeter', version: VERSION }
+const ASKED = { plugin: { ...asked, kind: 'plugin' }, service: { ...asked, kind: 'service' } } as const
 const YAML = file('plugin.yaml', `name: greeter\nversion: ${VERSION}\n`)
 const PLUGIN = [YAML, file('src/main.py', 'print()')]
 const GOOD = buildZip(PLUGIN)
@@ -106,7 +108,7 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
 describe('publishing a plugin', () => {
   for (const [name, [bytes, message]] of Object.entries(MISTAKES))
     it(`refuses ${name}`, async () => {
-      await assert.rejects(requireDeployable(bytes, { kind: 'plugin', version: VERSION }), { status: 400, message })
+      await assert.rejects(requireDeployable(bytes, ASKED.plugin), { status: 400, message })
     })
 
   for (const [name, [bytes]] of sampled(Object.entries(MISTAKES), 6))
@@ -115,7 +117,7 @@ describe('publishing a plugin', () => {
   it('refuses a setting that no variable can be named after, before a deployment that writes it does', async () => {
     const bytes = yaml('version: 1.2.0\nenvironment: {required: ["A B"]}')
     const message = /at environment\.required\.0/
-    await assert.rejects(requireDeployable(bytes, { kind: 'plugin', version: VERSION }), { status: 400, message })
+    await assert.rejects(requireDeployable(bytes, ASKED.plugin), { status: 400, message })
   })
 
   for (const [name, bytes] of Object.entries({
@@ -131,7 +133,7 @@ describe('publishing a plugin', () => {
     ]),
   }))
     it(`takes ${name}, as a deployment does`, async t => {
-      await requireDeployable(bytes, { kind: 'plugin', version: VERSION })
+      await requireDeployable(bytes, ASKED.plugin)
       assert.equal(await verdictOfHost(t, bytes), '')
     })
 
@@ -140,7 +142,7 @@ describe('publishing a plugin', () => {
     const files = Array.from({ length: 100_001 }, (_, nth) => ({ ...file(`f${nth}`, ''), stored: true }))
     const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
     for (const bytes of [large, many])
-      await assert.rejects(requireDeployable(bytes, { kind: 'service', version: VERSION }), {
+      await assert.rejects(requireDeployable(bytes, ASKED.service), {
         message: /has more than 100000 entries, long names in most of them, or unpacks to more than 2147483648 bytes/,
       })
   })
@@ -149,7 +151,7 @@ describe('publishing a plugin', () => {
 describe('publishing a service', () => {
   for (const { name, bytes } of ACCEPTED_ZIPS)
     it(`takes what a host unpacks: ${name}`, async () => {
-      await requireDeployable(bytes, { kind: 'service', version: VERSION })
+      await requireDeployable(bytes, ASKED.service)
     })
 
   it('refuses most of what a host refuses, but not each lie that is told on purpose', async () => {
@@ -158,7 +160,7 @@ describe('publishing a service', () => {
       ({ platform, name }) => platform === undefined && !name.startsWith('archive_too_large'),
     )
     for (const { name, bytes } of tried)
-      await requireDeployable(bytes(), { kind: 'service', version: VERSION }).then(
+      await requireDeployable(bytes(), ASKED.service).then(
         () => passed.push(name),
         error => assert.equal(error.status, 400, `${name}: ${error}`),
       )

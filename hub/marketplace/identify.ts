@@ -1,0 +1,85 @@
+import { HubError, UsageError } from '../errors.ts'
+import { type Kind, newVersionSchema, slugOf } from '../names.ts'
+import type { VersionId } from './catalogue.ts'
+import { PLUGIN_YAML, type PluginYaml } from './plugin-yaml.ts'
+
+const MAX_SHOWN_CHARS = 60
+
+/** What the publisher says of an archive. */
+export interface GivenId {
+  /** What it was made from, for messages: the folder, for example. */
+  readonly source: string
+  readonly kind?: Kind | undefined
+  readonly slug?: string | undefined
+  readonly version?: string | undefined
+}
+
+/** Throws HubError 400 if the publisher calls an archive with a plugin.yaml a service. */
+export function requirePluginKind({ source, kind }: GivenId): void {
+  if (kind !== 'service') return
+  throw new HubError(
+    400,
+    `${source} has a ${PLUGIN_YAML}, so it is a plugin, but --kind is service: remove --kind, or that file.`,
+  )
+}
+
+/**
+ * The version in an archive with this plugin.yaml, which says what the publisher does not. Throws HubError 400 if both say
+ * the version and differ, or the file has one that no hub serves; UsageError if neither says the version or the slug.
+ */
+export function identifyPlugin(given: GivenId, described: PluginYaml): VersionId {
+  const version = versionIn(described, given.version)
+  return { kind: 'plugin', slug: given.slug ?? slugIn(described), version }
+}
+
+/**
+ * The version in an archive without a plugin.yaml, which only the publisher can say. Throws HubError 400 unless that is a
+ * service, and UsageError if its slug or version is missing.
+ */
+export function identifyService({ source, kind, slug, version }: GivenId): VersionId {
+  if (kind !== 'service')
+    throw new HubError(
+      400,
+      `${source} has no ${PLUGIN_YAML} at its top, which every plugin needs: add one, or publish a service with --kind service, --slug and --version.`,
+    )
+  if (slug && version) return { kind, slug, version }
+  const missing = [...(slug ? [] : ['slug']), ...(version ? [] : ['version'])]
+  const options = missing.map(name => `--${name}`).join(' and ')
+  throw new UsageError(`A service has no file that says its ${missing.join(' and ')}: add ${options}.`)
+}
+
+function versionIn({ version: packaged }: PluginYaml, given: string | undefined): string {
+  if (packaged === undefined) {
+    if (given) return given
+    throw new UsageError(`${PLUGIN_YAML} has no version: add the line 'version: "1.0.0"', or name one with --version.`)
+  }
+  const [written] = packaged
+  const { error } = newVersionSchema.safeParse(written)
+  if (error !== undefined)
+    throw new HubError(
+      400,
+      `The version in ${PLUGIN_YAML} ${error.issues[0]?.message}, not ${shown(written)}: correct it.`,
+    )
+  if (given === undefined || packaged.some(name => withoutV(name) === withoutV(given))) return given ?? written
+  throw new HubError(
+    400,
+    `The version in ${PLUGIN_YAML} is ${written}, but --version is ${given}: remove --version, or correct the file.`,
+  )
+}
+
+function slugIn({ name }: PluginYaml): string {
+  if (name === undefined)
+    throw new UsageError(`${PLUGIN_YAML} has no name: add the line "name: my-plugin", or name the plugin with --slug.`)
+  const slug = slugOf(name)
+  if (slug !== undefined) return slug
+  throw new UsageError(`No slug can be made of the name ${shown(name)} in ${PLUGIN_YAML}: name one with --slug.`)
+}
+
+function withoutV(version: string): string {
+  return version.replace(/^v/, '')
+}
+
+/** Without characters that could change what a terminal shows. */
+function shown(text: string): string {
+  return JSON.stringify(text.slice(0, MAX_SHOWN_CHARS)).replace(/\p{C}/gu, '?')
+}

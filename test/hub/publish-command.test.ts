@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { describe, it } from 'node:test'
+import { zipFolder } from '../../hub/folder-archive.ts'
+import { readPluginYaml } from '../../hub/marketplace/plugin-yaml.ts'
+import { parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
+import { hub } from './run-cli.ts'
+import { newFolder } from './running-hub.ts'
+
+const PLUGIN = resolve(import.meta.dirname, '../../examples/plugin')
+const SERVICE = resolve(import.meta.dirname, '../../examples/service')
+const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
+
+describe('publishing without naming what plugin.yaml says', () => {
+  it('publishes a folder, a ZIP and a commit under the name and version in it', async t => {
+    const folder = newFolder(t)
+    const zip = join(folder, 'greeter.zip')
+    writeFileSync(zip, zipFolder(PLUGIN).bytes)
+    const repository = newFolder(t, { 'plugin.yaml': readFileSync(join(PLUGIN, 'plugin.yaml'), 'utf8') })
+    const git = (...args: string[]) => execFileSync('git', ['-C', repository, ...args], { stdio: 'ignore' })
+    git('init')
+    git('add', '.')
+    git('-c', 'user.name=a', '-c', 'user.email=a@b.c', 'commit', '-m', 'a')
+    for (const [index, source] of [
+      ['--from', PLUGIN],
+      ['--archive', zip],
+      ['--git', repository, '--ref', 'HEAD'],
+    ].entries()) {
+      const data = ['--data', join(folder, `data-${index}`)]
+      const { code, stdout, stderr } = await hub('publish', ...source, ...SECRET, ...data)
+      assert.equal(code, 0, stderr)
+      assert.match(stdout, /^Published the plugin greeter 1\.0\.0: /)
+      assert.match((await hub('versions', ...data)).stdout, /plugin +greeter +1\.0\.0 +served/)
+    }
+  })
+
+  for (const [named, given] of [
+    ['kind, slug and version', ['--kind', 'plugin', '--slug', 'greeter', '--version', '1.0.0']],
+    ['a version with a v', ['--version', 'v1.0.0']],
+    ['the kind alone', ['--kind', 'plugin']],
+  ] as const) {
+    it(`takes options that agree with it: ${named}`, async t => {
+      const ended = await publish(['--from', PLUGIN, ...given], join(newFolder(t), 'data'))
+      assert.equal(ended.code, 0, ended.stderr)
+    })
+  }
+
+  for (const [yaml, published] of [
+    ['name: greeter\nversion: 1.10\n', 'greeter 1.10'],
+    ['name: My Plugin!\nversion: "2.0.0"\n', 'my-plugin 2.0.0'],
+    ['name: 7\nversion: 2\n', '7 2'],
+    ['name: greeter\nversion: v3.1.0-beta.1\n', 'greeter v3.1.0-beta.1'],
+  ] as const) {
+    it(`publishes ${published}, which a host reads as the same`, async t => {
+      const { code, stdout, stderr } = await publish(
+        ['--from', newFolder(t, { 'plugin.yaml': yaml })],
+        join(newFolder(t), 'data'),
+      )
+      assert.equal(code, 0, stderr)
+      assert.ok(stdout.startsWith(`Published the plugin ${published}: `), stdout)
+      const [ours, hosts] = [readPluginYaml(Buffer.from(yaml)), parsePluginYaml(yaml)]
+      assert.deepEqual([ours.name, ours.version?.[0]], [hosts.name, hosts.versionAsWritten])
+    })
+  }
+
+  it('names the version to raise if other files have it', async t => {
+    const data = join(newFolder(t), 'data')
+    const publishFiles = (files: Readonly<Record<string, string>>, ...given: string[]) =>
+      publish(['--from', newFolder(t, files), ...given], data)
+    const plugin = { 'plugin.yaml': 'name: greeter\nversion: 1.0.0\n' }
+    const service = ['--kind', 'service', '--slug', 'clock', '--version', '1.0.0']
+    assert.equal((await publishFiles(plugin)).code, 0)
+    assert.equal((await publishFiles(plugin)).code, 0)
+    assert.equal((await publishFiles({ run: '' }, ...service)).code, 0)
+    const refused = await publishFiles({ ...plugin, more: '' })
+    assert.equal(refused.code, 1)
+    assert.match(
+      refused.stderr,
+      /^Version 1\.0\.0 of the plugin greeter is already [^\n]+: raise the version in plugin\.yaml /,
+    )
+    assert.match((await publishFiles({ run: '1' }, ...service)).stderr, /: raise --version and publish again\./)
+  })
+
+  it('says in the help of the command what is read', async () => {
+    const { stdout } = await hub('publish', '--help')
+    assert.match(stdout, /--version V +the version \(default: that in plugin\.yaml\)/)
+  })
+})
+
+/** `$FOLDER` is the folder of the files. */
+const REFUSED: Readonly<
+  Record<string, readonly [Readonly<Record<string, string>>, readonly string[], RegExp, number?]>
+> = {
+  'another version': [
+    { 'plugin.yaml': 'name: a\nversion: 1.0.1\n' },
+    ['--version', '1.0.0'],
+    /^The version in plugin\.yaml is 1\.0\.1, but --version is 1\.0\.0: remove --version, or correct the file\.$/,
+  ],
+  'another kind': [
+    { 'plugin.yaml': 'name: a\nversion: 1.0.1\n' },
+    ['--kind', 'service', '--slug', 'a', '--version', '1.0.1'],
+    /^\$FOLDER has a plugin\.yaml, so it is a plugin, but --kind is service: remove --kind, or that file\.$/,
+  ],
+  'another kind of a plugin.yaml that nobody can read': [
+    { 'plugin.yaml': '[' },
+    ['--kind', 'service', '--slug', 'a', '--version', '1.0.1'],
+    /so it is a plugin, but --kind is service/,
+  ],
+  'a version that no hub serves': [
+    { 'plugin.yaml': 'name: a\nversion: 1.0 beta\n' },
+    [],
+    /^The version in plugin\.yaml must be 1 to 128 of [^\n]+, not "1\.0 beta": correct it\.$/,
+  ],
+  'a version that changes what a terminal shows': [
+    { 'plugin.yaml': 'name: a\nversion: "1\\e[2J\\u202e\\x9b"\n' },
+    ['--version', '1'],
+    /, not "1\\u001b\[2J\?\?": correct it\.$/,
+  ],
+  'the version latest': [{ 'plugin.yaml': 'name: a\nversion: latest\n' }, [], /plugin\.yaml must not be "latest", not/],
+  'invalid YAML': [
+    { 'plugin.yaml': 'name: a\nversion: [1\n' },
+    [],
+    /^plugin\.yaml is not valid YAML in line \d: correct it\.$/,
+  ],
+  'no version': [{ 'plugin.yaml': 'name: a\n' }, [], /^plugin\.yaml has no version: add the line .*--version\.$/, 2],
+  'no name': [{ 'plugin.yaml': 'version: 1.0.0\n' }, [], /^plugin\.yaml has no name: add the line .*--slug\.$/, 2],
+  'a name without a letter of ASCII': [
+    { 'plugin.yaml': 'name: 插件\nversion: 1.0.0\n' },
+    [],
+    /^No slug can be made of the name "插件" in plugin\.yaml: name one with --slug\.$/,
+    2,
+  ],
+  'no plugin.yaml': [
+    { 'run.sh': '' },
+    [],
+    /^\$FOLDER has no plugin\.yaml at its top, .*: add one, or publish a service with --kind service, --slug and --version\.$/,
+  ],
+  'plugin.yml': [{ 'plugin.yml': 'name: a\nversion: 1.0.0\n' }, [], /^\$FOLDER has no plugin\.yaml at its top/],
+  'a service without a name': [
+    { 'run.sh': '' },
+    ['--kind', 'service', '--version', '1.0.0'],
+    /^A service has no file that says its slug: add --slug\.$/,
+    2,
+  ],
+  'a service of which only the kind is known': [
+    { 'run.sh': '' },
+    ['--kind', 'service'],
+    /^A service has no file that says its slug and version: add --slug and --version\.$/,
+    2,
+  ],
+}
+
+describe('publishing', () => {
+  for (const [what, [files, given, message, code = 1]] of Object.entries(REFUSED)) {
+    it(`refuses ${what} in one sentence, and publishes nothing`, async t => {
+      const [folder, data] = [newFolder(t, files), join(newFolder(t), 'data')]
+      const ended = await publish(['--from', folder, ...given], data)
+      assert.equal(ended.code, code, ended.stderr)
+      assert.match(ended.stderr.replaceAll(folder, '$FOLDER').replace(/\n$/, ''), message)
+      assert.equal(ended.stderr.trim().split('\n').length, 1)
+      assert.equal(existsSync(data), false)
+    })
+  }
+
+  it('refuses a ZIP in place of a folder, and a folder in place of a ZIP', async t => {
+    const [zip, data] = [join(newFolder(t), 'a.zip'), join(newFolder(t), 'data')]
+    writeFileSync(zip, zipFolder(SERVICE).bytes)
+    for (const [source, message] of [
+      [
+        ['--from', zip],
+        /^The option --from takes a folder, but \S+a\.zip is a file: publish a ZIP with --archive\.\n$/,
+      ],
+      [['--archive', SERVICE], /^The option --archive takes a ZIP, but \S+ is a folder: publish it with --from\.\n$/],
+    ] as const) {
+      const ended = await publish(source, data)
+      assert.deepEqual([ended.code, existsSync(data)], [2, false])
+      assert.match(ended.stderr, message)
+    }
+  })
+})
+
+function publish(args: readonly string[], data: string) {
+  return hub('publish', ...args, ...SECRET, '--data', data)
+}
