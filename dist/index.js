@@ -36344,13 +36344,15 @@ function abortLater(cancelled, ms, reason) {
 /** The runner shows ten annotations of each kind for a step, and 4,096 characters of each. */
 const MAX_ANNOTATIONS = 10;
 const MAX_ANNOTATION_CHARS = 4000;
-/** Writes annotations without any secret. */
+/** Writes annotations that contain no secret. */
 class Annotator {
     #redact;
     constructor(redact) {
         this.#redact = redact;
     }
-    /** One error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack. */
+    /**
+     * Writes one error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack.
+     */
     annotateFailure(error, report) {
         if (error instanceof SourceError) {
             this.#annotateProblems(error);
@@ -36366,7 +36368,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(error);
     }
-    /** The same for an action that has no report. */
+    /** Does the same for an action that has no report. */
     annotateError(thrown) {
         if (thrown instanceof SourceError) {
             this.#annotateProblems(thrown);
@@ -36377,7 +36379,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(thrown);
     }
-    /** An error of its own: nothing healthy runs. */
+    /** Writes a separate error: no healthy version is running. */
     annotateUnhealthy(sentence) {
         this.#annotate(sentence, 'unhealthy');
     }
@@ -36403,7 +36405,7 @@ class Annotator {
 
 ;// CONCATENATED MODULE: ./build/runner/cancel.js
 
-/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one that arrives cancels the run. */
+/** Listens for a cancelled step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first one cancels the run. */
 function listenForCancel() {
     const controller = new AbortController();
     const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before it was complete.`));
@@ -36421,18 +36423,18 @@ function listenForCancel() {
 ;// CONCATENATED MODULE: ./build/runner/environment.js
 
 
-/** The folder to which paths in inputs are relative. */
+/** Returns the folder that paths in inputs are relative to. */
 function readWorkspace() {
     return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
 }
-/** What the runner's environment says of this process. */
+/** The facts about this process from the runner's environment. */
 function readRunnerFacts(env) {
     return {
         workflow: readWorkflowRun(env),
         temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
     };
 }
-/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
+/** The workflow run of this process, from the runner's `GITHUB_*` variables; nulls outside a workflow. */
 function readWorkflowRun(env) {
     const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
     const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
@@ -36451,7 +36453,7 @@ function readWorkflowRun(env) {
 
 
 
-/** The host records which hub supplied a part, with that part's name, in a line of 2,000 characters. */
+/** The host records the hub that supplied a part, with that part's name, in a line of 2,000 characters. */
 const MAX_BASE_URL_CHARS = 1800;
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
@@ -36465,7 +36467,7 @@ const isBaseUrl = (text) => {
 };
 const baseUrlSchema = pipe(schemas_string()
     .check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' }), _maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` })), transform(text => text.replace(/\/+$/, '')));
-/** What an HTTP header carries unchanged. */
+/** A key that an HTTP header carries unchanged. */
 const apiKeySchema = schemas_string()
     .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
 const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
@@ -36476,7 +36478,7 @@ function integerSchema(least, most) {
 }
 /** A version that a host can run. */
 const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version other than latest' }));
-/** Milliseconds. */
+/** In milliseconds. */
 const hoursSchema = pipe(schemas_string(), transform(Number))
     .check(refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }));
 const minutesSchema = pipe(schemas_string(), transform(Number))
@@ -36496,7 +36498,7 @@ const keepPathsSchema = pipe(schemas_string(), transform(text => text
     .check(refine(paths => paths.every(isKeepPath), {
     error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
 }));
-/** Items, one in each line or separated by commas. */
+/** Items, one per line or separated by commas. */
 const itemsSchema = pipe(schemas_string(), transform(text => text
     .split(/[,\r\n]/)
     .map(item => item.trim())
@@ -36504,7 +36506,7 @@ const itemsSchema = pipe(schemas_string(), transform(text => text
 /** A list of ids. */
 const idsSchema = pipe(itemsSchema, array(idSchema)
     .check(_minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })));
-/** A list of hosts, each once. */
+/** A list of hosts without duplicates. */
 const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one per line or separated by commas' })));
 /** A list of keep-paths. */
 const keepPathListSchema = pipe(pipe(itemsSchema, transform(items => items.join('\n'))), keepPathsSchema);
@@ -36518,7 +36520,7 @@ function isKeepPath(path) {
 
 
 const MAX_CA_BYTES = 1024 * 1024;
-/** How this action identifies itself to a hub. */
+/** The name that this action gives itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy';
 function readConnection(read) {
     return {
@@ -36615,7 +36617,7 @@ function createRunnerFiles(log, redact) {
         },
     };
 }
-/** What the main step has saved for its post step; empty when that is nothing. */
+/** Returns a value that the main step saved for its post step; empty if there is none. */
 function readState(name) {
     return getState(name);
 }
@@ -36626,15 +36628,15 @@ function readState(name) {
 
 
 const MAX_LINE_CHARS = 4000;
-/** A group that ends sooner is written at once, with what it did in its title. */
+/** A group that ends sooner is written in one go, and its title says what it did. */
 const TITLE_WITHIN_MS = 500;
-/** Of those that a summary may repeat. */
+/** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100;
 /**
- * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
- * took; a group that takes longer than half a second, or whose lines must not be lost when the run is killed, is opened
- * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning
- * once: what stays wrong is found again by each part of a run that looks.
+ * The workflow log. Every line is redacted and free of runner commands. The title of a group says what it did and how
+ * long it took. If a group takes longer than half a second, or its lines must survive a kill, it opens with its bare
+ * title and shows its lines as they come; the rest follows in a line after it. Each notice and warning appears once,
+ * even if several parts of a run find the same problem.
  */
 function createRunnerLog(redact) {
     const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
@@ -36674,7 +36676,7 @@ function createRunnerLog(redact) {
         error: line => write(() => core_error(safe(line))),
     };
 }
-/** A group whose lines wait for its title, but not for long. */
+/** A group that holds its lines back until its title is known, but not for long. */
 class OpenGroup {
     did = [];
     title;
@@ -36692,7 +36694,7 @@ class OpenGroup {
         else
             this.#waiting.push(line);
     }
-    /** Returns how long it was open, in milliseconds. */
+    /** Ends the group. Returns how long it was open, in milliseconds. */
     end() {
         const ms = monotonicMs() - this.#openedAt;
         const story = [this.title, this.did.join('; ')].filter(text => text !== '').join(': ');
@@ -36809,7 +36811,7 @@ function commonLength(text, secret) {
 
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
- * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
+ * chooses its own secrets, so they must not be able to remove a version, a digest or a host from the run's messages.
  */
 function createSecretKeeper({ secrets, settingValues }) {
     const redactGiven = createRedactor(secrets);
@@ -36841,19 +36843,19 @@ function textsIn(value) {
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/acting-steps.js
 
-/** A step that failed may have done its work, or a part of it. */
+/** A step that failed may have done all or part of its work. */
 const RAN = new Set(['done', 'warned', 'failed']);
-/** The ids of the steps that have run and may have changed more than files. */
+/** The ids of the steps that ran and may have changed more than files. */
 function actingSteps({ steps }) {
     return steps.flatMap(({ id, action, status }) => (isHostAction(action) && RAN.has(status) ? [id] : []));
 }
-/** Whether a step has put a part into its place, or taken one away. */
+/** True if a step moved a part into its place or removed one. */
 function hasMovedParts({ steps }) {
     return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done');
 }
 /**
- * Whether a run was killed while its plan ran, so that no entry names the step that was running then. A plan that failed
- * has an entry for each of its steps.
+ * True if a run was killed while its plan ran, so that no entry names the step that was running. A plan that failed has
+ * an entry for each of its steps.
  */
 function mayHaveRunUnlisted({ outcome, error, states, steps }) {
     if (outcome === 'success' || error?.code !== 'interrupted')
@@ -36861,15 +36863,15 @@ function mayHaveRunUnlisted({ outcome, error, states, steps }) {
     const hasBegun = states.some(({ state }) => state === 'installing');
     return hasBegun && !steps.some(({ status }) => status === 'failed' || status === 'not_run');
 }
-/** The `provision` steps that have run: no rollback undoes what they did. */
+/** The `provision` steps that ran: no rollback undoes their work. */
 function provisionSteps({ steps }) {
     return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
 /**
- * What to do about an error, in a sentence or two. It comes after the error's message, which names the remedy, so it adds
- * what the message leaves out. docs/errors.md has the whole story of each code.
+ * Advice about an error, in a sentence or two. The error's message comes first and names the remedy; this adds what the
+ * message leaves out. docs/errors.md explains each code in full.
  */
 function nextStep(code, error) {
     const known = NEXT[code];
@@ -36933,11 +36935,11 @@ const NEXT = {
 
 
 
-/** There are fewer annotations; the log has all of them. */
+/** More than the annotations show; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30;
 const MAX_FILE_CHARS = 200;
 const MAX_MESSAGE_CHARS = 500;
-/** Everything wrong with a plan or host config, of which the failure's sentence names only the first, as one block. */
+/** Lists every problem of a plan or host config as one block, because the failure's sentence names only the first. */
 function listProblems(error) {
     if (!(error instanceof SourceError) || error.problems.length < 2)
         return [];
@@ -36962,12 +36964,12 @@ const MAX_PROBLEMS = 20;
 const MAX_PROBLEM_CHARS = 500;
 const MAX_ID_CHARS = 130;
 const LINE_BREAK = '\\\n';
-/** Nothing healthy runs: nobody must have to look for that. */
+/** Says first that no healthy version is running, so that nobody has to look for it. */
 function alarm(report) {
     const sentence = restoredUnhealthy(report);
     return sentence === undefined ? [] : [markdown_alert('CAUTION', [`**${cell(sentence)}**`])];
 }
-/** What happened, what to do next, and what runs now. */
+/** Says why the run failed, what to do next, and which version is running now. */
 function failureBlocks(report, error) {
     const cause = report.error ?? (error && { code: error.code, message: error.message, step: null });
     if (cause === undefined)
@@ -36977,13 +36979,13 @@ function failureBlocks(report, error) {
         `**Now:** ${now(report)}`,
     ]);
 }
-/** Why a run failed that deploys nothing, and what to do next. */
+/** Says why a run that deploys nothing failed, and what to do next. */
 function readingFailure(error) {
     if (error === undefined)
         return [];
     return causeBlocks({ code: error.code, why: cell(error.message), next: nextStep(error.code, error), error }, []);
 }
-/** What is left on the host comes before the cause. */
+/** The advice about the host comes before the advice about the cause. */
 function nextOf(report, cause, error) {
     const { outcome, rollback, host_id: host } = report;
     if (outcome === 'inconsistent')
@@ -36999,16 +37001,16 @@ function nextOf(report, cause, error) {
         : [];
     return [...calm, nextStep(cause, error), ...publisher].join(' ');
 }
-/** Their advice does not mention the state in which such a run leaves the host. */
+/** The advice for these codes does not mention the state in which the run leaves the host. */
 const ENDED_EARLY = new Set(['cancelled', 'interrupted']);
-/** No rollback undoes what a provision step did, or may have done. */
+/** No rollback undoes the work of a provision step, so the operator must check it. */
 function toCheck(report) {
     const ids = provisionSteps(report).map(({ id }) => `\`${cleanForeignText(id, MAX_ID_CHARS).replaceAll('`', '')}\``);
     if (ids.length > 0)
         return [`Check what ${ids.slice(0, MAX_PROBLEMS).join(', ')} did.`];
     return mayHaveRunUnlisted(report) ? ['If the plan has a `provision` step, check whether it ran.'] : [];
 }
-/** Many problems are listed instead of a sentence that names the first. */
+/** Lists several problems in place of a sentence that names only the first. */
 function causeBlocks({ code: name, why, next: advice, error }, more) {
     const problems = listProblems(error);
     const next = `**Next:** ${words(advice)}`;
@@ -37039,7 +37041,7 @@ function now(report) {
     const what = version === null ? none : cell(version);
     return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report);
 }
-/** A run that begins has examined what is installed, and found no version if it names none. */
+/** Once a run begins, it has examined what is installed: if the report names no version, none was there. */
 function unexamined({ states, error, previous_version: before, unrecorded }) {
     const hasBegun = states.some(({ state }) => state !== 'pending');
     if (hasBegun && before === null && unrecorded !== true)
@@ -37048,7 +37050,7 @@ function unexamined({ states, error, previous_version: before, unrecorded }) {
         ? 'not examined; nothing was changed.'
         : 'as before: nothing was changed.';
 }
-/** What is refused before the host is read. */
+/** Refusals that happen before the host is read. */
 const NOT_EXAMINED = new Set([
     'missing_input',
     'invalid_input',
@@ -37069,7 +37071,7 @@ function servicesNow({ rollback }) {
         return '';
     return rollback.healthy ? ', healthy by the checks of this plan' : ', **not healthy**';
 }
-/** The alarm names those of an unhealthy version. */
+/** Adds the problems of a rollback, except for an unhealthy version, whose problems the alarm already names. */
 function withProblems(sentence, report) {
     if (report.rollback?.healthy === false)
         return sentence;
@@ -37090,13 +37092,13 @@ function withProblems(sentence, report) {
 const warnings_MAX_LISTED = 10;
 const MAX_NOTE_CHARS = 600;
 const warnings_MAX_NAME_CHARS = 150;
-/** What is worth attention, as highlighted blocks: warnings, then notices; each is also in the log. */
+/** Highlighted blocks with the warnings, then the notices. The log has each of them too. */
 function warningBlocks(report, notes) {
     const others = withoutDrift(report, notes);
     const warnings = [...drift(report), ...provisioned(report), ...warnings_linesOf(others, 'warning')];
     return [...block('WARNING', warnings), ...block('NOTE', warnings_linesOf(others, 'notice'))];
 }
-/** The same for a run that has no report. */
+/** Does the same for a run that has no report. */
 function noteBlocks(notes) {
     return [...block('WARNING', warnings_linesOf(notes, 'warning')), ...block('NOTE', warnings_linesOf(notes, 'notice'))];
 }
@@ -37109,7 +37111,7 @@ function block(kind, lines) {
 function warnings_linesOf(notes, level) {
     return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []));
 }
-/** The report says it with the snapshots that keep what was changed. */
+/** Leaves out the warning about drift: the report repeats it and also names the snapshots. */
 function withoutDrift({ drift: entries = [] }, notes) {
     const differing = entries.filter(({ compared }) => compared !== false);
     if (differing.length === 0)
@@ -37117,7 +37119,10 @@ function withoutDrift({ drift: entries = [] }, notes) {
     const logged = describeDrift(differing);
     return notes.filter(({ text }) => text !== logged);
 }
-/** What was not as it was installed before the deployment: what it replaced, what it did not, and what is not known. */
+/**
+ * Sentences about the drift before the deployment: the edits that it replaced, those that it kept, and the parts that
+ * could not be compared.
+ */
 function drift(report) {
     const { drift: entries = [] } = report;
     const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, warnings_MAX_NAME_CHARS)]));
@@ -37136,7 +37141,7 @@ function edited(entries, fate) {
         return [];
     return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`];
 }
-/** What became of edited files of which there is no snapshot, as far as the report says. */
+/** Describes the fate of edited files that have no snapshot, as far as the report knows. */
 function fateWithoutSnapshot({ outcome, state, rollback }) {
     if (outcome === 'success')
         return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : '';
@@ -37145,12 +37150,12 @@ function fateWithoutSnapshot({ outcome, state, rollback }) {
     const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
     return isAsBefore ? ' They are as they were before this run.' : '';
 }
-/** A path, and in brackets how it differs. */
+/** A path, followed by its difference in brackets. */
 function shownName(name) {
     const at = name.lastIndexOf(' (');
     return `${code(name.slice(0, at), warnings_MAX_NAME_CHARS)}${cellOf(name.slice(at), warnings_MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`;
 }
-/** What no rollback undoes, whatever it says of the files. */
+/** Warns about provision steps, whose work no rollback undoes even if it restores every file. */
 function provisioned(report) {
     const ran = provisionSteps(report);
     if (report.outcome === 'success')
@@ -37170,7 +37175,7 @@ function provisioned(report) {
 
 
 
-/** Only checks that passed, and that had something to examine. */
+/** Counts only checks that passed and had something to examine. */
 function checkedParts({ steps }) {
     const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
     const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
@@ -37190,7 +37195,7 @@ const MAX_ROWS = 100;
 const MAX_PATH_CHARS = 200;
 const MAX_PARTS = 20;
 const MAX_STEPS = 20;
-/** What a real run would change: parts, files and steps. */
+/** Lists the parts, files and steps that a real run would change. */
 function dryRunBlocks(dryRun, steps) {
     const { changes, parts, count } = dryRun;
     const rows = changes
@@ -37213,7 +37218,7 @@ function stepsLine(steps) {
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/ending.js
-/** What a sentence about a run calls what was deployed. */
+/** The name of the deployed plugin, service or project in a sentence. */
 function ending_nameOf({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
@@ -37225,7 +37230,7 @@ function ending_nameOf({ slug, id }) {
 
 
 
-/** The ending of a run that succeeded. Its step fails all the same if the hub has refused its report. */
+/** Describes a run that succeeded. Its step still fails if the hub refused its report. */
 function describeSuccess(run) {
     const { report, error } = run;
     const ending = report.changed ? success_sentence_describeChange(report) : describeUnchanged(run);
@@ -37250,7 +37255,7 @@ function success_sentence_describeChange(report) {
         return { mark: '\u2705', sentence: `${ending_nameOf(report)} ${before} \u2192 ${after} ${on}` };
     return { mark: '\u2705', sentence: describeSame(report, after) };
 }
-/** What a run has changed of the version that was installed. */
+/** Describes the changes of a run to the version that was installed. */
 function describeSame(report, version) {
     const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report;
     const there = `${ending_nameOf(report)} ${version}`;
@@ -37266,7 +37271,7 @@ function describeSame(report, version) {
     const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
 }
-/** Only a tree to which nothing but files was added may stay in its place. */
+/** True if the run replaced the tree. Only a tree to which nothing but files was added may stay in its place. */
 function isOfReplaced({ snapshot, ...entry }) {
     return snapshot !== undefined || !isOnlyAdded(entry);
 }
@@ -37293,24 +37298,27 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
         return { mark: '\u2705', sentence: `${there} is already on ${host}; its steps were run again` };
     if (drift.length === 0)
         return { mark: '\u2705', sentence: `${there} is already on ${host}, unmodified` };
-    // Where a report omits paths, added ones are the last that it lists.
+    // A report lists added paths last, so every path that it omits here is an added one.
     if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
         return { mark: '\u26a0\ufe0f', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
     return { mark: '\u2705', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
 }
-/** A check that had nothing to ask about health has compared files alone. */
+/** A check that found no health check to run has only compared files. */
 function describeCheck(report, there) {
     if (checkedParts(report).extent === 'none')
         return { mark: '\u26a0\ufe0f', sentence: `${there} is installed and intact; no health check ran` };
     return { mark: '\ud83e\ude7a', sentence: `${there} is healthy; nothing was changed` };
 }
-/** Whether a run has checked what was installed, and nothing else. */
+/** True if a run only checked what was installed. */
 function isCheck({ states }) {
     const entered = states.map(({ state }) => state);
     return entered.includes('healthchecking') && !entered.includes('installing');
 }
-/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
+/**
+ * True for a project whose parts may differ within one version: its sources may supply others, or a rollback restored
+ * earlier ones.
+ */
 function hasOtherParts({ contract, sources, rollback_of: replaced }) {
     return contract === 'project' && (sources !== undefined || replaced !== undefined);
 }
@@ -37324,7 +37332,7 @@ function describeParts(version, { plugins = [], sources }) {
 
 
 
-/** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
+/** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
 function describeEnding(run) {
     const { report } = run;
     switch (report.outcome) {
@@ -37354,7 +37362,7 @@ function describeFailure(report) {
     const otherwise = error === null ? 'was not installed' : 'was refused';
     return { mark: '\u274c', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
-/** For an artifact that nobody has refused. */
+/** The verbs for an artifact that no check has refused. */
 const VERBS = {
     network: 'could not be fetched',
     timeout: 'could not be fetched',
@@ -37380,7 +37388,7 @@ function whatIsBack({ previous_version: before, rollback, unrecorded }) {
         return `${before} is installed again, but not healthy`;
     return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`;
 }
-/** What runs on the host now, as far as the report says. */
+/** The version on the host now, as far as the report knows. */
 function installedNow({ running_version: version, error }) {
     if (error?.code === 'locked')
         return 'this run changed nothing';
@@ -37402,7 +37410,7 @@ function wanted(report) {
 const steps_table_MAX_ROWS = 100;
 const steps_table_MAX_CELL_CHARS = 200;
 const steps_table_MAX_ID_CHARS = 130;
-/** What each step did and how long it took, as one table; those that fail a run are always in it. */
+/** The result and the duration of each step, as one table. A step that failed the run is always in it. */
 function stepsTable({ steps, error, outcome }) {
     if (steps.length === 0)
         return [];
@@ -37427,7 +37435,7 @@ const MARKS = {
     failed: '\u2717',
     not_run: '\u2013',
 };
-/** The cause of a failed step is above; that of a warning is nowhere else. */
+/** The summary gives the cause of a failed step above the table, but that of a warning nowhere else. */
 function steps_table_resultOf(step, error) {
     switch (step.status) {
         case 'done':
@@ -37460,7 +37468,9 @@ function steps_table_resultOf(step, error) {
 const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
 const MAX_HOLDER_CHARS = 400;
-/** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
+/**
+ * Builds the job summary as Markdown: the outcome first, then the events, the next step for the reader, and the steps.
+ */
 function buildDeploySummary(summary) {
     const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary;
     const { mark, sentence } = describeEnding(summary);
@@ -37480,12 +37490,12 @@ function buildDeploySummary(summary) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-/** The cause of such a failure is the warning about the report. */
+/** Leaves out the warning about a refused report: it is the cause of the failure, which the summary shows anyway. */
 function withoutRefusal({ reported }, notes) {
     const { error } = reported;
     return error === null ? notes : notes.filter(({ text }) => !text.endsWith(error));
 }
-/** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
+/** The line below a successful outcome: the health check, the duration and the hub's answer. */
 function inOneLine({ report }) {
     const { changed, duration_ms: ms, reported } = report;
     const checked = checkedParts(report);
@@ -37507,7 +37517,7 @@ function deploy_summary_inWords(checked, changed) {
             return ' The health check passed.';
     }
 }
-/** The steps for which nothing changes, but for those that had a service to start, or were not reached. */
+/** Lists the steps with nothing to change, except those that had a service to start or were not reached. */
 function skipped({ report, plannedSteps }) {
     const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])));
     const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id));
@@ -37538,7 +37548,7 @@ function hubFact({ accepted, attempts, error }) {
         return `the hub does not have the report (${cellOf(error ?? '', deploy_summary_MAX_NAME_CHARS)})`;
     return error === null || error === 'not sent' ? 'not reported to a hub' : cellOf(error, deploy_summary_MAX_NAME_CHARS);
 }
-/** A rollback knows its digest alone. */
+/** Describes the artifact. A rollback knows only its digest. */
 function artifact(report) {
     const { artifact_sha256: sha256, artifact_size: size, modified } = report;
     if (modified)
@@ -37547,7 +37557,10 @@ function artifact(report) {
         return 'no artifact was fetched';
     return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`;
 }
-/** Only a run that has passed the check enters the next state; the same state then examines the signed content. */
+/**
+ * Judges by the states: only a run that passed the check enters the next state. The check's own state then examines the
+ * signed content, so an error there does not mean that the signature is wrong.
+ */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }) {
     if (isValid)
         return 'valid';
@@ -37559,13 +37572,13 @@ function signatureOf({ states, error, signature_valid: isValid, signer_public_ke
         return 'not checked';
     if (INVALID.has(error.code))
         return 'not valid';
-    // A project records its signer once the signature is found valid.
+    // A project records its signer as soon as the signature is valid.
     if (signer !== undefined)
         return 'valid';
     return deploy_summary_SIGNED.has(error.code) ? 'valid' : 'not checked';
 }
 const INVALID = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch']);
-/** What is refused right after the signature was found valid, the wait for the host included. */
+/** Refusals right after the signature was found valid, including the wait for the host. */
 const deploy_summary_SIGNED = new Set([
     'locked',
     'digest_mismatch',
@@ -37582,8 +37595,8 @@ function parts({ plugins, signer_public_key: signer }) {
     ];
 }
 /**
- * How long each state took. The last one ends when the run does. A wait for another run, and what is done between the last
- * two with a title of its own in the log, is no state, and counts towards none.
+ * The duration of each state; the last one ends with the run. A wait for another run is no state, and neither is the
+ * work between the last two states that has its own title in the log. Both are shown apart and count towards no state.
  */
 function states({ states: entered, completed_at: end, waited }, took) {
     const last = entered.length - 1;
@@ -37603,7 +37616,7 @@ function states({ states: entered, completed_at: end, waited }, took) {
     });
     return timed.join(' \u2192 ');
 }
-/** The phases that end a run, by their titles in the log. A commit that fails is rolled back. */
+/** The phases at the end of a run, by their titles in the log. A commit that fails is rolled back. */
 const END_WORK = ['committing', 'rolling back'];
 
 ;// CONCATENATED MODULE: ./build/runner/action-step.js
@@ -37622,16 +37635,16 @@ const END_WORK = ['committing', 'rolling back'];
 
 
 
-/** What the post step knows of the main step's run. */
+/** The name under which a step saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id';
 const HANDOVER_STATE = 'restored';
-/** Whether the main step may have left something to recover, or to report. */
+/** The name of the state that is `true` if the main step may have left something to recover or to report. */
 const BEGUN_STATE = 'locked';
-/** How long the process may continue after a cancelled run, for a name lookup that nobody waits for any more. */
+/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
 const EXIT_AFTER_MS = 200;
 /**
- * One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. Fails with
- * `internal_error` when the process would exit without a result.
+ * One step of a workflow that runs a deployment: the tools of the deployment, and the end of the step. Fails with
+ * `internal_error` if the process would exit without a result.
  */
 class ActionStep {
     tools;
@@ -37640,9 +37653,9 @@ class ActionStep {
     #files;
     #outputsOf;
     #cancel = listenForCancel();
-    /** What its outputs say if it is killed; undefined before the deployment has begun. */
+    /** The facts for the outputs if the run is killed; undefined before the deployment has begun. */
     #known;
-    /** What this run has recovered, in one sentence. */
+    /** The recovery that this run made, in one sentence. */
     #recovered;
     constructor(inputs, flows, outputsOf) {
         const keeper = createSecretKeeper(inputs);
@@ -37700,7 +37713,7 @@ class ActionStep {
         if (recovered !== undefined)
             this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }));
     }
-    /** Says what is wrong with a restored version; nothing where all is well. */
+    /** Reports an unhealthy restored version. Does nothing if all is well. */
     finishCheck(unhealthy) {
         if (unhealthy === undefined)
             return;
@@ -37721,14 +37734,14 @@ class ActionStep {
     ignoreCancel() {
         this.#cancel.stop();
     }
-    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    /** Stops listening. A cancelled process then waits for nothing else. */
     close() {
         this.#cancel.stop();
         process.off('beforeExit', this.#failUnsettled);
         if (this.tools.signal.aborted)
             setTimeout(() => process.exit(), EXIT_AFTER_MS).unref();
     }
-    /** The process would end before the deployment has, because nothing is left that could wake it. */
+    /** Fails the step if the process would exit before its deployment has ended, because nothing is left to wake it. */
     #failUnsettled = () => {
         const message = 'This action stopped before its deployment had ended, which is a bug in this action: report it.';
         const error = { code: 'internal_error', message, step: null };
@@ -37740,8 +37753,8 @@ class ActionStep {
         this.fail(new DeployError(error.code, message));
     };
     /**
-     * The ending is known before it is reported to the hub, and must be right if the run is killed while it waits for
-     * that. A cancelled run also writes its summary, because the runner will soon kill it.
+     * The ending is known before the hub has the report, and must be right even if the run is killed meanwhile. A
+     * cancelled run also writes its summary, because the runner will soon kill it.
      */
     #noteBeforeReport(ended) {
         const { signal } = this.tools;
@@ -37765,7 +37778,10 @@ class ActionStep {
         this.#files.setOutputs(outputs);
     }
 }
-/** Fails a step, also one that could not begin because of an error that contains no secret. */
+/**
+ * Fails a step, or the process if it has no step because its inputs could not be read. Such an error contains no
+ * secret.
+ */
 function failStep(step, error) {
     process.exitCode = 1;
     if (step === undefined)
@@ -37782,11 +37798,11 @@ function failStep(step, error) {
 
 const DEFAULT_KEEP_PATHS = ['.env', 'data'];
 const TERABYTE = 1024 ** 4;
-/** Milliseconds. */
+/** In milliseconds. */
 const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
-/** Milliseconds. */
+/** In milliseconds. */
 const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
-/** The inputs of every action that installs: this host, its rules and the limits. */
+/** Reads the inputs of every action that installs: the host, its rules and the limits. */
 function readHostInputs(read) {
     return {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
@@ -37800,7 +37816,7 @@ function readHostInputs(read) {
         ...readLimits(read),
     };
 }
-/** The inputs of every action that changes a host: which one, and its rules. */
+/** Reads the inputs of every action that changes a host: its root, its id and its rules. */
 function readHost(read) {
     return {
         projectRoot: read.required('project-root', projectRootSchema),
@@ -37813,7 +37829,7 @@ function readHost(read) {
         lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
     };
 }
-/** How large an artifact may be. */
+/** Reads the limits for an artifact. */
 function readLimits(read) {
     const bytes = integerSchema(1, TERABYTE);
     const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES);
@@ -37977,9 +37993,10 @@ function open_below_reasonOf(error) {
 
 
 /**
- * The start of one of the operator's files, as text: at most `maxBytes` and one more, so that the parser sees a file
- * that is too large; what is not UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the other
- * end of a pipe. Throws an Error with the reason, as part of a sentence, for anything but a readable regular file.
+ * Reads the start of one of the operator's files as text: at most `maxBytes` and one more, so that the parser notices a
+ * file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the
+ * other end of a pipe. Throws an Error for anything but a readable regular file; its message is a reason that completes
+ * a sentence.
  */
 function file_input_readStart(path, maxBytes) {
     try {
@@ -37990,8 +38007,9 @@ function file_input_readStart(path, maxBytes) {
     }
 }
 /**
- * The same for a workspace of which somebody else may have written the content, a pull request for example: a path in
- * it leads through no symlink, which could lead to a file of this machine. Another path is the operator's own.
+ * Does the same in a workspace whose content may come from somebody else, such as the author of a pull request. A path
+ * into the workspace must not lead through a symlink, which could point to any file of this machine. A path outside it
+ * is the operator's own.
  */
 function readStartInside(workspace, path, maxBytes) {
     const resolved = (0,external_node_path_namespaceObject.resolve)(workspace, path);
@@ -38019,7 +38037,7 @@ function file_input_reasonOf(error) {
             return error instanceof Error ? error.message : String(error);
     }
 }
-/** Closes the descriptor. */
+/** Reads up to `maxBytes` and closes the descriptor. */
 function file_input_readBytes(fd, maxBytes) {
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd);
@@ -38048,8 +38066,8 @@ function file_input_readBytes(fd, maxBytes) {
 /** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
 /**
- * Reads inputs one by one and collects what is wrong with them, so that one run reports all of it. An empty input
- * counts as left out. An input that is missing or malformed is undefined, and a problem.
+ * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
+ * out. An input that is missing or malformed is undefined, and a problem.
  */
 class InputReader {
     problems = [];
@@ -38057,16 +38075,16 @@ class InputReader {
     settingValues = [];
     #workspace;
     #readFile;
-    /** Paths in inputs are relative to `workspace`, of which somebody else may have written a `foreign` one's content. */
+    /** Paths in inputs are relative to `workspace`. If it is `foreign`, somebody else may have written its content. */
     constructor(workspace, { foreign = false } = {}) {
         this.#workspace = workspace;
         this.#readFile = (path, maxBytes) => foreign ? readStartInside(workspace, path, maxBytes) : file_input_readStart((0,external_node_path_namespaceObject.resolve)(workspace, path), maxBytes);
     }
-    /** Whether an input that was not read yet has any text but white space. */
+    /** True if an input that was not read yet contains more than white space. */
     isGiven(name) {
         return getInput(name) !== '';
     }
-    /** Whether one that was not read yet has any other text than this default of action.yml. */
+    /** True if an input that was not read yet differs from its default in action.yml. */
     isChosen(name, fallback) {
         return this.isGiven(name) && getInput(name).toLowerCase() !== fallback;
     }
@@ -38076,23 +38094,23 @@ class InputReader {
     optional(name, schema) {
         return this.#parse(take(name), schema);
     }
-    /** A malformed input stays undefined: nobody asked for the default. */
+    /** Returns undefined for a malformed input: nobody asked for the default. */
     withDefault(name, schema, fallback) {
         const input = take(name);
         return input.text === undefined ? fallback : this.#parse(input, schema);
     }
     /**
-     * A secret: masked in the log as soon as it is read, and never quoted. White space belongs to it, except for one line
-     * break at the end.
+     * Reads a secret, which is masked in the log at once and never quoted. White space belongs to the secret, except for
+     * one line break at the end.
      */
     requiredSecret(name, schema) {
         return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema);
     }
-    /** The same for a secret that may be left out. */
+    /** Does the same for a secret that may be left out. */
     optionalSecret(name, schema) {
         return this.#wellFormed(this.#takeSecret(name), schema);
     }
-    /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
+    /** Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own and quotes none. */
     settings(name) {
         const { settings, problems } = parseSettings(takeRaw(name));
         for (const value of new Set(settings.values()))
@@ -38101,7 +38119,7 @@ class InputReader {
             this.refuse(name, problem);
         return settings;
     }
-    /** Lines `host=token`, as `parseGitTokens` reads them; each token is masked, also as a request has it. */
+    /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, also in the form that a request sends. */
     gitTokens(name) {
         const text = takeRaw(name);
         for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
@@ -38112,24 +38130,24 @@ class InputReader {
             this.refuse(name, problem);
         return tokens;
     }
-    /** The file that an input names, as `readStart` reads it. */
+    /** Reads the file that an input names, as `readStart` does. */
     requiredFile(name, maxBytes) {
         return this.#read(this.#present(take(name)), maxBytes);
     }
-    /** The same for an input that may be left out. */
+    /** Does the same for an input that may be left out. */
     file(name, maxBytes) {
         return this.#read(take(name), maxBytes);
     }
-    /** Whether an input that was read has a problem. */
+    /** True if an input that was read has a problem. */
     isRefused(name) {
         return this.problems.some(({ input }) => input === name);
     }
-    /** All of that, once everything was read. */
+    /** Returns the secrets and problems, once every input was read. */
     given() {
         const { secrets, settingValues, problems } = this;
         return { secrets, settingValues, problems };
     }
-    /** Adds that something is missing, in a sentence of its own. */
+    /** Adds a problem about missing inputs, in a sentence of its own. */
     require(message) {
         this.problems.push({ kind: 'missing', input: null, message });
     }
@@ -38155,7 +38173,7 @@ class InputReader {
         this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
         return undefined;
     }
-    /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */
+    /** Keeps short values and truth values readable: masking them would garble the log and empty the job's outputs. */
     #maskSetting(value) {
         if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value))
             return;
@@ -38192,7 +38210,7 @@ class InputReader {
         }
     }
 }
-/** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
+/** Combines all problems into one error: `missing_input` if an input is missing, else `invalid_input`. */
 function inputError(problems) {
     const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input';
     return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`);
@@ -38200,12 +38218,12 @@ function inputError(problems) {
 function take(name) {
     return { name, text: takeRaw(name).trim() || undefined };
 }
-/** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
+/** An editor or a shell ends a text with one line break. Every other character may belong to the secret. */
 function takeExactly(name) {
     const text = takeRaw(name);
     return text.trim() === '' ? undefined : text.replace(/\r?\n$/, '');
 }
-/** Reads an input and removes it from the environment, which children inherit. */
+/** Reads an input and removes it from the environment, which child processes inherit. */
 function takeRaw(name) {
     const text = getInput(name, { trimWhitespace: false });
     delete process.env[`INPUT_${name.toUpperCase()}`];
@@ -38219,13 +38237,13 @@ function masked(secret) {
             core_setSecret(part);
     return secret;
 }
-/** A URL may contain a password by mistake, which no message may repeat. */
+/** Removes a password from a URL, which may contain one by mistake. */
 function withoutUserinfo(text) {
     return text.replace(/\/\/[^/@\s]*@/g, '//***@');
 }
 
 ;// CONCATENATED MODULE: ./build/runner/outputs.js
-/** The outputs that every action which deploys has, all of them, always; what is not known is empty. */
+/** Returns the outputs that every deploying action has. An unknown value is empty. */
 function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
     return {
         outcome: report.outcome,
@@ -38253,9 +38271,9 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 /**
- * A post step: recovers what a main step that was killed left on the host, and checks the health of what one that was
- * cancelled has restored. After any other there is nothing to do. Sets no outputs, because the runner drops them here.
- * Fails the step when the host could not be restored; never throws.
+ * A post step: recovers the host after a main step that was killed, and checks the health of the version that a
+ * cancelled one restored. After any other main step there is nothing to do. Sets no outputs, because the runner drops
+ * them here. Fails the step if the host could not be restored; never throws.
  */
 async function runPostStep(readInputs, flows, hostOf) {
     const handover = getState(HANDOVER_STATE);
@@ -38268,7 +38286,7 @@ async function runPostStep(readInputs, flows, hostOf) {
         const inputs = readInputs();
         request = inputs.request;
         step = new ActionStep(inputs, flows, () => ({}));
-        // There is nothing to cancel: a recovery is complete or repeated.
+        // A cancel changes nothing here: a recovery is completed now or repeated later.
         step.ignoreCancel();
         const host = hostOf(request, step.tools);
         if (host === undefined)
@@ -38326,7 +38344,7 @@ const ROLLBACK_TRANSITIONS = {
 
 
 
-/** A run recovers what a dead run left on its host, whichever of them that was. */
+/** Every action knows every flow, because a run recovers whatever a dead run left on its host. */
 const FLOWS = {
     marketplace: MARKETPLACE_TRANSITIONS,
     project: PROJECT_TRANSITIONS,
@@ -38334,7 +38352,7 @@ const FLOWS = {
 };
 
 ;// CONCATENATED MODULE: ./build/actions/has-installed.js
-/** Whether a run has installed something, and nothing was wrong with it. */
+/** True if a run installed something and ended without an error. */
 function hasInstalled({ report, error }) {
     return report.outcome === 'success' && report.changed && error === undefined;
 }
@@ -38362,8 +38380,8 @@ function hasInstalled({ report, error }) {
 
 
 /**
- * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. Calls
- * `onInstalled` at the end of a run that has installed something.
+ * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
 async function deploy_deploy(onInstalled = () => { }) {
     let step;
@@ -38371,7 +38389,7 @@ async function deploy_deploy(onInstalled = () => { }) {
         const inputs = readDeployInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
         const refused = await refuse(inputs, step.tools);
-        // Without problems every required input was parsed; what is undefined may be.
+        // Without problems, every required input was parsed. Only an optional one is undefined.
         const request = inputs.request;
         const run = request.checkOnly ? checkInstalled : deploy;
         const ended = refused ?? (await run(request, step.tools));
@@ -38390,7 +38408,9 @@ async function deploy_deploy(onInstalled = () => { }) {
 async function deployPost() {
     await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, hostFor);
 }
-/** Reads every input of the deploy action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the deploy action and collects all problems. Only an input that was left out gets its default.
+ */
 function readDeployInputs(workspace) {
     const read = new InputReader(workspace);
     const request = {
@@ -38415,13 +38435,13 @@ function readDeployInputs(workspace) {
         ...read.given(),
     };
 }
-/** The outputs of action.yml, all of them, always; what is not known is empty. */
+/** Returns every output of action.yml. An unknown value is empty. */
 function buildDeployOutputs(result, projectRoot) {
     const { kind, id, ...report } = result.report;
     const isKnown = projectRoot !== undefined && id !== null && kind !== null;
     return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), placeOf({ ...report, kind, id })) : undefined);
 }
-/** A check must say what is to be installed, because it asks no hub, and does nothing else. */
+/** A check asks no hub, so its inputs must name the version and the digest. It does nothing else. */
 function refuseUnclearCheck(read, request) {
     if (request.version === 'latest')
         read.refuse('version', 'must name a version with check-only: true');
@@ -38432,7 +38452,7 @@ function refuseUnclearCheck(read, request) {
     if (request.redeploy)
         read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step');
 }
-/** Without a plan, no step says which template the settings complete: they would go nowhere. */
+/** Without a plan, no step names the template that the settings complete, so nothing would use them. */
 function refuseUnusedSettings(read, { plan, settings }) {
     if (plan !== undefined || read.isRefused('install-plan') || !settings?.size)
         return;
@@ -38444,7 +38464,7 @@ function readBases(read) {
     const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
     return hub && services && deployments ? { hub, services, deployments } : undefined;
 }
-/** Ends a run whose inputs cannot be used; undefined when they can. */
+/** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs, tools) {
     if (inputs.problems.length > 0)
         return await refuseRequest(inputs.request, inputError(inputs.problems), tools);
@@ -38453,7 +38473,10 @@ async function refuse(inputs, tools) {
         return undefined;
     return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools);
 }
-/** An insecure base refuses the run before anything is locked or sent; the report only if that base is its own. */
+/**
+ * Finds a base that is not secure, which refuses the run before anything is locked or sent. If that base takes the
+ * reports, no report is sent either.
+ */
 function findInsecureBase({ request: { bases }, connection }) {
     if (bases === undefined)
         return undefined;
@@ -38876,11 +38899,11 @@ function isPassing({ code }) {
 
 
 
-/** How long the process may continue after a cancelled step, for a name lookup that nobody waits for any more. */
+/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
 const reading_step_EXIT_AFTER_MS = 200;
 /**
- * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
- * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ * Runs a step of an action that deploys nothing: sets the summary and the outputs, `error-code` among them. Fails with
+ * one annotation if there is an error. A step that throws, or that would exit before it has ended, fails too.
  */
 async function runReadingStep(readInputs, act) {
     let step;
@@ -38938,7 +38961,7 @@ class ReadingStep {
         this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
         this.#annotate(error);
     }
-    /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+    /** Stops listening. A cancelled process then waits for nothing else. */
     close() {
         this.#cancel.stop();
         process.off('beforeExit', this.#failUnsettled);
@@ -38949,7 +38972,7 @@ class ReadingStep {
         process.exitCode = 1;
         this.#annotator.annotateError(error);
     }
-    /** The process would end before the step has, because nothing is left that could wake it. */
+    /** Fails the step if the process would exit before the step has ended, because nothing is left to wake it. */
     #failUnsettled = () => {
         const message = 'This action stopped before it had ended, which is a bug in this action: report it.';
         this.fail(new DeployError('internal_error', message));
@@ -38967,7 +38990,7 @@ const MAX_VERSIONS = 20;
 const MAX_OTHERS = 20;
 const fleet_summary_MAX_CELL_CHARS = 120;
 const [fleet_summary_MINUTE_MS, HOUR_MS, fleet_summary_DAY_MS] = [60_000, 3_600_000, 86_400_000];
-/** What a fleet runs, in one line. */
+/** Describes what a fleet runs, in one line. */
 function describeFleet({ slug, fleet, isGate }) {
     if (fleet === undefined)
         return { mark: '\u274c', sentence: `What runs on the hosts of ${slug} is not known` };
@@ -38987,7 +39010,10 @@ function describeFleet({ slug, fleet, isGate }) {
         sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
     };
 }
-/** The job summary of a fleet as Markdown: what was found, counts, and the hosts, those that need attention first. */
+/**
+ * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. Those that need attention come
+ * first.
+ */
 function buildFleetSummary(facts) {
     const { fleet, error, notes, now } = facts;
     const { mark, sentence } = describeFleet(facts);
@@ -39013,7 +39039,10 @@ function fleetBlocks(fleet, now) {
         ...othersOf(fleet),
     ];
 }
-/** Those that are not on the version first, failures before them all; within these, in natural order. */
+/**
+ * Sorts hosts that are not on the version first, and failures first within each group; otherwise keeps the natural
+ * order.
+ */
 function byAttention(hosts) {
     return hosts.toSorted((a, b) => rankOf(a) - rankOf(b));
 }
@@ -39056,7 +39085,7 @@ function attemptOf({ report }) {
     const { status, attempted, error } = report;
     return `${status} ${attempted ?? ''}${error === null ? '' : `: ${error}`}`;
 }
-/** How long ago, roughly. */
+/** The rough age of a report, in words. */
 function ageOf(time, now) {
     const age = now - Date.parse(time ?? '');
     if (Number.isNaN(age))
@@ -39069,7 +39098,7 @@ function ageOf(time, now) {
         return `${Math.floor(age / fleet_summary_MINUTE_MS)} min ago`;
     return age < 2 * fleet_summary_DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / fleet_summary_DAY_MS)} days ago`;
 }
-/** What the hub knows besides. */
+/** Names the hosts that the hub knows in addition. */
 function othersOf({ hosts, reports }) {
     const asked = new Set(hosts.map(({ id }) => id));
     const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts);
@@ -39105,7 +39134,7 @@ const fleet_HOUR_MS = 3_600_000;
 async function fleet() {
     await runReadingStep(() => readFleetInputs(readWorkspace()), askForFleet);
 }
-/** Reads every input of the fleet action; collects what is wrong. */
+/** Reads every input of the fleet action and collects all problems. */
 function readFleetInputs(workspace) {
     const read = new InputReader(workspace);
     const hub = read.required('hub-url', baseUrlSchema);
@@ -39116,7 +39145,7 @@ function readFleetInputs(workspace) {
     const question = readQuestion(read);
     const connection = readConnection(read);
     const given = read.given();
-    // Without problems every required input was parsed; what is undefined may be.
+    // Without problems, every required input was parsed. Only an optional one is undefined.
     const access = { bases: { hub, deployments }, kind, slug, ...keys };
     const request = given.problems.length > 0 ? undefined : { access, ...question };
     return { request, slug, connection, ...given };
@@ -39157,7 +39186,7 @@ async function askForFleet({ request, slug = 'unknown', ...inputs }, tools) {
         return { outputs: fleet_UNKNOWN, error, summary: buildFleetSummary(facts), sentence: describeFleet(facts).sentence };
     }
 }
-/** What is not known is empty; and what is not known is not in sync. */
+/** The outputs of a step that learned nothing: an unknown fleet is not in sync. */
 const fleet_UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' };
 function fleet_endOf({ access, expectVersion }, { fleet, error: failure }, { log, now }) {
     const isGate = expectVersion !== undefined;
@@ -39197,7 +39226,10 @@ function buildLists(fleet) {
     const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: it has no room for ${countInWords(omitted, 'more host')}.`]);
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
 }
-/** Where not all have room, those that are not on the version come first; in natural order either way. */
+/**
+ * Lists as many hosts as fit. Those that are not on the target version go in first; the list itself is in natural
+ * order.
+ */
 function fitHosts({ hosts, reports }) {
     const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])));
     const isBehind = ({ hostId }) => !current.has(hostId);
@@ -43078,8 +43110,8 @@ function supplier_describe(source) {
 
 
 /**
- * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. Calls
- * `onInstalled` at the end of a run that has installed something.
+ * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -43087,7 +43119,7 @@ async function project(onInstalled = () => { }) {
         const inputs = readProjectInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
         const refused = await project_refuse(inputs, step.tools);
-        // Without problems every required input was parsed; what is undefined may be.
+        // Without problems, every required input was parsed. Only an optional one is undefined.
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
         step.finish(ended);
@@ -43101,7 +43133,7 @@ async function project(onInstalled = () => { }) {
         step?.close();
     }
 }
-/** The tools of a project, with the way to the parts that it does not contain. */
+/** Adds the supplier of the parts that a project does not contain. */
 function withSources(tools, { sources, connection, ...inputs }) {
     const { gitTokens, ...marketplace } = sources;
     const request = inputs.request;
@@ -43111,7 +43143,9 @@ function withSources(tools, { sources, connection, ...inputs }) {
 async function projectPost() {
     await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, refuse_hostFor);
 }
-/** Reads every input of the project action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the project action and collects all problems. Only an input that was left out gets its default.
+ */
 function readProjectInputs(workspace) {
     const read = new InputReader(workspace);
     const request = {
@@ -43132,7 +43166,7 @@ function readProjectInputs(workspace) {
         ...read.given(),
     };
 }
-/** All optional: they are needed once a project names parts that it does not contain. */
+/** All are optional: only a project that names parts from elsewhere needs them. */
 function readSources(read) {
     return {
         hubUrl: read.optional('sources-hub-url', baseUrlSchema),
@@ -43142,7 +43176,7 @@ function readSources(read) {
         gitTokens: read.gitTokens('sources-git-tokens'),
     };
 }
-/** The outputs of project/action.yml, all of them, always; what is not known is empty. */
+/** Returns every output of project/action.yml. An unknown value is empty. */
 function buildProjectOutputs(result, projectRoot) {
     return {
         ...buildDeploymentOutputs(result, projectRoot),
@@ -43162,14 +43196,16 @@ function readSignerKeys(read) {
         return undefined;
     }
 }
-/** Not an input of this action, but the runner passes it, and an operator who sets it expects that nothing changes. */
+/**
+ * This action has no such input, but the runner passes it on, and an operator who sets it expects that nothing changes.
+ */
 function readDryRun(read) {
     const dryRun = read.withDefault('dry-run', booleanSchema, false);
     if (dryRun === true)
         read.refuse('dry-run', 'is not possible for a project yet, so nothing was done: leave it out to deploy');
     return dryRun;
 }
-/** Ends a run whose inputs cannot be used; undefined when they can. */
+/** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function project_refuse(inputs, tools) {
     const { request, sources, connection, problems } = inputs;
     if (problems.length > 0)
@@ -43271,7 +43307,7 @@ const OPTIONS = {
     'allow-shared-root': { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
 };
-/** What the arguments ask for. Throws an Error, as one sentence, when they cannot be used. */
+/** Parses the arguments. Throws an Error with one sentence if they cannot be used. */
 function parseRecoverCommand(args) {
     const { values } = (0,external_node_util_namespaceObject.parseArgs)({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false });
     if (values.help)
@@ -43285,7 +43321,7 @@ function parseRecoverCommand(args) {
         lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
     };
 }
-/** The lines of a program, none of them folded: progress to stdout, warnings to stderr. */
+/** The log of a program that folds no lines: progress goes to stdout, warnings and errors to stderr. */
 function createConsoleLog() {
     const line = (text) => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`;
     return {
@@ -43304,7 +43340,10 @@ function parseOption(name, schema, text) {
         return parsed.data;
     throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}.`);
 }
-/** To recover nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+/**
+ * An absent directory must not pass as "nothing to recover": that would hide a typing error, or a disk that is not
+ * mounted.
+ */
 function requireDirectory(path) {
     if ((0,external_node_fs_namespaceObject.statSync)(path, { throwIfNoEntry: false })?.isDirectory())
         return path;
@@ -43332,12 +43371,12 @@ function requireDirectory(path) {
 
 
 const EXIT = { inconsistent: 1, usage: 2, locked: 75 };
-/** How long a supervisor may need to come up at boot. */
+/** The time that a supervisor may need to come up at boot. */
 const SUPERVISOR_TIMEOUT_MS = 60_000;
 const recover_POLL_MS = 500;
 /**
- * A program for the host itself, to run at boot: recovers what a dead run left, and does nothing else. Reports nothing to
- * a hub, because it has no credentials: the report waits in the outbox for the next run. Sets the exit code.
+ * A program for the host itself, to run at boot. Recovers the host after a dead run, and does nothing else. Has no
+ * credentials, so the report to the hub waits in the outbox for the next run. Sets the exit code.
  */
 async function recover_recover() {
     const command = readCommand();
@@ -43354,7 +43393,7 @@ async function recover_recover() {
         process.stderr.write(`Error: ${known.message}\n`);
         process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent;
     }
-    // What waits for this program may start, unless this host runs neither version.
+    // The units that wait for this program may start, unless this host runs neither version.
     if (process.exitCode !== EXIT.inconsistent)
         await notifyReady();
 }
@@ -43376,11 +43415,11 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
     const host = hostHere({ projectRoot, allowSharedRoot }, log);
     const recovered = await recoverWhenFree(host, lockTimeoutMs);
     const rollback = recovered?.report.rollback;
-    // Those of an unhealthy version are in the sentence about it.
+    // The sentence about an unhealthy version already names its problems.
     if (rollback?.healthy !== false)
         for (const problem of rollback?.problems ?? [])
             log.warning(problem);
-    // The files are as they were, so the services may start, whatever the record says.
+    // The files are as they were, so the services may start even if the record is damaged.
     if (recovered === undefined)
         await notifyReady();
     requireReadableRecord(host);
@@ -43391,13 +43430,13 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
 function hasJournal({ projectRoot }) {
     return pathExistsSync(layoutOf(projectRoot).journal);
 }
-/** Nobody needs to trust a host to see that nothing is to be recovered there. */
+/** A host needs no trust if there is nothing to recover on it. */
 async function leaveAlone({ message }, log) {
     log.warning(`Nothing to recover, but no deployment would trust this host. ${message}`);
     process.exitCode = 0;
     await notifyReady();
 }
-/** As the next deployment would. Throws DeploymentError `inconsistent` or `host_not_writable`. */
+/** Throws DeploymentError `inconsistent` or `host_not_writable`, as the next deployment would. */
 function requireReadableRecord({ layout }) {
     requireOwnKinds(layout);
     readHostRecord(layout);
@@ -43405,7 +43444,7 @@ function requireReadableRecord({ layout }) {
 function sayNothingToRecover({ layout, log }) {
     if (pathExistsSync(layout.own))
         log.info(`Nothing to recover in ${layout.root}.`);
-    // No error, so that a host whose first deployment is still to come can start its services.
+    // This is no error, so that a host before its first deployment can start its services.
     else
         log.warning(`${layout.root} has no .hub-deploy, so nothing was ever deployed there: is the path right?`);
 }
@@ -43422,7 +43461,7 @@ function hostHere(address, log) {
     const host = hostOf(tools, { ...address, sender: undefined });
     return { ...host, sharedRootOption: '--allow-shared-root', onFilesRestored: releaseServices };
 }
-/** With files that match no version, nothing that waits for this program may start. */
+/** While files match no version, no unit that waits for this program may start. */
 const releaseServices = async (isVerified, services) => {
     const isBoot = isVerified && (await notifyReady());
     if (await isOwnUnitStarting())
@@ -43431,7 +43470,7 @@ const releaseServices = async (isVerified, services) => {
         await Promise.all(services.map(awaitSupervisor));
     return 'now';
 };
-/** A supervisor that starts at boot (a container engine) may not answer yet. */
+/** Waits for a supervisor that starts at boot, such as a container engine, because it may not answer yet. */
 async function awaitSupervisor({ service }) {
     const deadline = monotonicMs() + SUPERVISOR_TIMEOUT_MS;
     for (;;) {
@@ -44253,14 +44292,16 @@ class RollbackFlow {
 
 
 
-/** The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success. */
+/**
+ * The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success.
+ */
 async function rollback() {
     let step;
     try {
         const inputs = readRollbackInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request));
         const refused = await rollback_refuse(inputs, step.tools);
-        // Without problems every required input was parsed; what is undefined may be.
+        // Without problems, every required input was parsed. Only an optional one is undefined.
         const request = inputs.request;
         step.finish(refused ?? (await rollBackVersion(request, step.tools, rollback_senderFor(inputs.request, step.tools))));
     }
@@ -44275,7 +44316,9 @@ async function rollback() {
 async function rollbackPost() {
     await runPostStep(() => readRollbackInputs(readWorkspace()), FLOWS, (request, tools) => rollback_refuse_hostFor(request, rollback_senderFor(request, tools), tools));
 }
-/** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the rollback action and collects all problems. Only an input that was left out gets its default.
+ */
 function readRollbackInputs(workspace) {
     const read = new InputReader(workspace);
     const isSlugForId = namesSlugForId(read);
@@ -44289,7 +44332,7 @@ function readRollbackInputs(workspace) {
         plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         ...readHost(read),
-        // What a rollback restores was installed here before, by the same plugin, service or project.
+        // The same plugin, service or project installed the restored version here before, so a rollback takes nothing over.
         allowTakeover: false,
         redeploy: false,
         settings: new Map(),
@@ -44300,7 +44343,7 @@ function readRollbackInputs(workspace) {
         ...read.given(),
     };
 }
-/** The outputs of rollback/action.yml, all of them, always; what is not known is empty. */
+/** Returns every output of rollback/action.yml. An unknown value is empty. */
 function buildRollbackOutputs(result, { subject, projectRoot }) {
     const isProject = subject?.contract === 'project';
     return {
@@ -44314,7 +44357,7 @@ function rollback_pathOf(subject, projectRoot, { report }) {
         return projectRoot;
     return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }));
 }
-/** A slug belongs to a report. Without anything else of a report, it is meant as the id that is not there. */
+/** True if a slug was given in place of the id: a slug belongs to a report, but no other input of a report is given. */
 function namesSlugForId(read) {
     return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
 }
@@ -44334,7 +44377,7 @@ function readSubject(read, isSlugForId) {
     }
     return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id };
 }
-/** The way to report; undefined where no input asks for it. */
+/** Reads the access to the hub that gets the report. Returns undefined if no input asks for a report. */
 function readAccess(read, { subject, slug }) {
     const hub = read.optional('hub-url', baseUrlSchema);
     const deployments = read.withDefault('deployments-url', baseUrlSchema, hub);
@@ -44356,7 +44399,7 @@ function readAccess(read, { subject, slug }) {
 function rollback_senderFor({ access }, { wires }) {
     return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access);
 }
-/** Ends a run whose inputs cannot be used; undefined when they can. */
+/** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function rollback_refuse(inputs, tools) {
     const { request, connection, problems } = inputs;
     if (problems.length > 0) {
@@ -44655,16 +44698,16 @@ const HOW_WORDS = {
     replaced: 'replaced by something else',
     writable: 'a directory that group or others can write',
 };
-/** What was found on a host, in one line. */
+/** Describes the findings on a host, in one line. */
 function describeStatus(inspection, { name }) {
     const { mark, sentence } = describeInspection(inspection);
     return { mark, sentence: `${sentence} on ${name}` };
 }
-/** The same where nothing could be found out. */
+/** Describes a host that could not be inspected. */
 function describeFailedStatus({ name }) {
     return { mark: '\u274c', sentence: `What is installed on ${name} is not known` };
 }
-/** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
+/** Builds the job summary of a status as Markdown: the findings, then the parts. Those that differ come first. */
 function buildStatusSummary(inspection, { host, error, cut }) {
     const { parts } = inspection;
     const { mark, sentence } = describeStatus(inspection, host);
@@ -44681,13 +44724,13 @@ function buildStatusSummary(inspection, { host, error, cut }) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-/** The summary where nothing could be found out. */
+/** Builds the summary for a host that could not be inspected. */
 function buildFailedStatusSummary(error, host) {
     const { mark, sentence } = describeFailedStatus(host);
     return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`;
 }
 const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.';
-/** Everything that is not as it should be, a sentence each. */
+/** Describes each finding that needs attention in one sentence. */
 function findingsOf(inspection) {
     const { activity, isRecordLost, unrestored } = inspection;
     return [
@@ -44698,7 +44741,7 @@ function findingsOf(inspection) {
         ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
     ];
 }
-/** The files that differ, and the parts that could not be compared, in a sentence each. */
+/** Names the files that differ, then the parts that could not be compared, each in a sentence. */
 function status_summary_describeDrift({ parts }) {
     const names = parts.flatMap(part => status_summary_namesIn(part));
     const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
@@ -44710,7 +44753,7 @@ function status_summary_describeDrift({ parts }) {
     const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
     return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)];
 }
-/** Parts that a rollback has restored with their changes on the host. */
+/** Names the parts that a rollback restored from a modified snapshot. */
 function modifiedIn(parts) {
     const names = parts.flatMap(({ row, ...part }) => row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : []);
     if (names.length === 0)
@@ -44728,7 +44771,7 @@ function notComparedIn(parts) {
         ...(more > 0 ? [`${countInWords(more, 'more part')} could not be compared.`] : []),
     ];
 }
-/** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
+/** Names unrecorded directories in one sentence: somebody created them by hand, or the record was lost. */
 function describeUnrecorded({ unrecorded }) {
     if (unrecorded.length === 0)
         return [];
@@ -44792,7 +44835,7 @@ function versionsOf(snapshots) {
     const more = snapshots.length - names.length;
     return names.length === 0 ? 'none' : `${names.join(', ')}${more > 0 ? ` and ${more} older` : ''}`;
 }
-/** To the minute, in UTC. */
+/** The time in UTC, to the minute. */
 function dateOf(time) {
     return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`;
 }
@@ -44822,16 +44865,16 @@ function countOf(drift) {
 
 
 
-/** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
+/** The limit for one output: no step can start with more than 128 KiB in one variable of its environment. */
 const MAX_OUTPUT_CHARS = 100_000;
 const MAX_LOGGED_PARTS = 500;
-/** What is not known is empty. */
+/** The outputs of a step that learned nothing. */
 const status_UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' };
-/** The status action: says what is installed on this host, and whether its files are as they were. Changes nothing. */
+/** The status action: reports what is installed on this host, and whether its files are unchanged. Changes nothing. */
 async function status_status() {
     await runReadingStep(() => readStatusInputs(readWorkspace()), showStatus);
 }
-/** Reads every input of the status action; collects what is wrong. */
+/** Reads every input of the status action and collects all problems. */
 function readStatusInputs(workspace) {
     const read = new InputReader(workspace);
     const root = read.required('project-root', projectRootSchema);
@@ -44882,7 +44925,7 @@ function logStatus({ parts, isKnown }, log) {
     if (!isKnown)
         log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
 }
-/** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
+/** The error of a step with `fail-on-drift`; undefined if every file is as it was installed. */
 function failureOf(inspection) {
     const { activity } = inspection;
     if (isDrifted(inspection) === false)
@@ -44900,7 +44943,7 @@ function status_buildLists({ parts, snapshots }) {
 function cutIn(lists) {
     return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`]);
 }
-/** Paths that drift-details has no room for, in a sentence. */
+/** One sentence about the paths that drift-details has no room for. */
 function omittedIn({ parts }) {
     const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
     return omitted === 0
@@ -44928,7 +44971,7 @@ function installedEntry({ shelf, id, row }) {
     };
     return row.modified ? { ...entry, sha256: null, modified: true } : entry;
 }
-/** Only where it is not the usual one. */
+/** Names the directory only if it is not the usual one. */
 function directoryOf({ directory }) {
     return directory === undefined ? {} : { directory };
 }
@@ -44936,12 +44979,12 @@ function snapshotEntry({ shelf, id, row, path }) {
     const version = row.version ?? row.project_version;
     return { shelf, id, version, when: row.installed_at, modified: row.modified === true, path };
 }
-/** Every part that differs, with as many paths as have room in the output. */
+/** Lists every part that differs, with as many paths as fit into the output. */
 function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
     return parts.filter(isPartDrifted).map(part => driftEntry(part, room));
 }
-/** Where the output lists a path. */
+/** The list of the output that names a path, by the path's difference. */
 const LIST_OF = {
     added: 'added',
     removed: 'removed',
@@ -45253,7 +45296,7 @@ function gate_causeOf({ signal, runner }, thrown) {
 
 
 
-/** How a release gate ended, in one line. */
+/** Describes how a release gate ended, in one line. */
 function describeGate(subject, { facts, error }) {
     const { mode, name = 'the artifact', version } = subject;
     const mark = error === undefined ? '\u2705' : '\u274c';
@@ -45270,7 +45313,7 @@ function describeGate(subject, { facts, error }) {
             : `${found} is not verified: do not install it`,
     };
 }
-/** Then it may not even be known what was to be checked. */
+/** With these errors, even the subject of the check may be unknown. */
 const INPUT_ERRORS = new Set(['missing_input', 'invalid_input']);
 function describeFiles({ plan, hostConfig }, error) {
     const isValid = error === undefined;
@@ -45279,7 +45322,7 @@ function describeFiles({ plan, hostConfig }, error) {
     const named = files.join(' and ') || 'The inputs';
     return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`;
 }
-/** The job summary of a release gate as Markdown: the verdict, why, and then what is known of the artifact. */
+/** Builds the job summary of a release gate as Markdown: the verdict, the reason, and the facts about the artifact. */
 function buildVerifySummary(subject, result, notes = []) {
     const { mark, sentence } = describeGate(subject, result);
     const rows = factsOf(subject, result);
@@ -45350,15 +45393,15 @@ function contentRows({ kind, pinned }, facts) {
 
 
 
-/** The private folder of a main step, for the post step of one that was killed. */
+/** The name under which a main step saves its private folder, for the post step of one that was killed. */
 const FOLDER_STATE = 'folder';
-/** What a run that is killed has said. */
+/** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.');
 /** The verify action: reads inputs, checks a release, sets outputs. Fails the step unless everything passes. */
 async function verify() {
     await runReadingStep(() => readVerifyInputs(readWorkspace()), act);
 }
-/** The verify action's post step: removes what a main step that was killed has left. Fails when it cannot. */
+/** The verify action's post step: removes the private folder of a main step that was killed. Fails if it cannot. */
 async function verifyPost() {
     const folder = readState(FOLDER_STATE);
     if (folder === '')
@@ -45370,25 +45413,27 @@ async function verifyPost() {
         failStep(undefined, toHostError(error, `removing ${folder}`));
     }
 }
-/** Reads every input of the verify action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the verify action and collects all problems. Only an input that was left out gets its default.
+ */
 function readVerifyInputs(workspace) {
     const read = new InputReader(workspace, { foreign: true });
     const mode = verify_modeOf(read);
     if (mode === 'hub')
         requireHub(read);
-    // A gate reaches no host, but refuses what each of them would refuse.
+    // A gate reaches no host, but refuses what every host would refuse.
     read.optional('plugins-directory', writtenPluginsDirectorySchema);
     const files = readFiles(read, mode);
     const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files });
     return {
         mode,
-        // Without problems every required input was parsed.
+        // Without problems, every required input was parsed.
         request: { files: files, artifact: artifact },
         connection: readConnection(read),
         ...read.given(),
     };
 }
-/** The outputs of verify/action.yml but `error-code`, always all of them; what is not known is empty. */
+/** Returns every output of verify/action.yml but `error-code`. An unknown value is empty. */
 function buildVerifyOutputs({ mode }, { facts, error }) {
     return {
         verified: mode === 'none' ? '' : String(error === undefined),
@@ -45398,9 +45443,12 @@ function buildVerifyOutputs({ mode }, { facts, error }) {
         repo: facts.repo ?? '',
     };
 }
-/** Each of these asks for an artifact: without the rest, the gate must fail and not check less. */
+/**
+ * Each of these asks for the check of an artifact: if the others are missing, the gate must fail instead of checking
+ * less.
+ */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
-/** So does each of these if it is not its default, with which the runner fills in one that is left out. */
+/** Each of these does so too unless it has its default, which the runner also passes for an input that was left out. */
 const ARTIFACT_SETTINGS = {
     version: 'latest',
     'timeout-minutes': '15',
@@ -45412,7 +45460,7 @@ const ARTIFACT_SETTINGS = {
 };
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
-/** Without one of these, nothing can be fetched or verified. */
+/** The inputs without which nothing can be fetched or verified. */
 const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret'];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
@@ -45428,7 +45476,7 @@ function artifactInputsGiven(read) {
     const chosen = Object.entries(ARTIFACT_SETTINGS).filter(([name, fallback]) => read.isChosen(name, fallback));
     return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)];
 }
-/** Says in one sentence what a check of what a hub serves lacks, and how to check less, if that is what is meant. */
+/** Refuses a check against a hub that lacks inputs. One sentence names them, and says how to check less. */
 function requireHub(read) {
     const missing = HUB_NEEDS.filter(name => !read.isGiven(name));
     if (missing.length === 0)
@@ -45497,7 +45545,7 @@ async function verify_check(inputs, tools) {
     const wire = createWire({ ...wireOptions(inputs.connection, log), signal });
     return await checkRelease(inputs.request, { ...tools, wire, onFolder });
 }
-/** Inputs that cannot be used; an insecure base is refused before anything is sent. */
+/** The error for inputs that cannot be used. An insecure base is refused before anything is sent. */
 function verify_refusalOf({ problems, request, connection }) {
     if (problems.length > 0)
         return inputError(problems);

@@ -25,8 +25,8 @@ import { hasInstalled } from './has-installed.ts'
 export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
- * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success. Calls
- * `onInstalled` at the end of a run that has installed something.
+ * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
 export async function deploy(onInstalled: () => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
@@ -34,7 +34,7 @@ export async function deploy(onInstalled: () => void = () => {}): Promise<void> 
     const inputs = readDeployInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
-    // Without problems every required input was parsed; what is undefined may be.
+    // Without problems, every required input was parsed. Only an optional one is undefined.
     const request = inputs.request as DeployRequest
     const run = request.checkOnly ? checkInstalled : deployArtifact
     const ended = refused ?? (await run(request, step.tools))
@@ -52,7 +52,9 @@ export async function deployPost(): Promise<void> {
   await runPostStep(() => readDeployInputs(readWorkspace()), FLOWS, hostFor)
 }
 
-/** Reads every input of the deploy action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the deploy action and collects all problems. Only an input that was left out gets its default.
+ */
 export function readDeployInputs(workspace: string): DeployInputs {
   const read = new InputReader(workspace)
   const request = {
@@ -77,7 +79,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
   }
 }
 
-/** The outputs of action.yml, all of them, always; what is not known is empty. */
+/** Returns every output of action.yml. An unknown value is empty. */
 export function buildDeployOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
   const { kind, id, ...report } = result.report
   const isKnown = projectRoot !== undefined && id !== null && kind !== null
@@ -87,7 +89,7 @@ export function buildDeployOutputs(result: KnownResult, projectRoot: string | un
   )
 }
 
-/** A check must say what is to be installed, because it asks no hub, and does nothing else. */
+/** A check asks no hub, so its inputs must name the version and the digest. It does nothing else. */
 function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void {
   if (request.version === 'latest') read.refuse('version', 'must name a version with check-only: true')
   if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))
@@ -96,7 +98,7 @@ function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void
   if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step')
 }
 
-/** Without a plan, no step says which template the settings complete: they would go nowhere. */
+/** Without a plan, no step names the template that the settings complete, so nothing would use them. */
 function refuseUnusedSettings(read: InputReader, { plan, settings }: IncompleteRequest): void {
   if (plan !== undefined || read.isRefused('install-plan') || !settings?.size) return
   read.refuse(
@@ -112,7 +114,7 @@ function readBases(read: InputReader): DeployRequest['bases'] | undefined {
   return hub && services && deployments ? { hub, services, deployments } : undefined
 }
 
-/** Ends a run whose inputs cannot be used; undefined when they can. */
+/** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
   if (inputs.problems.length > 0) return await refuseRequest(inputs.request, inputError(inputs.problems), tools)
   const insecure = findInsecureBase(inputs)
@@ -120,7 +122,10 @@ async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<End
   return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools)
 }
 
-/** An insecure base refuses the run before anything is locked or sent; the report only if that base is its own. */
+/**
+ * Finds a base that is not secure, which refuses the run before anything is locked or sent. If that base takes the
+ * reports, no report is sent either.
+ */
 function findInsecureBase({ request: { bases }, connection }: DeployInputs) {
   if (bases === undefined) return undefined
   const refusals = Object.values(bases).map(base => insecurityOf(base, connection))

@@ -24,7 +24,7 @@ import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-
 import { buildFleetSummary, describeFleet } from '../runner/summaries/fleet-summary.ts'
 
 export interface FleetInputs extends GivenInputs {
-  /** Undefined where there are problems. */
+  /** Undefined if there are problems. */
   readonly request: FleetRequest | undefined
   readonly slug: string | undefined
   readonly connection: Connection
@@ -42,7 +42,7 @@ export async function fleet(): Promise<void> {
   await runReadingStep(() => readFleetInputs(readWorkspace()), askForFleet)
 }
 
-/** Reads every input of the fleet action; collects what is wrong. */
+/** Reads every input of the fleet action and collects all problems. */
 export function readFleetInputs(workspace: string): FleetInputs {
   const read = new InputReader(workspace)
   const hub = read.required('hub-url', baseUrlSchema)
@@ -53,7 +53,7 @@ export function readFleetInputs(workspace: string): FleetInputs {
   const question = readQuestion(read)
   const connection = readConnection(read)
   const given = read.given()
-  // Without problems every required input was parsed; what is undefined may be.
+  // Without problems, every required input was parsed. Only an optional one is undefined.
   const access = { bases: { hub, deployments }, kind, slug, ...keys } as FleetRequest['access']
   const request = given.problems.length > 0 ? undefined : { access, ...question }
   return { request, slug, connection, ...given }
@@ -96,7 +96,7 @@ async function askForFleet({ request, slug = 'unknown', ...inputs }: FleetInputs
   }
 }
 
-/** What is not known is empty; and what is not known is not in sync. */
+/** The outputs of a step that learned nothing: an unknown fleet is not in sync. */
 const UNKNOWN = { hosts: '', versions: '', 'in-sync': 'false', outdated: '' }
 
 interface SeenFleet {
@@ -148,7 +148,10 @@ function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: strin
   return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut }
 }
 
-/** Where not all have room, those that are not on the version come first; in natural order either way. */
+/**
+ * Lists as many hosts as fit. Those that are not on the target version go in first; the list itself is in natural
+ * order.
+ */
 function fitHosts({ hosts, reports }: Fleet) {
   const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])))
   const isBehind = ({ hostId }: HostReport): boolean => !current.has(hostId)

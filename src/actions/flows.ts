@@ -3,7 +3,7 @@ import { MARKETPLACE_TRANSITIONS } from '../marketplace/states.ts'
 import { PROJECT_TRANSITIONS } from '../project/states.ts'
 import { ROLLBACK_TRANSITIONS } from '../rollback/states.ts'
 
-/** A run recovers what a dead run left on its host, whichever of them that was. */
+/** Every action knows every flow, because a run recovers whatever a dead run left on its host. */
 export const FLOWS: Flows = {
   marketplace: MARKETPLACE_TRANSITIONS,
   project: PROJECT_TRANSITIONS,

@@ -1,6 +1,6 @@
 import type { EndedDeployment } from '../install/deployment/deployment.ts'
 
-/** Whether a run has installed something, and nothing was wrong with it. */
+/** True if a run installed something and ended without an error. */
 export function hasInstalled({ report, error }: EndedDeployment): boolean {
   return report.outcome === 'success' && report.changed && error === undefined
 }

@@ -25,8 +25,8 @@ export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
 }
 
 /**
- * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless all of it succeeded. Calls
- * `onInstalled` at the end of a run that has installed something.
+ * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
 export async function project(onInstalled: () => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
@@ -34,7 +34,7 @@ export async function project(onInstalled: () => void = () => {}): Promise<void>
     const inputs = readProjectInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
-    // Without problems every required input was parsed; what is undefined may be.
+    // Without problems, every required input was parsed. Only an optional one is undefined.
     const request = inputs.request as ProjectRequest
     const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)))
     step.finish(ended)
@@ -46,7 +46,7 @@ export async function project(onInstalled: () => void = () => {}): Promise<void>
   }
 }
 
-/** The tools of a project, with the way to the parts that it does not contain. */
+/** Adds the supplier of the parts that a project does not contain. */
 function withSources(tools: DeploymentTools, { sources, connection, ...inputs }: ProjectInputs) {
   const { gitTokens, ...marketplace } = sources
   const request = inputs.request as ProjectRequest
@@ -58,7 +58,9 @@ export async function projectPost(): Promise<void> {
   await runPostStep(() => readProjectInputs(readWorkspace()), FLOWS, hostFor)
 }
 
-/** Reads every input of the project action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the project action and collects all problems. Only an input that was left out gets its default.
+ */
 export function readProjectInputs(workspace: string): ProjectInputs {
   const read = new InputReader(workspace)
   const request = {
@@ -80,7 +82,7 @@ export function readProjectInputs(workspace: string): ProjectInputs {
   }
 }
 
-/** All optional: they are needed once a project names parts that it does not contain. */
+/** All are optional: only a project that names parts from elsewhere needs them. */
 function readSources(read: InputReader): SourceInputs {
   return {
     hubUrl: read.optional('sources-hub-url', baseUrlSchema),
@@ -91,7 +93,7 @@ function readSources(read: InputReader): SourceInputs {
   }
 }
 
-/** The outputs of project/action.yml, all of them, always; what is not known is empty. */
+/** Returns every output of project/action.yml. An unknown value is empty. */
 export function buildProjectOutputs(result: KnownResult, projectRoot: string | undefined): Record<string, string> {
   return {
     ...buildDeploymentOutputs(result, projectRoot),
@@ -112,7 +114,9 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
   }
 }
 
-/** Not an input of this action, but the runner passes it, and an operator who sets it expects that nothing changes. */
+/**
+ * This action has no such input, but the runner passes it on, and an operator who sets it expects that nothing changes.
+ */
 function readDryRun(read: InputReader): boolean | undefined {
   const dryRun = read.withDefault('dry-run', booleanSchema, false)
   if (dryRun === true)
@@ -120,7 +124,7 @@ function readDryRun(read: InputReader): boolean | undefined {
   return dryRun
 }
 
-/** Ends a run whose inputs cannot be used; undefined when they can. */
+/** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs: ProjectInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
   const { request, sources, connection, problems } = inputs
   if (problems.length > 0) return await refuseProject(request, inputError(problems), tools)

@@ -23,13 +23,13 @@ import { createConsoleLog, parseRecoverCommand, type RecoverCommand, USAGE } fro
 import { FLOWS } from './flows.ts'
 
 const EXIT = { inconsistent: 1, usage: 2, locked: 75 } as const
-/** How long a supervisor may need to come up at boot. */
+/** The time that a supervisor may need to come up at boot. */
 const SUPERVISOR_TIMEOUT_MS = 60_000
 const POLL_MS = 500
 
 /**
- * A program for the host itself, to run at boot: recovers what a dead run left, and does nothing else. Reports nothing to
- * a hub, because it has no credentials: the report waits in the outbox for the next run. Sets the exit code.
+ * A program for the host itself, to run at boot. Recovers the host after a dead run, and does nothing else. Has no
+ * credentials, so the report to the hub waits in the outbox for the next run. Sets the exit code.
  */
 export async function recover(): Promise<void> {
   const command = readCommand()
@@ -43,7 +43,7 @@ export async function recover(): Promise<void> {
     process.stderr.write(`Error: ${known.message}\n`)
     process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent
   }
-  // What waits for this program may start, unless this host runs neither version.
+  // The units that wait for this program may start, unless this host runs neither version.
   if (process.exitCode !== EXIT.inconsistent) await notifyReady()
 }
 
@@ -64,9 +64,9 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: Reco
   const host = hostHere({ projectRoot, allowSharedRoot }, log)
   const recovered = await recoverWhenFree(host, lockTimeoutMs)
   const rollback = recovered?.report.rollback
-  // Those of an unhealthy version are in the sentence about it.
+  // The sentence about an unhealthy version already names its problems.
   if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
-  // The files are as they were, so the services may start, whatever the record says.
+  // The files are as they were, so the services may start even if the record is damaged.
   if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)
   if (recovered === undefined) sayNothingToRecover(host)
@@ -77,14 +77,14 @@ function hasJournal({ projectRoot }: RecoverCommand): boolean {
   return pathExistsSync(layoutOf(projectRoot).journal)
 }
 
-/** Nobody needs to trust a host to see that nothing is to be recovered there. */
+/** A host needs no trust if there is nothing to recover on it. */
 async function leaveAlone({ message }: UntouchableHostError, log: Log): Promise<void> {
   log.warning(`Nothing to recover, but no deployment would trust this host. ${message}`)
   process.exitCode = 0
   await notifyReady()
 }
 
-/** As the next deployment would. Throws DeploymentError `inconsistent` or `host_not_writable`. */
+/** Throws DeploymentError `inconsistent` or `host_not_writable`, as the next deployment would. */
 function requireReadableRecord({ layout }: Host): void {
   requireOwnKinds(layout)
   readHostRecord(layout)
@@ -92,7 +92,7 @@ function requireReadableRecord({ layout }: Host): void {
 
 function sayNothingToRecover({ layout, log }: Host): void {
   if (pathExistsSync(layout.own)) log.info(`Nothing to recover in ${layout.root}.`)
-  // No error, so that a host whose first deployment is still to come can start its services.
+  // This is no error, so that a host before its first deployment can start its services.
   else log.warning(`${layout.root} has no .hub-deploy, so nothing was ever deployed there: is the path right?`)
 }
 
@@ -110,7 +110,7 @@ function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot
   return { ...host, sharedRootOption: '--allow-shared-root', onFilesRestored: releaseServices }
 }
 
-/** With files that match no version, nothing that waits for this program may start. */
+/** While files match no version, no unit that waits for this program may start. */
 const releaseServices: FilesRestored = async (isVerified, services) => {
   const isBoot = isVerified && (await notifyReady())
   if (await isOwnUnitStarting()) return 'queued'
@@ -118,7 +118,7 @@ const releaseServices: FilesRestored = async (isVerified, services) => {
   return 'now'
 }
 
-/** A supervisor that starts at boot (a container engine) may not answer yet. */
+/** Waits for a supervisor that starts at boot, such as a container engine, because it may not answer yet. */
 async function awaitSupervisor({ service }: ServiceChange): Promise<void> {
   const deadline = monotonicMs() + SUPERVISOR_TIMEOUT_MS
   for (;;) {

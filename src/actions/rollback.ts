@@ -22,19 +22,21 @@ import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
 
-/** What a rollback is asked for, and where it is reported; undefined where it is not. */
+/** The request for a rollback, and the access to the hub that gets its report; undefined without a report. */
 type ReportedRollback = IncompleteRollback & { readonly access: MarketplaceAccess | undefined }
 
 export type RollbackInputs = StepInputs<ReportedRollback>
 
-/** The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success. */
+/**
+ * The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success.
+ */
 export async function rollback(): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readRollbackInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request))
     const refused = await refuse(inputs, step.tools)
-    // Without problems every required input was parsed; what is undefined may be.
+    // Without problems, every required input was parsed. Only an optional one is undefined.
     const request = inputs.request as RollbackRequest
     step.finish(refused ?? (await rollBackVersion(request, step.tools, senderFor(inputs.request, step.tools))))
   } catch (error) {
@@ -53,7 +55,9 @@ export async function rollbackPost(): Promise<void> {
   )
 }
 
-/** Reads every input of the rollback action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the rollback action and collects all problems. Only an input that was left out gets its default.
+ */
 export function readRollbackInputs(workspace: string): RollbackInputs {
   const read = new InputReader(workspace)
   const isSlugForId = namesSlugForId(read)
@@ -67,7 +71,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
     plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     ...readHost(read),
-    // What a rollback restores was installed here before, by the same plugin, service or project.
+    // The same plugin, service or project installed the restored version here before, so a rollback takes nothing over.
     allowTakeover: false,
     redeploy: false,
     settings: new Map<string, string>(),
@@ -79,7 +83,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
   }
 }
 
-/** The outputs of rollback/action.yml, all of them, always; what is not known is empty. */
+/** Returns every output of rollback/action.yml. An unknown value is empty. */
 export function buildRollbackOutputs(
   result: KnownResult,
   { subject, projectRoot }: Pick<IncompleteRollback, 'subject' | 'projectRoot'>,
@@ -97,7 +101,7 @@ function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult):
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
 
-/** A slug belongs to a report. Without anything else of a report, it is meant as the id that is not there. */
+/** True if a slug was given in place of the id: a slug belongs to a report, but no other input of a report is given. */
 function namesSlugForId(read: InputReader): boolean {
   return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
 }
@@ -118,7 +122,7 @@ function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefin
   return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id }
 }
 
-/** The way to report; undefined where no input asks for it. */
+/** Reads the access to the hub that gets the report. Returns undefined if no input asks for a report. */
 function readAccess(
   read: InputReader,
   { subject, slug }: { readonly subject: Subject | undefined; readonly slug: string | undefined },
@@ -146,7 +150,7 @@ function senderFor({ access }: ReportedRollback, { wires }: DeploymentTools): Re
   return access && createReportSender(createMarketplaceClient(wires.reportWire, access), access)
 }
 
-/** Ends a run whose inputs cannot be used; undefined when they can. */
+/** Ends a run whose inputs cannot be used. Returns undefined if they can. */
 async function refuse(inputs: RollbackInputs, tools: DeploymentTools): Promise<EndedDeployment | undefined> {
   const { request, connection, problems } = inputs
   if (problems.length > 0) {

@@ -27,24 +27,24 @@ import {
 } from '../runner/summaries/status-summary.ts'
 
 export interface StatusInputs extends GivenInputs {
-  /** Undefined where there are problems. */
+  /** Undefined if there are problems. */
   readonly request: InspectionRequest | undefined
   readonly failOnDrift: boolean
 }
 
-/** Of one output: no step can start with more than 128 KiB in one variable of its environment. */
+/** The limit for one output: no step can start with more than 128 KiB in one variable of its environment. */
 const MAX_OUTPUT_CHARS = 100_000
 const MAX_LOGGED_PARTS = 500
 
-/** What is not known is empty. */
+/** The outputs of a step that learned nothing. */
 const UNKNOWN = { installed: '', drift: '', 'pending-recovery': '', snapshots: '', 'drift-details': '' }
 
-/** The status action: says what is installed on this host, and whether its files are as they were. Changes nothing. */
+/** The status action: reports what is installed on this host, and whether its files are unchanged. Changes nothing. */
 export async function status(): Promise<void> {
   await runReadingStep(() => readStatusInputs(readWorkspace()), showStatus)
 }
 
-/** Reads every input of the status action; collects what is wrong. */
+/** Reads every input of the status action and collects all problems. */
 export function readStatusInputs(workspace: string): StatusInputs {
   const read = new InputReader(workspace)
   const root = read.required('project-root', projectRootSchema)
@@ -91,7 +91,7 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
 }
 
-/** Why a host fails the step with `fail-on-drift`; undefined where every file is as it was installed. */
+/** The error of a step with `fail-on-drift`; undefined if every file is as it was installed. */
 function failureOf(inspection: Inspection): DeployError | undefined {
   const { activity } = inspection
   if (isDrifted(inspection) === false) return undefined
@@ -115,7 +115,7 @@ function cutIn(lists: Lists): string[] {
   )
 }
 
-/** Paths that drift-details has no room for, in a sentence. */
+/** One sentence about the paths that drift-details has no room for. */
 function omittedIn({ parts }: Inspection): string[] {
   const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
   return omitted === 0
@@ -146,7 +146,7 @@ function installedEntry({ shelf, id, row }: InspectedPart) {
   return row.modified ? { ...entry, sha256: null, modified: true } : entry
 }
 
-/** Only where it is not the usual one. */
+/** Names the directory only if it is not the usual one. */
 function directoryOf({ directory }: InspectedPart['row']) {
   return directory === undefined ? {} : { directory }
 }
@@ -159,13 +159,13 @@ function snapshotEntry({ shelf, id, row, path }: Inspection['snapshots'][number]
 /** An entry of the output drift-details. */
 type DriftEntry = Readonly<Record<string, unknown>> & { readonly omitted?: number }
 
-/** Every part that differs, with as many paths as have room in the output. */
+/** Lists every part that differs, with as many paths as fit into the output. */
 function driftEntries(parts: readonly InspectedPart[]): DriftEntry[] {
   const room = { chars: MAX_OUTPUT_CHARS / 2 }
   return parts.filter(isPartDrifted).map(part => driftEntry(part, room))
 }
 
-/** Where the output lists a path. */
+/** The list of the output that names a path, by the path's difference. */
 const LIST_OF = {
   added: 'added',
   removed: 'removed',

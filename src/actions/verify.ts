@@ -30,12 +30,12 @@ import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-
 import { readState } from '../runner/runner-files.ts'
 import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify-summary.ts'
 
-/** The private folder of a main step, for the post step of one that was killed. */
+/** The name under which a main step saves its private folder, for the post step of one that was killed. */
 const FOLDER_STATE = 'folder'
-/** What a run that is killed has said. */
+/** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.')
 
-/** Where the artifact comes from; `none` is a check of the operator's files alone. */
+/** The source of the artifact; `none` is a check of the operator's files alone. */
 type Mode = 'hub' | 'file' | 'none'
 
 export interface VerifyInputs extends GivenInputs {
@@ -50,7 +50,7 @@ export async function verify(): Promise<void> {
   await runReadingStep(() => readVerifyInputs(readWorkspace()), act)
 }
 
-/** The verify action's post step: removes what a main step that was killed has left. Fails when it cannot. */
+/** The verify action's post step: removes the private folder of a main step that was killed. Fails if it cannot. */
 export async function verifyPost(): Promise<void> {
   const folder = readState(FOLDER_STATE)
   if (folder === '') return
@@ -61,25 +61,27 @@ export async function verifyPost(): Promise<void> {
   }
 }
 
-/** Reads every input of the verify action; collects what is wrong. Only an input that is left out has a default. */
+/**
+ * Reads every input of the verify action and collects all problems. Only an input that was left out gets its default.
+ */
 export function readVerifyInputs(workspace: string): VerifyInputs {
   const read = new InputReader(workspace, { foreign: true })
   const mode = modeOf(read)
   if (mode === 'hub') requireHub(read)
-  // A gate reaches no host, but refuses what each of them would refuse.
+  // A gate reaches no host, but refuses what every host would refuse.
   read.optional('plugins-directory', writtenPluginsDirectorySchema)
   const files = readFiles(read, mode)
   const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files })
   return {
     mode,
-    // Without problems every required input was parsed.
+    // Without problems, every required input was parsed.
     request: { files: files as GateFiles, artifact: artifact as GateArtifact | undefined },
     connection: readConnection(read),
     ...read.given(),
   }
 }
 
-/** The outputs of verify/action.yml but `error-code`, always all of them; what is not known is empty. */
+/** Returns every output of verify/action.yml but `error-code`. An unknown value is empty. */
 export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: GateResult): Record<string, string> {
   return {
     verified: mode === 'none' ? '' : String(error === undefined),
@@ -90,9 +92,12 @@ export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: G
   }
 }
 
-/** Each of these asks for an artifact: without the rest, the gate must fail and not check less. */
+/**
+ * Each of these asks for the check of an artifact: if the others are missing, the gate must fail instead of checking
+ * less.
+ */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
-/** So does each of these if it is not its default, with which the runner fills in one that is left out. */
+/** Each of these does so too unless it has its default, which the runner also passes for an input that was left out. */
 const ARTIFACT_SETTINGS = {
   version: 'latest',
   'timeout-minutes': '15',
@@ -104,7 +109,7 @@ const ARTIFACT_SETTINGS = {
 }
 const FILE_INPUTS = ['artifact-path', 'signature']
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
-/** Without one of these, nothing can be fetched or verified. */
+/** The inputs without which nothing can be fetched or verified. */
 const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret']
 
 function modeOf(read: InputReader): Mode {
@@ -122,7 +127,7 @@ function artifactInputsGiven(read: InputReader): string[] {
   return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)]
 }
 
-/** Says in one sentence what a check of what a hub serves lacks, and how to check less, if that is what is meant. */
+/** Refuses a check against a hub that lacks inputs. One sentence names them, and says how to check less. */
 function requireHub(read: InputReader): void {
   const missing = HUB_NEEDS.filter(name => !read.isGiven(name))
   if (missing.length === 0) return
@@ -208,7 +213,7 @@ async function check(inputs: VerifyInputs, tools: StepTools): Promise<GateResult
   return await checkRelease(inputs.request, { ...tools, wire, onFolder })
 }
 
-/** Inputs that cannot be used; an insecure base is refused before anything is sent. */
+/** The error for inputs that cannot be used. An insecure base is refused before anything is sent. */
 function refusalOf({ problems, request, connection }: VerifyInputs): DeployError | undefined {
   if (problems.length > 0) return inputError(problems)
   const source = request.artifact?.source

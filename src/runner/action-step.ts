@@ -19,29 +19,29 @@ import { createSecretKeeper } from './secret-keeper.ts'
 import { buildDeploySummary } from './summaries/deploy/deploy-summary.ts'
 import { describeEnding } from './summaries/deploy/outcome-sentence.ts'
 
-/** What the post step knows of the main step's run. */
+/** The name under which a step saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id'
 export const HANDOVER_STATE = 'restored'
-/** Whether the main step may have left something to recover, or to report. */
+/** The name of the state that is `true` if the main step may have left something to recover or to report. */
 export const BEGUN_STATE = 'locked'
-/** How long the process may continue after a cancelled run, for a name lookup that nobody waits for any more. */
+/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
 const EXIT_AFTER_MS = 200
 
-/** Everything that was read of a step's inputs; the problems stand for what is missing or malformed. */
+/** The inputs of a step. The problems list every input that is missing or malformed. */
 export interface StepInputs<Request> extends GivenInputs {
   readonly request: Request
   readonly connection: Connection
 }
 
-/** What is known of a run when its outputs are written. */
+/** The facts about a run when its outputs are written. */
 export type KnownResult = Partial<EndedDeployment> & { report: LocalReport }
 
-/** The action's outputs for what is known of a run. */
+/** Builds the action's outputs from the facts about a run. */
 export type OutputsOf = (result: KnownResult) => Record<string, string>
 
 /**
- * One step of a workflow that runs a deployment: what the deployment works with, and how the step ends. Fails with
- * `internal_error` when the process would exit without a result.
+ * One step of a workflow that runs a deployment: the tools of the deployment, and the end of the step. Fails with
+ * `internal_error` if the process would exit without a result.
  */
 export class ActionStep {
   readonly tools: DeploymentTools
@@ -50,9 +50,9 @@ export class ActionStep {
   readonly #files: RunnerFiles
   readonly #outputsOf: OutputsOf
   readonly #cancel = listenForCancel()
-  /** What its outputs say if it is killed; undefined before the deployment has begun. */
+  /** The facts for the outputs if the run is killed; undefined before the deployment has begun. */
   #known: KnownResult | undefined
-  /** What this run has recovered, in one sentence. */
+  /** The recovery that this run made, in one sentence. */
   #recovered: string | undefined
 
   constructor(inputs: StepInputs<unknown>, flows: Flows, outputsOf: OutputsOf) {
@@ -113,7 +113,7 @@ export class ActionStep {
     if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }))
   }
 
-  /** Says what is wrong with a restored version; nothing where all is well. */
+  /** Reports an unhealthy restored version. Does nothing if all is well. */
   finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
     if (unhealthy === undefined) return
     const { sentence, found } = unhealthy
@@ -135,14 +135,14 @@ export class ActionStep {
     this.#cancel.stop()
   }
 
-  /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+  /** Stops listening. A cancelled process then waits for nothing else. */
   close(): void {
     this.#cancel.stop()
     process.off('beforeExit', this.#failUnsettled)
     if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
   }
 
-  /** The process would end before the deployment has, because nothing is left that could wake it. */
+  /** Fails the step if the process would exit before its deployment has ended, because nothing is left to wake it. */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its deployment had ended, which is a bug in this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const
@@ -153,8 +153,8 @@ export class ActionStep {
   }
 
   /**
-   * The ending is known before it is reported to the hub, and must be right if the run is killed while it waits for
-   * that. A cancelled run also writes its summary, because the runner will soon kill it.
+   * The ending is known before the hub has the report, and must be right even if the run is killed meanwhile. A
+   * cancelled run also writes its summary, because the runner will soon kill it.
    */
   #noteBeforeReport(ended: EndedDeployment): void {
     const { signal } = this.tools
@@ -178,7 +178,10 @@ export class ActionStep {
   }
 }
 
-/** Fails a step, also one that could not begin because of an error that contains no secret. */
+/**
+ * Fails a step, or the process if it has no step because its inputs could not be read. Such an error contains no
+ * secret.
+ */
 export function failStep(step: ActionStep | undefined, error: unknown): void {
   process.exitCode = 1
   if (step === undefined) new Annotator(text => text).annotateError(error)

@@ -10,7 +10,7 @@ import { rollbackProblems } from '../install/reports/rollback-problems.ts'
 const MAX_ANNOTATIONS = 10
 const MAX_ANNOTATION_CHARS = 4000
 
-/** Writes annotations without any secret. */
+/** Writes annotations that contain no secret. */
 export class Annotator {
   readonly #redact: (text: string) => string
 
@@ -18,7 +18,9 @@ export class Annotator {
     this.#redact = redact
   }
 
-  /** One error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack. */
+  /**
+   * Writes one error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack.
+   */
   annotateFailure(error: Error, report: LocalReport): void {
     if (error instanceof SourceError) {
       this.#annotateProblems(error)
@@ -33,7 +35,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(error)
   }
 
-  /** The same for an action that has no report. */
+  /** Does the same for an action that has no report. */
   annotateError(thrown: unknown): void {
     if (thrown instanceof SourceError) {
       this.#annotateProblems(thrown)
@@ -44,7 +46,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(thrown)
   }
 
-  /** An error of its own: nothing healthy runs. */
+  /** Writes a separate error: no healthy version is running. */
   annotateUnhealthy(sentence: string): void {
     this.#annotate(sentence, 'unhealthy')
   }

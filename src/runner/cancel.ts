@@ -1,6 +1,6 @@
 import { DeploymentError } from '../core/errors.ts'
 
-/** The runner cancels a step with SIGINT and, 7.5 s later, SIGTERM: the first one that arrives cancels the run. */
+/** Listens for a cancelled step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first one cancels the run. */
 export function listenForCancel(): { signal: AbortSignal; stop(): void } {
   const controller = new AbortController()
   const cancel = (signal: NodeJS.Signals): void =>

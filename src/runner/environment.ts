@@ -3,12 +3,12 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { RunnerFacts } from '../install/transaction/context.ts'
 import type { WorkflowRun } from '../install/transaction/facts.ts'
 
-/** The folder to which paths in inputs are relative. */
+/** Returns the folder that paths in inputs are relative to. */
 export function readWorkspace(): string {
   return process.env['GITHUB_WORKSPACE'] ?? process.cwd()
 }
 
-/** What the runner's environment says of this process. */
+/** The facts about this process from the runner's environment. */
 export function readRunnerFacts(env: NodeJS.ProcessEnv): RunnerFacts {
   return {
     workflow: readWorkflowRun(env),
@@ -16,7 +16,7 @@ export function readRunnerFacts(env: NodeJS.ProcessEnv): RunnerFacts {
   }
 }
 
-/** Which workflow run this is, from the runner's `GITHUB_*` variables; nulls outside one. */
+/** The workflow run of this process, from the runner's `GITHUB_*` variables; nulls outside a workflow. */
 export function readWorkflowRun(env: NodeJS.ProcessEnv): WorkflowRun {
   const read = (name: string): string | null => (env[name] ? cleanForeignText(env[name], 300) : null)
   const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')]

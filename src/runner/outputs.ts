@@ -1,6 +1,6 @@
 import type { KnownResult } from './action-step.ts'
 
-/** The outputs that every action which deploys has, all of them, always; what is not known is empty. */
+/** Returns the outputs that every deploying action has. An unknown value is empty. */
 export function buildDeploymentOutputs(
   { report, reportPath, error }: KnownResult,
   installPath: string | undefined,

@@ -7,16 +7,16 @@ import type { Flows, Host } from '../install/reports/host.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
 import { ActionStep, BEGUN_STATE, failStep, HANDOVER_STATE, type StepInputs } from './action-step.ts'
 
-/** What a post step itself reads of its inputs. */
+/** The inputs that a post step itself needs. */
 type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | undefined }
 
-/** How a contract reaches a host with what is known of its inputs; undefined when that is not enough. */
+/** Builds the host of a contract from the inputs that could be read; undefined if they are not enough. */
 export type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host | undefined
 
 /**
- * A post step: recovers what a main step that was killed left on the host, and checks the health of what one that was
- * cancelled has restored. After any other there is nothing to do. Sets no outputs, because the runner drops them here.
- * Fails the step when the host could not be restored; never throws.
+ * A post step: recovers the host after a main step that was killed, and checks the health of the version that a
+ * cancelled one restored. After any other main step there is nothing to do. Sets no outputs, because the runner drops
+ * them here. Fails the step if the host could not be restored; never throws.
  */
 export async function runPostStep<Request extends LockedRequest>(
   readInputs: () => StepInputs<Request>,
@@ -32,7 +32,7 @@ export async function runPostStep<Request extends LockedRequest>(
     const inputs = readInputs()
     request = inputs.request
     step = new ActionStep(inputs, flows, () => ({}))
-    // There is nothing to cancel: a recovery is complete or repeated.
+    // A cancel changes nothing here: a recovery is completed now or repeated later.
     step.ignoreCancel()
     const host = hostOf(request, step.tools)
     if (host === undefined) return

@@ -8,39 +8,39 @@ import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type Note, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 
-/** How long the process may continue after a cancelled step, for a name lookup that nobody waits for any more. */
+/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
 const EXIT_AFTER_MS = 200
 
-/** What a step that deploys nothing works with. */
+/** The tools of a step that deploys nothing. */
 export interface StepTools {
   readonly log: Log
-  /** What the log has said so far that is worth attention. */
+  /** The notices and warnings in the log so far. */
   readonly notes: readonly Note[]
   readonly secrets: SecretKeeper
   /** Aborted, with the error `cancelled`, as soon as the runner cancels the step. */
   readonly signal: AbortSignal
   readonly now: () => Date
   readonly runner: RunnerFacts
-  /** For a run that is killed from now on. */
+  /** Sets the outputs that hold if the run is killed from now on. */
   setOutputs(outputs: Readonly<Record<string, string>>): void
-  /** For the post step. */
+  /** Saves a value for the post step. */
   saveState(name: string, value: string): void
 }
 
-/** How such a step ends. */
+/** The end of such a step. */
 export interface StepEnd {
-  /** Without `error-code`. */
+  /** All outputs but `error-code`. */
   readonly outputs: Readonly<Record<string, string>>
   readonly summary: string
-  /** How it ended: the last line of the log. */
+  /** The ending in one sentence, for the last line of the log. */
   readonly sentence: string
   /** Fails the step. */
   readonly error: DeployError | undefined
 }
 
 /**
- * Runs a step of an action that deploys nothing: sets the outputs, `error-code` among them, and the summary, and fails
- * with one annotation where there is an error. A step that throws, or that would exit before it has ended, fails too.
+ * Runs a step of an action that deploys nothing: sets the summary and the outputs, `error-code` among them. Fails with
+ * one annotation if there is an error. A step that throws, or that would exit before it has ended, fails too.
  */
 export async function runReadingStep<Inputs extends GivenSecrets>(
   readInputs: () => Inputs,
@@ -100,7 +100,7 @@ class ReadingStep {
     this.#annotate(error)
   }
 
-  /** Listens to nothing any more. A cancelled process then waits for nothing either. */
+  /** Stops listening. A cancelled process then waits for nothing else. */
   close(): void {
     this.#cancel.stop()
     process.off('beforeExit', this.#failUnsettled)
@@ -112,7 +112,7 @@ class ReadingStep {
     this.#annotator.annotateError(error)
   }
 
-  /** The process would end before the step has, because nothing is left that could wake it. */
+  /** Fails the step if the process would exit before the step has ended, because nothing is left to wake it. */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before it had ended, which is a bug in this action: report it.'
     this.fail(new DeployError('internal_error', message))

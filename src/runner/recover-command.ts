@@ -34,7 +34,7 @@ const OPTIONS = {
   help: { type: 'boolean', default: false },
 } as const
 
-/** What the arguments ask for. Throws an Error, as one sentence, when they cannot be used. */
+/** Parses the arguments. Throws an Error with one sentence if they cannot be used. */
 export function parseRecoverCommand(args: readonly string[]): RecoverCommand | 'help' {
   const { values } = parseArgs({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false })
   if (values.help) return 'help'
@@ -47,7 +47,7 @@ export function parseRecoverCommand(args: readonly string[]): RecoverCommand | '
   }
 }
 
-/** The lines of a program, none of them folded: progress to stdout, warnings to stderr. */
+/** The log of a program that folds no lines: progress goes to stdout, warnings and errors to stderr. */
 export function createConsoleLog(): Log {
   const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
   return {
@@ -67,7 +67,10 @@ function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: st
   throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}.`)
 }
 
-/** To recover nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+/**
+ * An absent directory must not pass as "nothing to recover": that would hide a typing error, or a disk that is not
+ * mounted.
+ */
 function requireDirectory(path: string): string {
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path
   throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first.`)

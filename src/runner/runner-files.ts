@@ -22,13 +22,13 @@ const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'artifact-size',
 ])
 
-/** The files that a step writes for the runner. A failure to write one is a warning and changes no outcome. */
+/** The files that a step writes for the runner. A failed write is a warning and changes no outcome. */
 export interface RunnerFiles {
-  /** Each that is new or has changed, in one write. */
+  /** Writes the outputs that are new or have changed. */
   setOutputs(outputs: Readonly<Record<string, string>>): void
-  /** For the post step. */
+  /** Saves a value for the post step. */
   saveState(name: string, value: string): void
-  /** This step's Markdown in the job summary, where the runner has one; replaces what it has said there before. */
+  /** Sets this step's Markdown in the job summary, if the runner has one. Replaces the earlier Markdown of the step. */
   setSummary(markdown: string): void
 }
 
@@ -70,7 +70,7 @@ export function createRunnerFiles(log: Log, redact: (text: string) => string): R
   }
 }
 
-/** What the main step has saved for its post step; empty when that is nothing. */
+/** Returns a value that the main step saved for its post step; empty if there is none. */
 export function readState(name: string): string {
   return core.getState(name)
 }

@@ -5,9 +5,9 @@ import { monotonicMs } from '../core/monotonic.ts'
 import { durationInWords } from '../core/quantities.ts'
 
 const MAX_LINE_CHARS = 4000
-/** A group that ends sooner is written at once, with what it did in its title. */
+/** A group that ends sooner is written in one go, and its title says what it did. */
 const TITLE_WITHIN_MS = 500
-/** Of those that a summary may repeat. */
+/** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100
 
 /** A notice or warning of a run, as it was logged. */
@@ -17,17 +17,17 @@ export interface Note {
 }
 
 export interface RunnerLog extends Log {
-  /** What was worth attention so far, in order; at most 100 of them. */
+  /** The notices and warnings so far, in order; at most 100. */
   readonly notes: readonly Note[]
-  /** How long each group took that has ended, by its title, in milliseconds. */
+  /** The duration of each ended group in milliseconds, by its title. */
   readonly took: ReadonlyMap<string, number>
 }
 
 /**
- * The workflow log; every line redacted and free of runner commands. A group's title says what it did and how long that
- * took; a group that takes longer than half a second, or whose lines must not be lost when the run is killed, is opened
- * with its bare title, shows its lines as they come, and is followed by a line with the rest. Each notice and warning
- * once: what stays wrong is found again by each part of a run that looks.
+ * The workflow log. Every line is redacted and free of runner commands. The title of a group says what it did and how
+ * long it took. If a group takes longer than half a second, or its lines must survive a kill, it opens with its bare
+ * title and shows its lines as they come; the rest follows in a line after it. Each notice and warning appears once,
+ * even if several parts of a run find the same problem.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
@@ -64,7 +64,7 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   }
 }
 
-/** A group whose lines wait for its title, but not for long. */
+/** A group that holds its lines back until its title is known, but not for long. */
 class OpenGroup {
   readonly did: string[] = []
   readonly title: string
@@ -83,7 +83,7 @@ class OpenGroup {
     else this.#waiting.push(line)
   }
 
-  /** Returns how long it was open, in milliseconds. */
+  /** Ends the group. Returns how long it was open, in milliseconds. */
   end(): number {
     const ms = monotonicMs() - this.#openedAt
     const story = [this.title, this.did.join('; ')].filter(text => text !== '').join(': ')

@@ -8,7 +8,7 @@ export type GivenSecrets = Pick<GivenInputs, 'secrets' | 'settingValues'>
 
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
- * chooses its secrets, so it must not be able to remove a version, a digest or a host from what a run says.
+ * chooses its own secrets, so they must not be able to remove a version, a digest or a host from the run's messages.
  */
 export function createSecretKeeper({ secrets, settingValues }: GivenSecrets): SecretKeeper {
   const redactGiven = createRedactor(secrets)

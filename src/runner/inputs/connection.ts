@@ -5,10 +5,10 @@ import type { InputReader } from './input-reader.ts'
 import { booleanSchema } from './input-schemas.ts'
 
 const MAX_CA_BYTES = 1024 * 1024
-/** How this action identifies itself to a hub. */
+/** The name that this action gives itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy'
 
-/** How to reach the hub, apart from the request itself. */
+/** The settings of a connection to the hub, apart from the request itself. */
 export interface Connection {
   allowHttp: boolean
   /** PEM text. */

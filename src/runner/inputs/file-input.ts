@@ -4,9 +4,10 @@ import { errnoOf } from '../../core/errors.ts'
 import { NotReadable, openBelowSync } from '../../install/files/open-below.ts'
 
 /**
- * The start of one of the operator's files, as text: at most `maxBytes` and one more, so that the parser sees a file
- * that is too large; what is not UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the other
- * end of a pipe. Throws an Error with the reason, as part of a sentence, for anything but a readable regular file.
+ * Reads the start of one of the operator's files as text: at most `maxBytes` and one more, so that the parser notices a
+ * file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the
+ * other end of a pipe. Throws an Error for anything but a readable regular file; its message is a reason that completes
+ * a sentence.
  */
 export function readStart(path: string, maxBytes: number): string {
   try {
@@ -17,8 +18,9 @@ export function readStart(path: string, maxBytes: number): string {
 }
 
 /**
- * The same for a workspace of which somebody else may have written the content, a pull request for example: a path in
- * it leads through no symlink, which could lead to a file of this machine. Another path is the operator's own.
+ * Does the same in a workspace whose content may come from somebody else, such as the author of a pull request. A path
+ * into the workspace must not lead through a symlink, which could point to any file of this machine. A path outside it
+ * is the operator's own.
  */
 export function readStartInside(workspace: string, path: string, maxBytes: number): string {
   const resolved = resolve(workspace, path)
@@ -46,7 +48,7 @@ function reasonOf(error: unknown): string {
   }
 }
 
-/** Closes the descriptor. */
+/** Reads up to `maxBytes` and closes the descriptor. */
 function readBytes(fd: number, maxBytes: number): string {
   try {
     const stat = fstatSync(fd)

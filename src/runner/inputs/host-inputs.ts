@@ -12,18 +12,18 @@ import { booleanSchema, integerSchema, keepPathsSchema, minutesSchema, projectRo
 
 export const DEFAULT_KEEP_PATHS = ['.env', 'data']
 const TERABYTE = 1024 ** 4
-/** Milliseconds. */
+/** In milliseconds. */
 export const lockTimeoutSchema = z.pipe(
   integerSchema(0, 86_400),
   z.transform((seconds: number) => seconds * 1000),
 )
-/** Milliseconds. */
+/** In milliseconds. */
 export const downloadTimeoutSchema = z.pipe(
   minutesSchema,
   z.transform((minutes: number) => minutes * 60_000),
 )
 
-/** The inputs of every action that installs: this host, its rules and the limits. */
+/** Reads the inputs of every action that installs: the host, its rules and the limits. */
 export function readHostInputs(read: InputReader) {
   return {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
@@ -38,7 +38,7 @@ export function readHostInputs(read: InputReader) {
   }
 }
 
-/** The inputs of every action that changes a host: which one, and its rules. */
+/** Reads the inputs of every action that changes a host: its root, its id and its rules. */
 export function readHost(read: InputReader) {
   return {
     projectRoot: read.required('project-root', projectRootSchema),
@@ -52,7 +52,7 @@ export function readHost(read: InputReader) {
   }
 }
 
-/** How large an artifact may be. */
+/** Reads the limits for an artifact. */
 export function readLimits(read: InputReader) {
   const bytes = integerSchema(1, TERABYTE)
   const maxExtractedBytes = read.withDefault('max-extracted-bytes', bytes, DEFAULT_MAX_EXTRACTED_BYTES)

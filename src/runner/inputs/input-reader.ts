@@ -9,18 +9,18 @@ import { parseSettings, type Settings } from '../../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../../core/secrets.ts'
 import { readStart, readStartInside } from './file-input.ts'
 
-/** What was read besides the request. */
+/** The secrets and problems that reading the inputs found, next to the request. */
 export interface GivenInputs {
-  /** Every secret that was read, the malformed ones too: redacted everywhere. */
+  /** Every secret that was read, malformed ones too. All are redacted everywhere. */
   readonly secrets: readonly string[]
-  /** Masked as well, but they may be ordinary words: redacted except where they are part of what the run itself knows. */
+  /** Values that are masked too but may be ordinary words: redacted except inside a fact that the run itself knows. */
   readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
 }
 
 export interface InputProblem {
   kind: 'missing' | 'invalid'
-  /** The input, where it is one that has a problem. */
+  /** The name of the input, or null if the problem belongs to no single input. */
   input: string | null
   message: string
 }
@@ -31,8 +31,8 @@ type TextSchema<T> = z.ZodMiniType<T, string>
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
 
 /**
- * Reads inputs one by one and collects what is wrong with them, so that one run reports all of it. An empty input
- * counts as left out. An input that is missing or malformed is undefined, and a problem.
+ * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
+ * out. An input that is missing or malformed is undefined, and a problem.
  */
 export class InputReader implements GivenInputs {
   readonly problems: InputProblem[] = []
@@ -41,19 +41,19 @@ export class InputReader implements GivenInputs {
   readonly #workspace: string
   readonly #readFile: (path: string, maxBytes: number) => string
 
-  /** Paths in inputs are relative to `workspace`, of which somebody else may have written a `foreign` one's content. */
+  /** Paths in inputs are relative to `workspace`. If it is `foreign`, somebody else may have written its content. */
   constructor(workspace: string, { foreign = false } = {}) {
     this.#workspace = workspace
     this.#readFile = (path, maxBytes) =>
       foreign ? readStartInside(workspace, path, maxBytes) : readStart(resolve(workspace, path), maxBytes)
   }
 
-  /** Whether an input that was not read yet has any text but white space. */
+  /** True if an input that was not read yet contains more than white space. */
   isGiven(name: string): boolean {
     return core.getInput(name) !== ''
   }
 
-  /** Whether one that was not read yet has any other text than this default of action.yml. */
+  /** True if an input that was not read yet differs from its default in action.yml. */
   isChosen(name: string, fallback: string): boolean {
     return this.isGiven(name) && core.getInput(name).toLowerCase() !== fallback
   }
@@ -66,26 +66,26 @@ export class InputReader implements GivenInputs {
     return this.#parse(take(name), schema)
   }
 
-  /** A malformed input stays undefined: nobody asked for the default. */
+  /** Returns undefined for a malformed input: nobody asked for the default. */
   withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
     const input = take(name)
     return input.text === undefined ? fallback : this.#parse(input, schema)
   }
 
   /**
-   * A secret: masked in the log as soon as it is read, and never quoted. White space belongs to it, except for one line
-   * break at the end.
+   * Reads a secret, which is masked in the log at once and never quoted. White space belongs to the secret, except for
+   * one line break at the end.
    */
   requiredSecret(name: string, schema?: TextSchema<string>): string | undefined {
     return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema)
   }
 
-  /** The same for a secret that may be left out. */
+  /** Does the same for a secret that may be left out. */
   optionalSecret(name: string, schema?: TextSchema<string>): string | undefined {
     return this.#wellFormed(this.#takeSecret(name), schema)
   }
 
-  /** Lines `NAME=value`, as `parseSettings` reads them; each value is masked by itself and never quoted. */
+  /** Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own and quotes none. */
   settings(name: string): Settings {
     const { settings, problems } = parseSettings(takeRaw(name))
     for (const value of new Set(settings.values())) this.#maskSetting(value)
@@ -93,7 +93,7 @@ export class InputReader implements GivenInputs {
     return settings
   }
 
-  /** Lines `host=token`, as `parseGitTokens` reads them; each token is masked, also as a request has it. */
+  /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, also in the form that a request sends. */
   gitTokens(name: string): GitTokens {
     const text = takeRaw(name)
     for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
@@ -103,28 +103,28 @@ export class InputReader implements GivenInputs {
     return tokens
   }
 
-  /** The file that an input names, as `readStart` reads it. */
+  /** Reads the file that an input names, as `readStart` does. */
   requiredFile(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(this.#present(take(name)), maxBytes)
   }
 
-  /** The same for an input that may be left out. */
+  /** Does the same for an input that may be left out. */
   file(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(take(name), maxBytes)
   }
 
-  /** Whether an input that was read has a problem. */
+  /** True if an input that was read has a problem. */
   isRefused(name: string): boolean {
     return this.problems.some(({ input }) => input === name)
   }
 
-  /** All of that, once everything was read. */
+  /** Returns the secrets and problems, once every input was read. */
   given(): GivenInputs {
     const { secrets, settingValues, problems } = this
     return { secrets, settingValues, problems }
   }
 
-  /** Adds that something is missing, in a sentence of its own. */
+  /** Adds a problem about missing inputs, in a sentence of its own. */
   require(message: string): void {
     this.problems.push({ kind: 'missing', input: null, message })
   }
@@ -152,7 +152,7 @@ export class InputReader implements GivenInputs {
     return undefined
   }
 
-  /** Short values and truth values stay readable: masking them would garble the log and empty the job's outputs. */
+  /** Keeps short values and truth values readable: masking them would garble the log and empty the job's outputs. */
   #maskSetting(value: string): void {
     if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value)) return
     this.settingValues.push(value)
@@ -188,13 +188,13 @@ export class InputReader implements GivenInputs {
   }
 }
 
-/** All problems as one error: `missing_input` when something is missing, else `invalid_input`. */
+/** Combines all problems into one error: `missing_input` if an input is missing, else `invalid_input`. */
 export function inputError(problems: readonly InputProblem[]): ConfigError {
   const code = problems.some(problem => problem.kind === 'missing') ? 'missing_input' : 'invalid_input'
   return new ConfigError(code, `${problems.map(problem => problem.message).join('; ')}. Correct the step's "with:".`)
 }
 
-/** An input that was read and removed; its text is undefined where it was left out. */
+/** An input that was read and removed; the text is undefined if the input was left out. */
 interface TakenInput {
   readonly name: string
   readonly text: string | undefined
@@ -204,13 +204,13 @@ function take(name: string): TakenInput {
   return { name, text: takeRaw(name).trim() || undefined }
 }
 
-/** An editor or a shell ends a text with one line break; every other character may belong to the secret. */
+/** An editor or a shell ends a text with one line break. Every other character may belong to the secret. */
 function takeExactly(name: string): string | undefined {
   const text = takeRaw(name)
   return text.trim() === '' ? undefined : text.replace(/\r?\n$/, '')
 }
 
-/** Reads an input and removes it from the environment, which children inherit. */
+/** Reads an input and removes it from the environment, which child processes inherit. */
 function takeRaw(name: string): string {
   const text = core.getInput(name, { trimWhitespace: false })
   delete process.env[`INPUT_${name.toUpperCase()}`]
@@ -223,7 +223,7 @@ function masked(secret: string | undefined): string | undefined {
   return secret
 }
 
-/** A URL may contain a password by mistake, which no message may repeat. */
+/** Removes a password from a URL, which may contain one by mistake. */
 function withoutUserinfo(text: string): string {
   return text.replace(/\/\/[^/@\s]*@/g, '//***@')
 }

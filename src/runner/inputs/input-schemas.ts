@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { hostIdSchema, idSchema, versionSchema } from '../../core/identifiers.ts'
 import { MAX_PROJECT_ROOT_BYTES } from '../../core/limits.ts'
 
-/** The host records which hub supplied a part, with that part's name, in a line of 2,000 characters. */
+/** The host records the hub that supplied a part, with that part's name, in a line of 2,000 characters. */
 const MAX_BASE_URL_CHARS = 1800
 
 const isBaseUrl = (text: string): boolean => {
@@ -29,7 +29,7 @@ export const baseUrlSchema = z.pipe(
   z.transform(text => text.replace(/\/+$/, '')),
 )
 
-/** What an HTTP header carries unchanged. */
+/** A key that an HTTP header carries unchanged. */
 export const apiKeySchema = z
   .string()
   .check(z.regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }))
@@ -51,7 +51,7 @@ export const exactVersionSchema = versionSchema.check(
   z.refine(version => version !== 'latest', { error: 'must be a version other than latest' }),
 )
 
-/** Milliseconds. */
+/** In milliseconds. */
 export const hoursSchema = z
   .pipe(z.string(), z.transform(Number))
   .check(z.refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }))
@@ -95,7 +95,7 @@ export const keepPathsSchema = z
     }),
   )
 
-/** Items, one in each line or separated by commas. */
+/** Items, one per line or separated by commas. */
 const itemsSchema = z.pipe(
   z.string(),
   z.transform(text =>
@@ -114,7 +114,7 @@ export const idsSchema = z.pipe(
     .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })),
 )
 
-/** A list of hosts, each once. */
+/** A list of hosts without duplicates. */
 export const hostIdsSchema = z.pipe(
   z.pipe(
     itemsSchema,

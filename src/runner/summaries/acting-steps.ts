@@ -1,22 +1,22 @@
 import { isHostAction, isInstallAction } from '../../core/plan/action.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 
-/** A step that failed may have done its work, or a part of it. */
+/** A step that failed may have done all or part of its work. */
 const RAN: ReadonlySet<string> = new Set(['done', 'warned', 'failed'])
 
-/** The ids of the steps that have run and may have changed more than files. */
+/** The ids of the steps that ran and may have changed more than files. */
 export function actingSteps({ steps }: LocalReport): string[] {
   return steps.flatMap(({ id, action, status }) => (isHostAction(action) && RAN.has(status) ? [id] : []))
 }
 
-/** Whether a step has put a part into its place, or taken one away. */
+/** True if a step moved a part into its place or removed one. */
 export function hasMovedParts({ steps }: Pick<LocalReport, 'steps'>): boolean {
   return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done')
 }
 
 /**
- * Whether a run was killed while its plan ran, so that no entry names the step that was running then. A plan that failed
- * has an entry for each of its steps.
+ * True if a run was killed while its plan ran, so that no entry names the step that was running. A plan that failed has
+ * an entry for each of its steps.
  */
 export function mayHaveRunUnlisted({ outcome, error, states, steps }: LocalReport): boolean {
   if (outcome === 'success' || error?.code !== 'interrupted') return false
@@ -24,7 +24,7 @@ export function mayHaveRunUnlisted({ outcome, error, states, steps }: LocalRepor
   return hasBegun && !steps.some(({ status }) => status === 'failed' || status === 'not_run')
 }
 
-/** The `provision` steps that have run: no rollback undoes what they did. */
+/** The `provision` steps that ran: no rollback undoes their work. */
 export function provisionSteps({ steps }: LocalReport): LocalReport['steps'] {
   return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status))
 }

@@ -15,13 +15,13 @@ const MAX_PROBLEM_CHARS = 500
 const MAX_ID_CHARS = 130
 const LINE_BREAK = '\\\n'
 
-/** Nothing healthy runs: nobody must have to look for that. */
+/** Says first that no healthy version is running, so that nobody has to look for it. */
 export function alarm(report: LocalReport): string[] {
   const sentence = restoredUnhealthy(report)
   return sentence === undefined ? [] : [alert('CAUTION', [`**${cell(sentence)}**`])]
 }
 
-/** What happened, what to do next, and what runs now. */
+/** Says why the run failed, what to do next, and which version is running now. */
 export function failureBlocks(report: LocalReport, error: DeployError | undefined): string[] {
   const cause = report.error ?? (error && { code: error.code, message: error.message, step: null })
   if (cause === undefined) return report.outcome === 'success' ? [] : [`**Now:** ${now(report)}`]
@@ -31,13 +31,13 @@ export function failureBlocks(report: LocalReport, error: DeployError | undefine
   ])
 }
 
-/** Why a run failed that deploys nothing, and what to do next. */
+/** Says why a run that deploys nothing failed, and what to do next. */
 export function readingFailure(error: DeployError | undefined): string[] {
   if (error === undefined) return []
   return causeBlocks({ code: error.code, why: cell(error.message), next: nextStep(error.code, error), error }, [])
 }
 
-/** What is left on the host comes before the cause. */
+/** The advice about the host comes before the advice about the cause. */
 function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | undefined): string {
   const { outcome, rollback, host_id: host } = report
   if (outcome === 'inconsistent') return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined)
@@ -54,10 +54,10 @@ function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | unde
   return [...calm, nextStep(cause, error), ...publisher].join(' ')
 }
 
-/** Their advice does not mention the state in which such a run leaves the host. */
+/** The advice for these codes does not mention the state in which the run leaves the host. */
 const ENDED_EARLY: ReadonlySet<ErrorCode> = new Set(['cancelled', 'interrupted'])
 
-/** No rollback undoes what a provision step did, or may have done. */
+/** No rollback undoes the work of a provision step, so the operator must check it. */
 function toCheck(report: LocalReport): string[] {
   const ids = provisionSteps(report).map(({ id }) => `\`${cleanForeignText(id, MAX_ID_CHARS).replaceAll('`', '')}\``)
   if (ids.length > 0) return [`Check what ${ids.slice(0, MAX_PROBLEMS).join(', ')} did.`]
@@ -66,13 +66,13 @@ function toCheck(report: LocalReport): string[] {
 
 interface Cause {
   readonly code: ErrorCode
-  /** As Markdown. */
+  /** In Markdown. */
   readonly why: string
   readonly next: string
   readonly error: DeployError | undefined
 }
 
-/** Many problems are listed instead of a sentence that names the first. */
+/** Lists several problems in place of a sentence that names only the first. */
 function causeBlocks({ code: name, why, next: advice, error }: Cause, more: readonly string[]): string[] {
   const problems = listProblems(error)
   const next = `**Next:** ${words(advice)}`
@@ -99,7 +99,7 @@ function now(report: LocalReport): string {
   return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report)
 }
 
-/** A run that begins has examined what is installed, and found no version if it names none. */
+/** Once a run begins, it has examined what is installed: if the report names no version, none was there. */
 function unexamined({ states, error, previous_version: before, unrecorded }: LocalReport): string {
   const hasBegun = states.some(({ state }) => state !== 'pending')
   if (hasBegun && before === null && unrecorded !== true) return 'nothing is installed, as before.'
@@ -108,7 +108,7 @@ function unexamined({ states, error, previous_version: before, unrecorded }: Loc
     : 'as before: nothing was changed.'
 }
 
-/** What is refused before the host is read. */
+/** Refusals that happen before the host is read. */
 const NOT_EXAMINED: ReadonlySet<ErrorCode> = new Set([
   'missing_input',
   'invalid_input',
@@ -128,7 +128,7 @@ function servicesNow({ rollback }: LocalReport): string {
   return rollback.healthy ? ', healthy by the checks of this plan' : ', **not healthy**'
 }
 
-/** The alarm names those of an unhealthy version. */
+/** Adds the problems of a rollback, except for an unhealthy version, whose problems the alarm already names. */
 function withProblems(sentence: string, report: LocalReport): string {
   if (report.rollback?.healthy === false) return sentence
   const problems = rollbackProblems(report)

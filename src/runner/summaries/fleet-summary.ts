@@ -14,19 +14,19 @@ const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
 
 export interface FleetFacts {
   readonly slug: string
-  /** Undefined where the fleet was never seen. */
+  /** Undefined if no answer about the fleet was ever received. */
   readonly fleet: Fleet | undefined
-  /** What fails the step. */
+  /** The error that fails the step. */
   readonly error: DeployError | undefined
   /** Whether the operator named the version. */
   readonly isGate: boolean
-  /** Sentences about what was left out. */
+  /** Sentences about omitted hosts. */
   readonly notes: readonly string[]
   /** Milliseconds since 1970. */
   readonly now: number
 }
 
-/** What a fleet runs, in one line. */
+/** Describes what a fleet runs, in one line. */
 export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
   if (fleet === undefined) return { mark: '❌', sentence: `What runs on the hosts of ${slug} is not known` }
   const { hosts, target } = fleet
@@ -44,7 +44,10 @@ export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
   }
 }
 
-/** The job summary of a fleet as Markdown: what was found, counts, and the hosts, those that need attention first. */
+/**
+ * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. Those that need attention come
+ * first.
+ */
 export function buildFleetSummary(facts: FleetFacts): string {
   const { fleet, error, notes, now } = facts
   const { mark, sentence } = describeFleet(facts)
@@ -74,7 +77,10 @@ function fleetBlocks(fleet: Fleet, now: number): string[] {
   ]
 }
 
-/** Those that are not on the version first, failures before them all; within these, in natural order. */
+/**
+ * Sorts hosts that are not on the version first, and failures first within each group; otherwise keeps the natural
+ * order.
+ */
 function byAttention(hosts: readonly FleetHost[]): FleetHost[] {
   return hosts.toSorted((a, b) => rankOf(a) - rankOf(b))
 }
@@ -120,7 +126,7 @@ function attemptOf({ report }: FleetHost): string {
   return `${status} ${attempted ?? ''}${error === null ? '' : `: ${error}`}`
 }
 
-/** How long ago, roughly. */
+/** The rough age of a report, in words. */
 function ageOf(time: string | null, now: number): string {
   const age = now - Date.parse(time ?? '')
   if (Number.isNaN(age)) return 'at an unknown time'
@@ -130,7 +136,7 @@ function ageOf(time: string | null, now: number): string {
   return age < 2 * DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / DAY_MS)} days ago`
 }
 
-/** What the hub knows besides. */
+/** Names the hosts that the hub knows in addition. */
 function othersOf({ hosts, reports }: Fleet): string[] {
   const asked = new Set(hosts.map(({ id }) => id))
   const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts)

@@ -1,8 +1,8 @@
 import type { DeployError, ErrorCode } from '../../core/errors.ts'
 
 /**
- * What to do about an error, in a sentence or two. It comes after the error's message, which names the remedy, so it adds
- * what the message leaves out. docs/errors.md has the whole story of each code.
+ * Advice about an error, in a sentence or two. The error's message comes first and names the remedy; this adds what the
+ * message leaves out. docs/errors.md explains each code in full.
  */
 export function nextStep(code: ErrorCode, error: DeployError | undefined): string {
   const known = NEXT[code]

@@ -2,12 +2,12 @@ import { SourceError } from '../../core/document/source-problem.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { cellOf, code } from '../../core/markdown.ts'
 
-/** There are fewer annotations; the log has all of them. */
+/** More than the annotations show; the log has all of them. */
 const MAX_LISTED_PROBLEMS = 30
 const MAX_FILE_CHARS = 200
 const MAX_MESSAGE_CHARS = 500
 
-/** Everything wrong with a plan or host config, of which the failure's sentence names only the first, as one block. */
+/** Lists every problem of a plan or host config as one block, because the failure's sentence names only the first. */
 export function listProblems(error: Error | undefined): string[] {
   if (!(error instanceof SourceError) || error.problems.length < 2) return []
   const lines = error.problems

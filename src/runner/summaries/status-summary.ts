@@ -14,7 +14,7 @@ const MAX_ROWS = 300
 const MAX_LISTED_SNAPSHOTS = 5
 const MAX_CELL_CHARS = 150
 
-/** Which host a status is of. */
+/** The host of a status. */
 export interface StatusHost {
   readonly name: string
   readonly root: string | undefined
@@ -22,7 +22,7 @@ export interface StatusHost {
 
 export interface StatusFacts {
   readonly host: StatusHost
-  /** What fails the step. */
+  /** The error that fails the step. */
   readonly error: DeployError | undefined
   /** Sentences about outputs that do not list everything. */
   readonly cut: readonly string[]
@@ -37,18 +37,18 @@ const HOW_WORDS: Record<How, string> = {
   writable: 'a directory that group or others can write',
 }
 
-/** What was found on a host, in one line. */
+/** Describes the findings on a host, in one line. */
 export function describeStatus(inspection: Inspection, { name }: StatusHost): Ending {
   const { mark, sentence } = describeInspection(inspection)
   return { mark, sentence: `${sentence} on ${name}` }
 }
 
-/** The same where nothing could be found out. */
+/** Describes a host that could not be inspected. */
 export function describeFailedStatus({ name }: StatusHost): Ending {
   return { mark: '❌', sentence: `What is installed on ${name} is not known` }
 }
 
-/** The job summary of a status as Markdown: what was found, then the parts, those that differ first. */
+/** Builds the job summary of a status as Markdown: the findings, then the parts. Those that differ come first. */
 export function buildStatusSummary(inspection: Inspection, { host, error, cut }: StatusFacts): string {
   const { parts } = inspection
   const { mark, sentence } = describeStatus(inspection, host)
@@ -66,7 +66,7 @@ export function buildStatusSummary(inspection: Inspection, { host, error, cut }:
   return `${blocks.join('\n\n')}\n`
 }
 
-/** The summary where nothing could be found out. */
+/** Builds the summary for a host that could not be inspected. */
 export function buildFailedStatusSummary(error: DeployError, host: StatusHost): string {
   const { mark, sentence } = describeFailedStatus(host)
   return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`
@@ -75,7 +75,7 @@ export function buildFailedStatusSummary(error: DeployError, host: StatusHost): 
 const RECORD_LOST =
   'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.'
 
-/** Everything that is not as it should be, a sentence each. */
+/** Describes each finding that needs attention in one sentence. */
 export function findingsOf(inspection: Inspection): string[] {
   const { activity, isRecordLost, unrestored } = inspection
   return [
@@ -87,7 +87,7 @@ export function findingsOf(inspection: Inspection): string[] {
   ]
 }
 
-/** The files that differ, and the parts that could not be compared, in a sentence each. */
+/** Names the files that differ, then the parts that could not be compared, each in a sentence. */
 export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
   const names = parts.flatMap(part => namesIn(part))
   const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0)
@@ -100,7 +100,7 @@ export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
   return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)]
 }
 
-/** Parts that a rollback has restored with their changes on the host. */
+/** Names the parts that a rollback restored from a modified snapshot. */
 function modifiedIn(parts: readonly InspectedPart[]): string[] {
   const names = parts.flatMap(({ row, ...part }) =>
     row.modified ? [`${placePath(part)} ${row.version ?? ''}`.trim()] : [],
@@ -123,7 +123,7 @@ function notComparedIn(parts: readonly InspectedPart[]): string[] {
   ]
 }
 
-/** What else is there, in a sentence: it may have been put there by hand, or the record was lost. */
+/** Names unrecorded directories in one sentence: somebody created them by hand, or the record was lost. */
 export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'>): string[] {
   if (unrecorded.length === 0) return []
   const names = unrecorded.map(name => cleanForeignText(name, MAX_CELL_CHARS))
@@ -189,7 +189,7 @@ function versionsOf(snapshots: readonly Inspection['snapshots'][number][]): stri
   return names.length === 0 ? 'none' : `${names.join(', ')}${more > 0 ? ` and ${more} older` : ''}`
 }
 
-/** To the minute, in UTC. */
+/** The time in UTC, to the minute. */
 function dateOf(time: string | null): string {
   return time === null ? 'unknown' : `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`
 }

@@ -7,14 +7,14 @@ import type { Ending } from './ending.ts'
 import { readingFailure } from './failure.ts'
 import { noteBlocks } from './warnings.ts'
 
-/** What a release gate was asked to check. */
+/** The subject that a release gate was asked to check. */
 export interface CheckedSubject {
-  /** What a hub serves, a file, or `none`: the operator's files alone. */
+  /** A hub's artifact, a file, or `none` for the operator's files alone. */
   readonly mode: 'hub' | 'file' | 'none'
   readonly kind: string | undefined
-  /** The slug, or the file. */
+  /** The slug, or the path of the file. */
   readonly name: string | undefined
-  /** As it was asked for. */
+  /** The requested version. */
   readonly version: string | undefined
   /** The hub's URL or the file's path. */
   readonly from: string | undefined
@@ -25,7 +25,7 @@ export interface CheckedSubject {
   readonly hostConfig: string | undefined
 }
 
-/** What it has found. */
+/** The facts that the gate found. */
 export interface CheckedFacts {
   readonly version?: string | undefined
   readonly versionSource?: 'plugin.yaml' | 'header' | 'requested' | undefined
@@ -42,7 +42,7 @@ export interface CheckResult {
   readonly error: DeployError | undefined
 }
 
-/** How a release gate ended, in one line. */
+/** Describes how a release gate ended, in one line. */
 export function describeGate(subject: CheckedSubject, { facts, error }: CheckResult): Ending {
   const { mode, name = 'the artifact', version } = subject
   const mark = error === undefined ? '✅' : '❌'
@@ -60,7 +60,7 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
   }
 }
 
-/** Then it may not even be known what was to be checked. */
+/** With these errors, even the subject of the check may be unknown. */
 const INPUT_ERRORS: ReadonlySet<string> = new Set(['missing_input', 'invalid_input'])
 
 function describeFiles({ plan, hostConfig }: CheckedSubject, error: DeployError | undefined): string {
@@ -71,7 +71,7 @@ function describeFiles({ plan, hostConfig }: CheckedSubject, error: DeployError 
   return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`
 }
 
-/** The job summary of a release gate as Markdown: the verdict, why, and then what is known of the artifact. */
+/** Builds the job summary of a release gate as Markdown: the verdict, the reason, and the facts about the artifact. */
 export function buildVerifySummary(subject: CheckedSubject, result: CheckResult, notes: readonly Note[] = []): string {
   const { mark, sentence } = describeGate(subject, result)
   const rows = factsOf(subject, result)

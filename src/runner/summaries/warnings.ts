@@ -11,14 +11,14 @@ const MAX_LISTED = 10
 const MAX_NOTE_CHARS = 600
 const MAX_NAME_CHARS = 150
 
-/** What is worth attention, as highlighted blocks: warnings, then notices; each is also in the log. */
+/** Highlighted blocks with the warnings, then the notices. The log has each of them too. */
 export function warningBlocks(report: LocalReport, notes: readonly Note[]): string[] {
   const others = withoutDrift(report, notes)
   const warnings = [...drift(report), ...provisioned(report), ...linesOf(others, 'warning')]
   return [...block('WARNING', warnings), ...block('NOTE', linesOf(others, 'notice'))]
 }
 
-/** The same for a run that has no report. */
+/** Does the same for a run that has no report. */
 export function noteBlocks(notes: readonly Note[]): string[] {
   return [...block('WARNING', linesOf(notes, 'warning')), ...block('NOTE', linesOf(notes, 'notice'))]
 }
@@ -33,7 +33,7 @@ function linesOf(notes: readonly Note[], level: Note['level']): string[] {
   return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []))
 }
 
-/** The report says it with the snapshots that keep what was changed. */
+/** Leaves out the warning about drift: the report repeats it and also names the snapshots. */
 function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note[]): readonly Note[] {
   const differing = entries.filter(({ compared }) => compared !== false)
   if (differing.length === 0) return notes
@@ -41,7 +41,10 @@ function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note
   return notes.filter(({ text }) => text !== logged)
 }
 
-/** What was not as it was installed before the deployment: what it replaced, what it did not, and what is not known. */
+/**
+ * Sentences about the drift before the deployment: the edits that it replaced, those that it kept, and the parts that
+ * could not be compared.
+ */
 function drift(report: LocalReport): string[] {
   const { drift: entries = [] } = report
   const snapshots = entries.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [code(snapshot, MAX_NAME_CHARS)]))
@@ -67,7 +70,7 @@ function edited(entries: readonly DriftEntry[], fate: string): string[] {
   return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`]
 }
 
-/** What became of edited files of which there is no snapshot, as far as the report says. */
+/** Describes the fate of edited files that have no snapshot, as far as the report knows. */
 function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string {
   if (outcome === 'success')
     return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : ''
@@ -76,13 +79,13 @@ function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string 
   return isAsBefore ? ' They are as they were before this run.' : ''
 }
 
-/** A path, and in brackets how it differs. */
+/** A path, followed by its difference in brackets. */
 function shownName(name: string): string {
   const at = name.lastIndexOf(' (')
   return `${code(name.slice(0, at), MAX_NAME_CHARS)}${cellOf(name.slice(at), MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`
 }
 
-/** What no rollback undoes, whatever it says of the files. */
+/** Warns about provision steps, whose work no rollback undoes even if it restores every file. */
 function provisioned(report: LocalReport): string[] {
   const ran = provisionSteps(report)
   if (report.outcome === 'success') return []

@@ -3,13 +3,13 @@ import { isInstallAction } from '../../../core/plan/action.ts'
 import { countInWords } from '../../../core/quantities.ts'
 import type { LocalReport } from '../../../install/reports/local-report.ts'
 
-/** Which parts the health checks of a run have examined. */
+/** The parts that the health checks of a run have examined. */
 export type CheckedParts =
   | { readonly extent: 'none' | 'all' }
   /** In words: `cart (1 of 3 parts)`. */
   | { readonly extent: 'some'; readonly inWords: string }
 
-/** Only checks that passed, and that had something to examine. */
+/** Counts only checks that passed and had something to examine. */
 export function checkedParts({ steps }: Pick<LocalReport, 'steps'>): CheckedParts {
   const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done')
   const ids = new Set(passed.flatMap(({ checked = [] }) => checked))

@@ -14,11 +14,11 @@ import { stepsTable } from './steps-table.ts'
 
 export interface SummaryFacts extends RunFacts {
   readonly reportPath?: string | undefined
-  /** What the run has recovered before, in one sentence. */
+  /** The recovery that the run made first, in one sentence. */
   readonly recovered?: string | undefined
-  /** What the log of the run has said that is worth attention. */
+  /** The notices and warnings in the log of the run. */
   readonly notes?: readonly Note[]
-  /** How long each group of the log took, by its title, in milliseconds. */
+  /** The duration of each group of the log in milliseconds, by its title. */
   readonly took?: ReadonlyMap<string, number>
 }
 
@@ -26,7 +26,9 @@ const MAX_LISTED = 20
 const MAX_NAME_CHARS = 150
 const MAX_HOLDER_CHARS = 400
 
-/** The job summary as Markdown: the outcome first, then what happened, what to do next, and what each step did. */
+/**
+ * Builds the job summary as Markdown: the outcome first, then the events, the next step for the reader, and the steps.
+ */
 export function buildDeploySummary(summary: SummaryFacts): string {
   const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary
   const { mark, sentence } = describeEnding(summary)
@@ -47,13 +49,13 @@ export function buildDeploySummary(summary: SummaryFacts): string {
   return `${blocks.join('\n\n')}\n`
 }
 
-/** The cause of such a failure is the warning about the report. */
+/** Leaves out the warning about a refused report: it is the cause of the failure, which the summary shows anyway. */
 function withoutRefusal({ reported }: LocalReport, notes: readonly Note[]): readonly Note[] {
   const { error } = reported
   return error === null ? notes : notes.filter(({ text }) => !text.endsWith(error))
 }
 
-/** Below the outcome of a run that succeeded: how, how long, and whether the hub knows. */
+/** The line below a successful outcome: the health check, the duration and the hub's answer. */
 function inOneLine({ report }: SummaryFacts): string {
   const { changed, duration_ms: ms, reported } = report
   const checked = checkedParts(report)
@@ -77,7 +79,7 @@ function inWords(checked: CheckedParts, changed: boolean): string {
   }
 }
 
-/** The steps for which nothing changes, but for those that had a service to start, or were not reached. */
+/** Lists the steps with nothing to change, except those that had a service to start or were not reached. */
 function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])))
   const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id))
@@ -108,7 +110,7 @@ function hubFact({ accepted, attempts, error }: LocalReport['reported']): string
   return error === null || error === 'not sent' ? 'not reported to a hub' : cellOf(error, MAX_NAME_CHARS)
 }
 
-/** A rollback knows its digest alone. */
+/** Describes the artifact. A rollback knows only its digest. */
 function artifact(report: LocalReport): string {
   const { artifact_sha256: sha256, artifact_size: size, modified } = report
   if (modified) return 'no artifact: the restored files had been changed on this host (a modified snapshot)'
@@ -116,7 +118,10 @@ function artifact(report: LocalReport): string {
   return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`
 }
 
-/** Only a run that has passed the check enters the next state; the same state then examines the signed content. */
+/**
+ * Judges by the states: only a run that passed the check enters the next state. The check's own state then examines the
+ * signed content, so an error there does not mean that the signature is wrong.
+ */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }: LocalReport): string {
   if (isValid) return 'valid'
   const at = states.findIndex(({ state }) => state === 'verifying_signature')
@@ -124,14 +129,14 @@ function signatureOf({ states, error, signature_valid: isValid, signer_public_ke
   if (next !== undefined && next.state !== 'failed') return 'valid'
   if (at === -1 || error === null) return 'not checked'
   if (INVALID.has(error.code)) return 'not valid'
-  // A project records its signer once the signature is found valid.
+  // A project records its signer as soon as the signature is valid.
   if (signer !== undefined) return 'valid'
   return SIGNED.has(error.code) ? 'valid' : 'not checked'
 }
 
 const INVALID: ReadonlySet<ErrorCode> = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch'])
 
-/** What is refused right after the signature was found valid, the wait for the host included. */
+/** Refusals right after the signature was found valid, including the wait for the host. */
 const SIGNED: ReadonlySet<ErrorCode> = new Set([
   'locked',
   'digest_mismatch',
@@ -151,8 +156,8 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
 }
 
 /**
- * How long each state took. The last one ends when the run does. A wait for another run, and what is done between the last
- * two with a title of its own in the log, is no state, and counts towards none.
+ * The duration of each state; the last one ends with the run. A wait for another run is no state, and neither is the
+ * work between the last two states that has its own title in the log. Both are shown apart and count towards no state.
  */
 function states(
   { states: entered, completed_at: end, waited }: LocalReport,
@@ -178,5 +183,5 @@ function states(
   return timed.join(' → ')
 }
 
-/** The phases that end a run, by their titles in the log. A commit that fails is rolled back. */
+/** The phases at the end of a run, by their titles in the log. A commit that fails is rolled back. */
 const END_WORK = ['committing', 'rolling back']

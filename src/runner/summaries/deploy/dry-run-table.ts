@@ -8,7 +8,7 @@ const MAX_PATH_CHARS = 200
 const MAX_PARTS = 20
 const MAX_STEPS = 20
 
-/** What a real run would change: parts, files and steps. */
+/** Lists the parts, files and steps that a real run would change. */
 export function dryRunBlocks(dryRun: DryRunResult, steps: readonly PlannedStep[]): string[] {
   const { changes, parts, count } = dryRun
   const rows = changes

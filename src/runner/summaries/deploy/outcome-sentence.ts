@@ -4,7 +4,7 @@ import { actingSteps } from '../acting-steps.ts'
 import { type Ending, nameOf, type RunFacts } from '../ending.ts'
 import { describeSuccess } from './success-sentence.ts'
 
-/** The ending of a deployment or rollback, as the log's last line and the summary's first one say it. */
+/** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
 export function describeEnding(run: RunFacts): Ending {
   const { report } = run
   switch (report.outcome) {
@@ -36,7 +36,7 @@ function describeFailure(report: LocalReport): Ending {
   return { mark: '❌', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
-/** For an artifact that nobody has refused. */
+/** The verbs for an artifact that no check has refused. */
 const VERBS: Partial<Record<ErrorCode, string>> = {
   network: 'could not be fetched',
   timeout: 'could not be fetched',
@@ -61,7 +61,7 @@ function whatIsBack({ previous_version: before, rollback, unrecorded }: LocalRep
   return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`
 }
 
-/** What runs on the host now, as far as the report says. */
+/** The version on the host now, as far as the report knows. */
 function installedNow({ running_version: version, error }: LocalReport): string {
   if (error?.code === 'locked') return 'this run changed nothing'
   return version === null ? 'nothing was changed' : `${version} is still installed`

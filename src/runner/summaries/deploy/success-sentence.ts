@@ -7,7 +7,7 @@ import { actingSteps, hasMovedParts } from '../acting-steps.ts'
 import { type Ending, nameOf, type RunFacts } from '../ending.ts'
 import { checkedParts } from './checked-parts.ts'
 
-/** The ending of a run that succeeded. Its step fails all the same if the hub has refused its report. */
+/** Describes a run that succeeded. Its step still fails if the hub refused its report. */
 export function describeSuccess(run: RunFacts): Ending {
   const { report, error } = run
   const ending = report.changed ? describeChange(report) : describeUnchanged(run)
@@ -31,7 +31,7 @@ function describeChange(report: LocalReport): Ending {
   return { mark: '✅', sentence: describeSame(report, after) }
 }
 
-/** What a run has changed of the version that was installed. */
+/** Describes the changes of a run to the version that was installed. */
 function describeSame(report: LocalReport, version: string): string {
   const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report
   const there = `${nameOf(report)} ${version}`
@@ -46,7 +46,7 @@ function describeSame(report: LocalReport, version: string): string {
   return `${there} was already on ${host}, and was installed again${other}`
 }
 
-/** Only a tree to which nothing but files was added may stay in its place. */
+/** True if the run replaced the tree. Only a tree to which nothing but files was added may stay in its place. */
 function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
@@ -72,27 +72,30 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
     return { mark: '✅', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` }
   if (acted.length > 0) return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` }
   if (drift.length === 0) return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` }
-  // Where a report omits paths, added ones are the last that it lists.
+  // A report lists added paths last, so every path that it omits here is an added one.
   if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
     return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
   const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
   return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
 }
 
-/** A check that had nothing to ask about health has compared files alone. */
+/** A check that found no health check to run has only compared files. */
 function describeCheck(report: LocalReport, there: string): Ending {
   if (checkedParts(report).extent === 'none')
     return { mark: '⚠️', sentence: `${there} is installed and intact; no health check ran` }
   return { mark: '🩺', sentence: `${there} is healthy; nothing was changed` }
 }
 
-/** Whether a run has checked what was installed, and nothing else. */
+/** True if a run only checked what was installed. */
 function isCheck({ states }: LocalReport): boolean {
   const entered = states.map(({ state }) => state)
   return entered.includes('healthchecking') && !entered.includes('installing')
 }
 
-/** Within one version of a project, its sources may supply other parts, and a rollback may restore earlier ones. */
+/**
+ * True for a project whose parts may differ within one version: its sources may supply others, or a rollback restored
+ * earlier ones.
+ */
 function hasOtherParts({ contract, sources, rollback_of: replaced }: LocalReport): boolean {
   return contract === 'project' && (sources !== undefined || replaced !== undefined)
 }
