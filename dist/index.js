@@ -26101,8 +26101,8 @@ function default_plan_reasonOf({ kind, slug }, hostConfig) {
 
 
 /**
- * The default plan, made ready by `ready`. The operator has no file in which to look for the lines of its problems:
- * throws ConfigError `invalid_plan` where it does not fit.
+ * Readies the default plan with `ready`. The operator has no file with the lines of its problems, so this throws
+ * ConfigError `invalid_plan` if it does not fit.
  */
 function readyDefaultPlan(artifact, hostConfig, ready) {
     const defaultPlan = buildDefaultPlan(artifact, hostConfig);
@@ -26116,7 +26116,7 @@ function readyDefaultPlan(artifact, hostConfig, ready) {
         throw new ConfigError('invalid_plan', `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`);
     }
 }
-/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
+/** Logs the default plan in full, and the reason for it. Logs nothing for a plan that the operator has written. */
 function announceDefaultPlan({ defaultPlan }, log) {
     if (defaultPlan === undefined)
         return;
@@ -26542,16 +26542,19 @@ function reasonText(field) {
 ;// CONCATENATED MODULE: ./build/marketplace/api/bodies.js
 
 
-/** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
+/** The detail record. Everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
-/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body; text before what is not. */
+/**
+ * The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. A text comes before a
+ * value that is not one.
+ */
 function parseErrorText(body) {
     const fields = readReasonFields(body);
     return reasonText(fields.find(field => typeof field === 'string' && field !== '') ?? fields.find(reasonText));
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hub-bases.js
-/** The base of a group of routes. A group without an input of its own is where the hub is. */
+/** The base of a group of routes. A group without an input of its own uses the hub's. */
 function namedBase(bases, group, inputs) {
     const url = bases[group];
     const isOwn = group === 'hub' || url !== bases.hub;
@@ -26575,8 +26578,8 @@ const OWN_INPUTS = {
 
 
 /**
- * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
- * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
+ * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
+ * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
  */
 function refusal(answer, subject, wanted) {
     const { status } = answer;
@@ -26587,7 +26590,10 @@ function refusal(answer, subject, wanted) {
         return new AuthenticationError('authentication_failed', message);
     return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message);
 }
-/** `the hub answered 403 (its reason)`; another server's reason is not shown to the hub, which gets this message. */
+/**
+ * `the hub answered 403 (its reason)`. Leaves out the reason of another server: the hub gets this message and must not
+ * see it.
+ */
 function saidBy({ status, body, foreign }) {
     const reason = foreign ? undefined : parseErrorText(body);
     return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
@@ -26625,9 +26631,9 @@ function remedyFor({ status, foreign }, { isSigned, base }, inputs) {
 
 const DETAIL_TIMEOUT_MS = 60_000;
 /**
- * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
+ * The client side of the marketplace contract for one plugin or service. Throws AuthenticationError
  * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
- * `artifact_unavailable` for other refusals, and what the wire throws.
+ * `artifact_unavailable` for other refusals, and whatever the wire throws.
  */
 function createMarketplaceClient(wire, subject) {
     const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject;
@@ -26782,7 +26788,7 @@ const PLAN_TRANSITIONS = {
 
 ;// CONCATENATED MODULE: ./build/marketplace/states.js
 
-/** The marketplace flow. Every way to `installing` passes `verifying_signature`. */
+/** The states of the marketplace flow. Every path to `installing` passes `verifying_signature`. */
 const MARKETPLACE_TRANSITIONS = {
     pending: ['fetching'],
     fetching: ['verifying_signature', 'failed'],
@@ -26790,7 +26796,7 @@ const MARKETPLACE_TRANSITIONS = {
     extracting: ['loading_plan', 'failed'],
     ...PLAN_TRANSITIONS,
 };
-/** A check of what is installed. */
+/** The states of a check of the installed version. */
 const CHECK_TRANSITIONS = {
     pending: ['loading_plan'],
     loading_plan: ['healthchecking', 'failed'],
@@ -26808,7 +26814,7 @@ const CHECK_TRANSITIONS = {
 function deployment_startDeployment(request, tools) {
     return startBy(MARKETPLACE_TRANSITIONS, request, tools);
 }
-/** A check of what an earlier deployment installed. */
+/** Starts a check of what an earlier deployment installed. */
 function startCheck(request, tools) {
     return startBy(CHECK_TRANSITIONS, request, tools);
 }
@@ -26821,11 +26827,11 @@ function startBy(transitions, request, tools) {
         client: createMarketplaceClient(tools.wires.wire, request),
     });
 }
-/** What `installed.json` says of everything that this deployment installs. */
+/** The origin of everything that this deployment installs, for `installed.json`. */
 function originOf({ request }) {
     return { contract: 'marketplace', slug: request.slug, project_version: null };
 }
-/** What is known of a deployment before it starts. */
+/** The facts about a deployment before it starts. */
 function initialFacts(known, { deploymentId, now, runner }) {
     return {
         deployment_id: deploymentId,
@@ -26848,9 +26854,7 @@ function initialFacts(known, { deploymentId, now, runner }) {
 
 ;// CONCATENATED MODULE: ./build/marketplace/installed-version.js
 
-/**
- * Records which version of this slug is installed before the plan says where it goes, so that a refused run reports it.
- */
+/** Records the installed version of this slug before the plan names its place, so that a refused run can report it. */
 async function noteInstalledVersion({ layout, request, record }) {
     const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
     await record.update({ previous_version: installed?.version ?? null });
@@ -27046,8 +27050,8 @@ function readHostsDirectory({ root }) {
 
 
 /**
- * Where the operator, or the host's own file, wants what a plan installs. Throws DeploymentError `unsafe_host` where
- * others could write that directory.
+ * Returns the place that the operator, or the host's own file, wants for the artifact of a plan. Throws DeploymentError
+ * `unsafe_host` if others could write that directory.
  */
 function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
@@ -27062,12 +27066,12 @@ function choosePlace(deployment, { id }) {
         tools.log.warning(accepted);
     return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' };
 }
-/** Where a symlink leads to the directory that has the plugin, nothing is to be moved. */
+/** If a symlink leads to the directory that has the plugin, nothing has to be moved. */
 function place_isSame(layout, { directory }, recorded) {
     const real = findRealDirectory(layout, directory);
     return real !== undefined && real === findRealDirectory(layout, recorded);
 }
-/** Where it is installed. */
+/** Returns the place in which a part is installed, or the usual one. */
 function installedPlace({ layout, shelf }, id) {
     const installed = findInstalled(readInstalled(layout), { shelf, id });
     return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
@@ -27588,10 +27592,10 @@ function templateProblems(plan, installStep) {
 
 
 /**
- * The operator's plan, else the default plan, bound to what is deployed and to what this host can do, before anything
- * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError
- * `invalid_host_config` when only that file is wrong) with the position of every problem; ConfigError `invalid_plan`
- * where the default plan does not fit.
+ * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
+ * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or
+ * HostConfigError `invalid_host_config` if only that file is wrong) with the position of every problem, and ConfigError
+ * `invalid_plan` if the default plan does not fit.
  */
 function* readyArtifactPlan(request) {
     const { plan, hostConfig } = yield* parseSources(request);
@@ -27602,11 +27606,11 @@ function* readyArtifactPlan(request) {
     };
     return plan === undefined ? readyDefaultPlan(request, hostConfig, ready) : { ...ready(plan), defaultPlan: undefined };
 }
-/** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
+/** Checks the files that the plan takes from the artifact. Throws PlanError `invalid_plan`. */
 function bindToFiles({ steps }, hasFile, keepPaths) {
     verifyTemplates(steps, keepPaths, from => hasFile(from.split('/').slice(2).join('/')));
 }
-/** Where one of the files is refused, says of the plan also what later checks would find. */
+/** Parses both files. If one is refused, the error also lists the problems of the plan that later checks would find. */
 function* parseSources(request) {
     const { plan: planFile, hostConfig: configFile } = request;
     const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path));
@@ -27622,7 +27626,7 @@ function* readAsFarAsPossible({ value, error }) {
         return wholePlan(value);
     return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined;
 }
-/** Where a plan does not fit the artifact or this host, as far as the host config can be read. */
+/** The problems that the plan has with the artifact or this host, as far as the host config can be read. */
 function misfits(plan, request, config) {
     const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : [];
     return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS);
@@ -27636,8 +27640,8 @@ function misfits(plan, request, config) {
 
 
 /**
- * Refuses a default plan where an earlier plan has installed the same slug under an id of its own: the default plan
- * would install it once more, under the slug, and leave the other one as it is. Throws ConfigError `missing_input`.
+ * Refuses a default plan if an earlier plan installed the same slug under an id of its own. The default plan would
+ * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
  */
 function refuseSecondCopy(deployment, { id, defaultPlan }) {
     if (defaultPlan === undefined)
@@ -27670,9 +27674,9 @@ function refuseSecondCopy(deployment, { id, defaultPlan }) {
 
 
 /**
- * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
- * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for what
- * happens on the way: it is in the result.
+ * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
+ * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for a failed
+ * check: the result contains it.
  */
 async function checkInstalled(request, tools) {
     const deployment = startCheck(request, tools);
@@ -27703,7 +27707,7 @@ async function check_check(deployment) {
         await runHealthchecks(deployment, plan);
     }
     finally {
-        // Nothing was locked: what another run has replaced meanwhile was neither healthy nor unhealthy.
+        // The check holds no lock: if another run replaced the version meanwhile, it was neither healthy nor unhealthy.
         await requireInstalled(deployment, place);
     }
     await deployment.enter('succeeded');
@@ -27728,7 +27732,9 @@ async function runHealthchecks(deployment, plan) {
         }
     }
 }
-/** The row of a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
+/**
+ * Returns the row of a place if it matches the request. Throws DeploymentError `not_installed`, or as `requireAtRest`.
+ */
 async function requireInstalled(deployment, place) {
     const { host, layout, request, tools } = deployment;
     await requireAtRest(host, tools.signal);
@@ -27742,7 +27748,7 @@ async function requireInstalled(deployment, place) {
     return installed;
 }
 async function requireIntact({ drift, request }, place, row) {
-    // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
+    // For a version that was restored from a modified tree, the record has the modified files, not those of the artifact.
     if (row.modified)
         throw notInstalled(request, `files of ${placePath(place)} were changed before they were restored`);
     const found = await drift.of(place);
@@ -32768,7 +32774,7 @@ function refuseWithoutSpace(folder, bytes) {
 
 
 
-/** Fetches the requested version for a deployment, and records what the hub's header says of it. */
+/** Fetches the requested version for a deployment, and records the version in the hub's header. */
 async function fetchArtifact(deployment, fd) {
     const { request, client, tools, record } = deployment;
     if (request.version !== 'latest')
@@ -32782,9 +32788,9 @@ async function fetchArtifact(deployment, fd) {
     return found;
 }
 /**
- * Fetches the requested version, whatever is done with it. With `latest` the hub chooses: it may list versions that it
- * holds back or has yanked, so what it lists is information, and so is that it lists nothing of a private plugin.
- * Throws what the client throws, and DeploymentError `disk_full`.
+ * Fetches the requested version, for any purpose. With `latest`, the hub chooses: it may list a version that it holds
+ * back or has yanked, and lists none for a private plugin, so the listed version is for information only. Throws what
+ * the client throws, and DeploymentError `disk_full`.
  */
 async function fetchRequested(fetching) {
     const { version } = fetching.request;
@@ -32801,7 +32807,7 @@ async function readListed({ client, tools: { log } }) {
         log.info(`Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`);
     return 'version' in answer ? answer.version : undefined;
 }
-/** Says so when a hub served another version than it lists or was asked for, or does not say which. */
+/** Logs a notice if the hub served another version than it listed or was asked for, or did not say which it served. */
 function noticeOtherVersion(log, { asked, listed }, decided) {
     const { version, source } = decided;
     if (asked !== undefined && !isSameVersion(version, asked))
@@ -35152,7 +35158,7 @@ function howToRead(entry) {
 
 
 
-/** Vouches for an artifact: HMAC (contract 4.3, rule 3), then the pinned digest. Throws SignatureError. */
+/** Vouches for an artifact by its HMAC (contract 4.3, rule 3), then by the pinned digest. Throws SignatureError. */
 function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
     tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`);
@@ -35161,8 +35167,8 @@ function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     return verified;
 }
 /**
- * Extracts a verified artifact into `folder`, and reads the description of a plugin.
- * Throws ArchiveError, and ArtifactError `not_a_plugin` or `invalid_manifest`.
+ * Extracts a verified artifact into `folder` and reads a plugin's description. Throws ArchiveError, and ArtifactError
+ * `not_a_plugin` or `invalid_manifest`.
  */
 async function unpackArtifact({ request, tools }, verified, folder) {
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
@@ -35179,10 +35185,10 @@ async function unpackArtifact({ request, tools }, verified, folder) {
 
 
 /**
- * Which version an artifact really is. A plugin's own `plugin.yaml` decides, and must match the version asked for, or,
- * where the hub chose, its header. For a service, or where it names none, the hub's header decides, which is informative
- * and may differ, else the request; for `latest`, that is the version that the hub lists.
- * Throws ArtifactError `version_mismatch`, or `no_published_version` when nothing says which version it is.
+ * Decides which version an artifact is. A plugin's own `plugin.yaml` decides, and must match the requested version or,
+ * if the hub chose, its header. For a service, or if `plugin.yaml` names none, the hub's header decides; it is for
+ * information only and may differ. Without a header, the request decides; for `latest`, that is the version that the
+ * hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim at all.
  */
 function decideVersion(claims, pluginYaml) {
     const { version, versionAsWritten } = pluginYaml ?? {};
@@ -35201,7 +35207,7 @@ function decideVersion(claims, pluginYaml) {
         throw new ArtifactError('no_published_version', 'The hub served its latest artifact without saying which version it is: name a version.');
     return { version: requested, source: 'requested' };
 }
-/** Which version an artifact is said to be before it is opened: the one asked for, else the hub's header. */
+/** The claimed version before the artifact is opened: the requested one, else the hub's header. */
 function claimedVersion({ asked, served }) {
     return asked ?? served.headerVersion;
 }
@@ -35234,7 +35240,7 @@ function mismatch({ asked, served }, found) {
 
 
 /**
- * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
+ * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, ConfigError `missing_input`.
  */
 async function findTarget(deployment, plan) {
@@ -35255,7 +35261,7 @@ async function findTarget(deployment, plan) {
         checkPlaces(deployment, previous.place, place);
     return { plan, place, previous };
 }
-/** Vouches for the artifact: HMAC (contract 4.3, rule 3) and pinned digest. */
+/** Vouches for the artifact by its HMAC (contract 4.3, rule 3) and the pinned digest. */
 async function verifyArtifact(deployment, found) {
     const { artifact, repo } = found.served;
     await deployment.record.update({
@@ -35268,8 +35274,8 @@ async function verifyArtifact(deployment, found) {
     return { ...found, verified };
 }
 /**
- * Refuses a version by what the hub claims before it is extracted: one that had other bytes on this host, and a `latest`
- * that is older than what is installed or that this host has replaced.
+ * Judges a version by the hub's claims before it is extracted. Refuses one that had other bytes on this host, and a
+ * `latest` that is older than the installed version or that this host has replaced.
  */
 function acceptVersion(deployment, fetched) {
     const claimed = claimedVersion(fetched);
@@ -35287,7 +35293,7 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
         throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 /**
- * Finds out which version the artifact is, and extracts it into `folder`, unless just that is installed and intact.
+ * Finds out the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
  * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
  * `downgrade_refused`.
  */
@@ -35299,7 +35305,7 @@ async function extractArtifact(deployment, accepted, folder) {
     const version = await checkVersion(deployment, accepted, pluginYaml);
     return { ...accepted, content: { staged, tree }, pluginYaml, version };
 }
-/** The verified artifact as the one that is installed and intact, under the same version. */
+/** Returns the verified artifact as the installed one, if that is intact and has the same version. */
 async function findSameVersion(deployment, fetched) {
     const { target, verified } = fetched;
     const source = { origin: originOf(deployment), sha256: verified.sha256 };
@@ -35318,7 +35324,7 @@ async function findSameVersion(deployment, fetched) {
     deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`);
     return { ...fetched, content: installed, pluginYaml, version };
 }
-/** The bytes of a service may get another version: that of a header. */
+/** The bytes of a service may get another version from a header. */
 function isInstalledVersion({ previous: { installed } }, version) {
     return typeof installed?.version === 'string' && isSameVersion(installed.version, version);
 }
@@ -35354,8 +35360,9 @@ async function checkVersion(deployment, fetched, pluginYaml) {
     return decided.version;
 }
 /**
- * Refuses a `latest` that is older than what is installed, and a version that had other bytes before: by what the hub
- * claims as soon as it has served it, and by what the artifact says once it is extracted.
+ * Refuses a `latest` that is older than the installed version, and a version that had other bytes before. This runs
+ * with the hub's claim as soon as the artifact is served, and again with the artifact's own version once it is
+ * extracted.
  */
 function refuseVersion(deployment, { served, target }, version) {
     const { request } = deployment;
@@ -35396,16 +35403,16 @@ function noticeNoSigning({ request, tools }) {
 
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
- * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
- * best-effort (contract 4.3). A dry run is the same flow, which ends before it installs. Never throws for what happens
- * on the way: it is in the result.
+ * exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
+ * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs. Never throws for a failed
+ * deployment: the result contains the error.
  */
 async function deploy(request, tools) {
     const deployment = deployment_startDeployment(request, tools);
     const flow = new MarketplaceFlow(deployment);
     return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow);
 }
-/** The states of the marketplace contract; each phase returns what the next one needs. */
+/** The states of the marketplace contract. Each phase returns the value that the next one needs. */
 class MarketplaceFlow {
     #deployment;
     constructor(deployment) {
@@ -35535,8 +35542,8 @@ function isDirectorySync(path) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run and a check report to nobody, and what
- * may have been meant as such does not report to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check reports to nobody, and a run
+ * that may have been meant as one does not report to the hub.
  */
 async function refuseRequest(request, error, tools) {
     const { dryRun, checkOnly } = request;
@@ -35551,14 +35558,17 @@ async function refuseRequest(request, error, tools) {
     };
     return await refuseDeployment(refusal, tools);
 }
-/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+/**
+ * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
+ * root.
+ */
 function hostFor(request, tools) {
     const { projectRoot, allowSharedRoot = false } = request;
     if (projectRoot === undefined)
         return undefined;
     return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
 }
-/** The way to the hub, when enough of the inputs is known. */
+/** Creates the sender of reports; undefined if the inputs do not suffice. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
     if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
         return undefined;
@@ -38307,8 +38317,8 @@ async function runPostStep(readInputs, flows, hostOf) {
 
 ;// CONCATENATED MODULE: ./build/project/states.js
 /**
- * The project flow. No way leads to `obtaining_key` that does not pass `verifying_signature`, and none to `installing`
- * that does not pass `decrypting` and `verifying_manifest` as well.
+ * The states of the project flow. Every path to `obtaining_key` passes `verifying_signature`, and every path to
+ * `installing` passes `decrypting` and `verifying_manifest` as well.
  */
 const PROJECT_TRANSITIONS = {
     pending: ['authenticating'],
@@ -38332,7 +38342,7 @@ const PROJECT_TRANSITIONS = {
 
 ;// CONCATENATED MODULE: ./build/rollback/states.js
 
-/** The flow of a rollback. No way leads to `installing` that does not pass `verifying_snapshots`. */
+/** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
 const ROLLBACK_TRANSITIONS = {
     pending: ['finding_snapshots'],
     finding_snapshots: ['verifying_snapshots', 'failed'],
@@ -38516,7 +38526,7 @@ function fitList(items, maxChars) {
 
 const MAX_NAMED_HOSTS = 20;
 const describe_MAX_NAME_CHARS = 64;
-/** Why a fleet is not on the expected version: DeploymentError `fleet_out_of_sync`, which names the hosts. */
+/** Builds DeploymentError `fleet_out_of_sync`, which names the hosts that are not on the expected version. */
 function outOfSync(fleet, { kind, slug }) {
     const version = fleet.target ?? 'the expected version';
     if (fleet.hosts.length === 0 && fleet.unusable === 0)
@@ -38532,14 +38542,14 @@ function outOfSync(fleet, { kind, slug }) {
     const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
     return outOfSyncError(`${found}${nameless} ${remedy}`);
 }
-/** How far a fleet is, for a log that waits for it. */
+/** Describes the progress of a fleet, for a log that waits for it. */
 function describeProgress(fleet) {
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
     const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
     return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${fleet.target ?? 'the version'}${missing}`;
 }
-/** What a host runs, as far as anybody knows. */
+/** Describes what a host runs, as far as the hub knows. */
 function describeStanding({ standing, report }) {
     const version = report?.version ?? 'unknown';
     switch (standing) {
@@ -38579,7 +38589,7 @@ function outOfSyncError(message) {
 
 
 
-/** How far a host's clock may be ahead of ours. */
+/** The tolerance for a host's clock that is ahead of ours. */
 const CLOCK_TOLERANCE_MS = 300_000;
 const host_report_MAX_NAMED_HOSTS = 5;
 const host_report_MAX_NAME_CHARS = 64;
@@ -38595,18 +38605,20 @@ const rowSchema = schemas_lazy(() => object({
     completed_at: schemas_catch(nullable(host_report_timeSchema), null),
     error_message: schemas_catch(nullable(schemas_string()), null),
 }));
-/** ISO 8601; without an offset it counts as UTC, as which every report is sent. */
+/** ISO 8601. A time without an offset counts as UTC, because every report is sent in UTC. */
 const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
-/** When a host has reported; undefined for no time, and for one that has not come yet: neither says when that was. */
+/**
+ * The time of a report; undefined for no time, and for one in the future, which does not say when the host reported.
+ */
 function host_report_timeOf({ completedAt }, now) {
     return credibleTime(Date.parse(completedAt ?? ''), now);
 }
 /**
- * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and all but the
- * newest of a host that is listed twice; counts what does not name a host. Where it cannot be known which report of a
- * host is the last, and they do not agree, nothing is known of it. Throws ArtifactError `bad_response` for anything but
- * a list, and for one of over 100,000 reports.
+ * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
+ * reports of a host that is listed twice; counts reports that name no host. If several reports may be a host's last one
+ * and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for anything but a list, and for a
+ * list of over 100,000 reports.
  */
 function parseHostReports(body, subject, reading) {
     if (!Array.isArray(body))
@@ -38634,7 +38646,7 @@ function credibleTime(time, now) {
 function isEarly({ completed_at: time }, now) {
     return time !== null && credibleTime(time, now) === undefined;
 }
-/** The newest of one host's reports. One of no credible time may be newer than any. */
+/** The newest of one host's reports. A report without a credible time may be newer than any other. */
 function lastOf(rows, { redact, now }) {
     const timed = rows.map(row => ({ row, time: credibleTime(row.completed_at ?? Number.NaN, now) }));
     const newest = timed.reduce((max, { time = max }) => Math.max(max, time), Number.NEGATIVE_INFINITY);
@@ -38645,15 +38657,15 @@ function lastOf(rows, { redact, now }) {
         return report;
     return { ...report, version: null, attempted: null, status: 'unknown', error: null, isContradicted: true };
 }
-/** What a report says, apart from words and time. */
+/** The content of a report without its words and its time. */
 function statementOf({ status, version, running_version: running }) {
     const versions = status === 'success' ? [version] : [version, running];
     return JSON.stringify([status, ...versions.map(text => text && withoutLeadingV(text))]);
 }
-/** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
+/** A host whose last deployment did not succeed still runs its earlier version, which some hubs know. */
 function reportOf(row, redact) {
     const { status, completed_at: time, error_message: error } = row;
-    // A hub may send a secret back as anything.
+    // A hub may send a secret back in any field.
     const [attempted, running] = [row.version, row.running_version].map(version => version === null || redact(version) !== version ? null : version);
     return {
         hostId: redact(row.host_id),
@@ -38708,16 +38720,16 @@ function host_report_unusableAnswer(expected) {
 ;// CONCATENATED MODULE: ./build/fleet/fleet.js
 
 
-/** What a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
+/** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
-/** Made on first use: it costs more than anything else that the other actions load. */
+/** Created on first use: it costs more than anything else that the other actions load. */
 let natural;
-/** `app-2` before `app-10`. */
+/** Sorts `app-2` before `app-10`. */
 function compareHosts(a, b) {
     natural ??= new Intl.Collator('en', { numeric: true });
     return natural.compare(a, b) || (a < b ? -1 : Number(a > b));
 }
-/** Judges each host at a time, in milliseconds since 1970. */
+/** Judges each host at the time `now`, in milliseconds since 1970. */
 function buildFleet(found, question, now) {
     const { expectHosts, expectVersion } = question;
     const reports = found.reports.toSorted((a, b) => compareHosts(a.hostId, b.hostId));
@@ -38729,7 +38741,7 @@ function buildFleet(found, question, now) {
         const report = byId.get(id);
         return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) };
     });
-    // Without a list of hosts, one that cannot be identified may be any.
+    // Without a list of hosts, a host that cannot be identified may be any.
     const unusable = expectHosts === undefined ? found.unusable : 0;
     const behind = hosts.filter(host => needsDeployment(host.standing)).map(({ id }) => id);
     const outdated = behind.filter(id => expectHosts !== undefined || SAFE_NAME.test(id));
@@ -38744,7 +38756,7 @@ function buildFleet(found, question, now) {
         notes: found.notes,
     };
 }
-/** The hosts that run each version, newest version first; those of which nobody knows are left out. */
+/** Groups the hosts by version, newest version first. Leaves out hosts whose version is unknown. */
 function hostsByVersion(reports) {
     const groups = new Map();
     for (const { version, hostId } of reports) {
@@ -38782,7 +38794,7 @@ function isSilent(report, since, now) {
 function needsDeployment(standing) {
     return standing !== 'current' && standing !== 'silent';
 }
-/** Where the order of two cannot be known, the one that was reported later. */
+/** If two versions cannot be ordered, the one that was reported later counts as newer. */
 function newestVersion(reports, now) {
     let newest;
     for (const report of reports)
@@ -38806,8 +38818,9 @@ function isAhead(report, newest, now) {
 const HOSTS_TIMEOUT_MS = 60_000;
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
 /**
- * The newest report of each host of the key's owner (docs/contracts.md, "Hosts answer"). Throws AuthenticationError
- * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
+ * Reads the newest report of each host that belongs to the owner of the key (docs/contracts.md, "Hosts answer"). Throws
+ * AuthenticationError `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and
+ * whatever the wire throws.
  */
 async function readHosts(wire, access, reading) {
     const { bases, kind, slug, apiKey, accessToken } = access;
@@ -38839,8 +38852,8 @@ async function readHosts(wire, access, reading) {
 const [FIRST_POLL_MS, MAX_POLL_MS] = [2000, 15_000];
 const watch_fleet_REPORT_EVERY_MS = 60_000;
 /**
- * Asks the hub which version runs on which host, and asks again until every host is on the expected version or the time
- * is up, at most 15 s apart. While there is time, a hub that cannot be reached is asked again; one that refuses is not.
+ * Asks the hub which version runs on which host. Repeats this at least every 15 s until every host is on the expected
+ * version or the time is up. While there is time, asks again if the hub cannot be reached, but not if it refuses.
  * Throws only the signal's reason once it is aborted.
  */
 async function watchFleet(request, tools) {
@@ -38874,7 +38887,7 @@ function describeLook({ fleet, error }) {
         return describeProgress(fleet);
     return `The hub could not be asked; trying again: ${error?.message.replace(/\.$/, '')}`;
 }
-/** A line whenever it says something else than the last one, and once a minute. */
+/** Logs a line if it differs from the last one, and otherwise once a minute. */
 function reporterOf(log, clock) {
     let [said, at] = ['', Number.NEGATIVE_INFINITY];
     return line => {
@@ -38886,7 +38899,7 @@ function reporterOf(log, clock) {
         at = clock.now();
     };
 }
-/** Whether the same question may soon be answered: the hub is restarted, or the network is gone for a moment. */
+/** True if the same question may soon be answered, because the hub restarts or the network is briefly down. */
 function isPassing({ code }) {
     return code === 'network' || code === 'timeout' || code === 'artifact_unavailable';
 }
@@ -39417,20 +39430,20 @@ async function verifySealedSignature(artifact, signer, check) {
 const MAX_TEXT_CHARS = 8192;
 const bodies_textSchema = schemas_string()
     .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
-/** A shorter text may be a word that the run itself uses, which a hub could have removed from the log as its secret. */
+/**
+ * The least length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
+ * from the log.
+ */
 const MIN_SECRET_CHARS = 16;
-/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that a header can contain it. */
+/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it fits into a header. */
 const authAnswerSchema = schemas_lazy(() => object({
     access_token: bodies_textSchema.check(_minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }), _regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
 }));
-/** The answer of `GET .../versions/latest`; null where there is no published version. */
+/** The answer of `GET .../versions/latest`; null if there is no published version. */
 const latestAnswerSchema = schemas_lazy(() => object({
     version: pipe(pipe(schemas_nullish(schemas_string().check(_trim())), transform(version => version || null)), nullable(versionSchema)),
 }));
-/**
- * The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses
- * them.
- */
+/** The answer of `GET .../artifacts/{version}`. The caller checks the signature and the key. */
 const descriptorAnswerSchema = schemas_lazy(() => object({
     download_url: bodies_textSchema.check(_minLength(1, { error: 'must be a URL' })),
     signature: schemas_nullish(bodies_textSchema),
@@ -39447,7 +39460,7 @@ function bodies_parseErrorText(body) {
 
 
 
-/** Contract 7: what an answer other than 2xx means, with 401 and 403 (`denied`) and with every other status. */
+/** Contract 7: the errors for an answer other than 2xx, for 401 and 403 (`denied`) and for every other status. */
 const ERROR_CLASSES = {
     auth: { denied: AuthenticationError, other: DeploymentError },
     latest: { denied: ArtifactError, other: ArtifactError },
@@ -39457,8 +39470,8 @@ const ERROR_CLASSES = {
     report: { denied: DeploymentError, other: DeploymentError },
 };
 /**
- * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that does
- * not match the schema.
+ * Parses the body of a 2xx answer. Throws the error of contract 7 for any other status, and `bad_response` for a body
+ * that does not match the schema.
  */
 function parseAnswer(call, answer, schema) {
     if (answer.status < 200 || answer.status > 299)
@@ -39471,8 +39484,8 @@ function parseAnswer(call, answer, schema) {
     throw malformedAnswer(call, field === '' ? 'a JSON object' : `JSON with a valid "${field}"`);
 }
 /**
- * The error that an answer other than 2xx to this call means (contract 7). Its message contains the HTTP status and the
- * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
+ * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
+ * there is one, the answer's `error`, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
  * else `artifact_unavailable`.
  */
 function refusalOf({ call, subject }, answer) {
@@ -39485,15 +39498,16 @@ function refusalOf({ call, subject }, answer) {
     return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${answers_remedyOf(call, isDenied, answer.status)}`);
 }
 /**
- * `bad_response`, in the class of the call's other errors. Quotes nothing of the answer: it may contain a token or key.
+ * Builds `bad_response`, in the class of the call's other errors. Quotes nothing of the answer, which may contain a
+ * token or key.
  */
 function malformedAnswer({ call, subject }, expected) {
     const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`;
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
 /**
- * Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of
- * others.
+ * Hides all but the origin of a `download_url`: whoever knows the whole URL may download. A signed one has its
+ * permission in the query, others in the path.
  */
 function shownUrl(call, url) {
     const { origin, pathname } = new URL(url);
@@ -39533,11 +39547,11 @@ function answers_remedyOf(call, isDenied, status) {
 
 
 /**
- * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain
- * http on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays,
- * none stays none. Another port is another service, and is left for the wire to refuse as any plain http. Throws
- * ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host
- * itself.
+ * Resolves the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http on the
+ * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached by https: the hub's
+ * own port stays, and no port stays no port. Another port is another service; the wire refuses it like any plain http.
+ * Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names this
+ * host itself.
  */
 function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     if (!URL.canParse(downloadUrl, answerUrl)) {
@@ -39546,7 +39560,7 @@ function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     }
     const url = new URL(downloadUrl, answerUrl);
     const secured = withHttps(url);
-    // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
+    // Judged like a redirect, except for plain http, which the wire accepts or refuses.
     refuseInsecureHop(hub, secured);
     return isHubWithoutTls(url, hub) ? secured : url;
 }
@@ -39567,9 +39581,9 @@ function withHttps(url) {
 
 
 
-/** Of each call but a download and a report, with its login. */
+/** The limit for each call, including its login. Downloads and reports have their own. */
 const CALL_TIMEOUT_MS = 60_000;
-/** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
+/** One project's access to its hub: the routes, and the access token, which is kept only in memory. */
 class HubSession {
     hub;
     projectId;
@@ -39584,11 +39598,11 @@ class HubSession {
         this.hub = parseHubUrl(access.hubUrl);
         this.projectId = verifyProjectId(access.projectId);
     }
-    /** The same session, with the same token, over another wire. */
+    /** Returns the same session, with the same token, over another wire. */
     over(wire) {
         return new HubSession(this.#access, wire, this.#token);
     }
-    /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
+    /** Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it was sent. */
     async authenticate(limits) {
         const { devkey, hide } = this.#access;
         const body = { xdevkey: devkey, project_id: this.projectId };
@@ -39606,14 +39620,14 @@ class HubSession {
         return await this.withToken(this.hub, request, async (more) => await this.wire.requestJson({ ...request, ...more, url }));
     }
     /**
-     * Sends with the token as a header to a URL of the hub's own origin, without it to any other (contract 2.2,
-     * `download_url`). Authenticates first where there is no token yet. A token of an earlier call that the hub refuses
-     * with 401 may have expired during a download or a wait: gets another one, and sends once more.
+     * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
+     * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
+     * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more.
      */
     async withToken(url, { timeoutMs, signal }, send) {
         const endsAt = monotonicMs() + timeoutMs;
         const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
-        // A login gets no more than its own time, however long a download may take.
+        // A login gets only its own time, even if the limit of a download is longer.
         const forLogin = () => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) });
         if (url.origin !== this.hub.origin)
             return await send({ credentials: {}, ...remaining() });
@@ -39630,7 +39644,7 @@ class HubSession {
         const second = await sendOnce();
         return { ...second, attempts: first.attempts + second.attempts };
     }
-    /** Whether the hub still accepts the devkey. */
+    /** True if the hub still accepts the devkey. */
     async #renew(limits) {
         try {
             await this.authenticate(limits);
@@ -39651,7 +39665,9 @@ function parseHubUrl(text) {
         return new URL(text);
     throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.');
 }
-/** A URL's path loses "." and "..", however they are encoded, so that the next part would become the project. */
+/**
+ * Refuses "." and "..": a URL's path drops them, however they are encoded, and the next part would become the project.
+ */
 function verifyProjectId(projectId) {
     if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
         return projectId;
@@ -39670,10 +39686,11 @@ function verifyProjectId(projectId) {
 
 const DEK_BYTES = 32;
 /**
- * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
- * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
- * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError
- * `invalid_input` for a project id or version that must not become part of a path.
+ * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
+ * and any other answer that does not match the contract becomes `bad_response`. Also throws whatever the wire throws. A
+ * call without a token authenticates first, and a call whose token has expired authenticates once more
+ * (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part of
+ * a path.
  */
 function createProjectClient({ wire, reportWire }, access) {
     const session = new HubSession(access, wire);
@@ -39764,7 +39781,7 @@ function artifactOf(session, version) {
 
 
 
-/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one by itself. */
+/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one itself. */
 function hub_report_createReportSender(client, { hubUrl, projectId }) {
     return {
         address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
@@ -39785,7 +39802,10 @@ function hub_report_createReportSender(client, { hubUrl, projectId }) {
         },
     };
 }
-/** The body of a report with the fields of contract 2.2; `version` is the one that the run deployed or tried to. */
+/**
+ * Builds the body of a report with the fields of contract 2.2. `version` is the one that the run deployed or tried to
+ * deploy.
+ */
 function hub_report_buildReportBody(report, projectId) {
     return {
         project_id: projectId,
@@ -39812,7 +39832,7 @@ function project_deployment_startDeployment(request, { supplier, ...tools }) {
     };
     return Object.assign(startDeployment(request, tools, start), { request, client, supplier });
 }
-/** What is known of a deployment before it starts. */
+/** The facts about a deployment before it starts. */
 function deployment_initialFacts(known, { deploymentId, now, runner }) {
     return {
         deployment_id: deploymentId,
@@ -39837,8 +39857,8 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
 
 
 /**
- * Asks for the version's artifact. Refuses one that no pinned key has signed before anything is downloaded:
- * SignatureError `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
+ * Asks for the version's artifact. Throws SignatureError `untrusted_signer` before anything is downloaded if no pinned
+ * key has signed it, and DeploymentError `downgrade_refused` for a `latest` older than the installed version.
  */
 async function requestArtifact(deployment) {
     const { request, client, tools } = deployment;
@@ -39848,7 +39868,7 @@ async function requestArtifact(deployment) {
     tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-/** Refuses a `latest` that is older than the version that this host had when that was last read. */
+/** Refuses a `latest` that is older than this host's version when its record was last read. */
 function refuseOlder({ request, record }, version) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -40160,9 +40180,11 @@ function buildManifest(written) {
 
 
 
-/** Where a project has its plan. */
+/** The path of the plan in a project. */
 const BUNDLED_PLAN = 'deployment/install.yaml';
-/** The plan of a project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`. */
+/**
+ * Reads the plan of the project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`.
+ */
 function readBundledPlan(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes);
     if (text !== undefined)
@@ -40175,7 +40197,7 @@ function readBundledPlan(content) {
 
 
 
-/** The text of the manifest of a project in this folder. Throws ArtifactError `invalid_manifest`. */
+/** Reads the manifest of the project in this folder. Throws ArtifactError `invalid_manifest`. */
 function readManifest(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
     if (text !== undefined)
@@ -40197,20 +40219,20 @@ function readManifest(content) {
 
 
 const SHELVES = ['plugins', 'extensions'];
-/** The parts of a project that this host has, by our own record, each of any version. */
+/** The parts of a project on this host, of any version, according to our own record. */
 function readInstalledParts({ layout }, projectId) {
     const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
     return rows.map(installed => ({ ...placeOf(installed), installed }));
 }
-/** Records which version of the project this host runs by our own record: that of the part installed last. */
+/** Records which version of the project this host has according to our own record: that of the part installed last. */
 async function installed_parts_noteInstalledVersion(deployment) {
     const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed);
     await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
 /**
- * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and those of
- * the installed parts, or the usual one for plugins. What the host's own file names is none of a project's business.
- * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and the
+ * directories of the installed parts, or the usual one for plugins. The directory that the host's own file names does
+ * not concern a project. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
@@ -40221,7 +40243,9 @@ function checkInstalledParts(deployment) {
     for (const part of installed)
         checkHost(deployment, part);
 }
-/** The parts of the project, by name, that came from this artifact and are intact; undefined where there is none. */
+/**
+ * Finds the parts of the project, by name, that came from this artifact and are intact; undefined if there are none.
+ */
 async function findInstalledParts(deployment, sha256) {
     const { layout, request } = deployment;
     const origin = { contract: 'project', slug: request.projectId };
@@ -40234,8 +40258,8 @@ async function findInstalledParts(deployment, sha256) {
     return found.size === 0 ? undefined : found;
 }
 /**
- * Whether these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
- * no source has to be asked what it has now; not so where plan or manifest cannot be read.
+ * True if these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
+ * no part has a source that may have changed. False if the plan or the manifest cannot be read.
  */
 function isAllInstalled(content, installed) {
     try {
@@ -40542,16 +40566,18 @@ function treeBelow({ files, symlinks, directories }, folder) {
 
 
 
-/** The only files that a stub has in its top directory, with its templates in any. */
+/** The only files of a stub in its top directory. It may also have templates in any directory. */
 const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml']);
-/** Whether a file of the archive may be part of a stub: nothing else is laid next to code that its source vouches for. */
+/**
+ * True if a file of the archive may be part of a stub. Nothing else is laid next to code that its source vouches for.
+ */
 function isStubFile({ path }) {
     return STUB_FILES.has(path) || (0,external_node_path_namespaceObject.basename)(path).endsWith('.template');
 }
 /**
- * Lays a fetched tree over the stub that the archive contains of its part: moves each file of the stub into the fetched
- * tree's folder where nothing is in its way. A name in both is the fetched one's, plugin.yaml too; names are equal when
- * they may be one name to this platform. Symlinks of a stub are left out: they could lead elsewhere now.
+ * Lays a fetched tree over the part's stub from the archive: moves each file of the stub into the fetched tree's folder
+ * if nothing is in its way. If both have a name, the fetched file wins, plugin.yaml included; two names are equal if
+ * they may be one name to this platform. Leaves out symlinks of a stub, because they could now lead elsewhere.
  */
 async function layOverStub(fetched, stub, slice) {
     const { symlinks } = fetched.tree;
@@ -40571,12 +40597,12 @@ async function layOverStub(fetched, stub, slice) {
         }
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(stub.staged, path), (0,external_node_path_namespaceObject.join)(fetched.staged, path));
     });
-    // A rename changes a file's times, so what was known of them is not true any more.
+    // A rename changes a file's times, so its stamp is no longer true.
     const moved = files.map(({ stamp: _, ...file }) => file);
     const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] };
     return { staged: fetched.staged, tree };
 }
-/** A directory that is there under this very name is used, and no other of the same key. */
+/** A file may go into an existing directory of exactly this name, but not of another name with the same key. */
 function isFreeFor(folders, folder) {
     return (folders.get(overlay_keyOf(folder)) ?? folder) === folder;
 }
@@ -40608,9 +40634,9 @@ function foldersAbove(path) {
 
 
 /**
- * Fetches the parts that come from elsewhere into this deployment's own folder, each verified by its source's rules and
- * by its `sha256` in the signed manifest. By their names; without those that are installed and intact, and whose source
- * cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
+ * Fetches the parts that come from elsewhere into this deployment's own folder. Each is verified by its source's rules
+ * and by its `sha256` in the signed manifest. Returns them by name, without those that are installed and intact and
+ * whose source cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
  */
 async function fetchParts(deployment, project, parts) {
     const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined);
@@ -40625,7 +40651,10 @@ async function fetchParts(deployment, project, parts) {
     }
     return supplied;
 }
-/** A part from elsewhere that stays: it came with these bytes and is intact, and its source cannot have changed. */
+/**
+ * Returns the tree of a part from elsewhere that can stay: installed from these bytes, intact, and with a source that
+ * cannot have changed.
+ */
 function findUnchanged({ intact }, part) {
     return isFixed(part.source) ? intact?.get(placeName(part)) : undefined;
 }
@@ -40653,21 +40682,21 @@ function pastOf({ layout, request }, part) {
 function supplyOf({ version, source }) {
     return source === undefined ? [] : [{ version, source }];
 }
-/** The packer should have left them out; the source's own tree has what the part needs. */
+/** Reports files that the packer should have left out: the source's own tree has what the part needs. */
 function noticeLeftOut(part, { tree }, log) {
     const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path);
     if (names.length === 0)
         return;
     log.notice(`The archive contains ${listNames(names)} of ${placeName(part)}, whose files come from its source: left out, because a stub has only plugin.yaml and templates.`);
 }
-/** The digest of what was fetched, before the stub; returns it. */
+/** Verifies and returns the digest of the fetched tree, before the stub is laid under it. */
 function verifyTree(part, { tree }) {
     const found = treeDigest(digestedFiles(tree));
     if (part.sha256 === null || part.sha256 === found)
         return found;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but its source supplied ${found}: nothing was installed. Its source has changed: the publisher must check it and seal the project again.`);
 }
-/** A commit has no version but what its plugin.yaml says. */
+/** A commit has no version except for the one in its plugin.yaml. */
 function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
     const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml');
     if (shelf !== 'plugins' || !hasPluginYaml)
@@ -40688,8 +40717,8 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
 
 
 /**
- * One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation`
- * does.
+ * Stages one plugin or extension of a project: signed for this host, or in its place already. Throws as
+ * `orderInstallation` does.
  */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
@@ -40707,7 +40736,7 @@ async function stagePart(deployment, source, part) {
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
-/** A source says itself which version it supplied, and what stays is what it was. */
+/** A source names the version that it supplied. A part that stays keeps its version. */
 function part_versionOf(source, part, { installed: row }) {
     const fetched = source.supplied.get(placeName(part));
     if (fetched !== undefined)
@@ -40725,7 +40754,7 @@ async function signPart({ layout, keepPaths, request, tools }, { content, tree, 
     const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
-/** Both manifest and plugin.yaml may name what a plugin needs. */
+/** Unites the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
 function both(manifest, pluginYaml) {
     const { required, optional, ...injection } = environmentOf(pluginYaml);
     return {
@@ -40758,7 +40787,7 @@ function hasPluginYaml({ files, symlinks }) {
 
 
 /**
- * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
+ * Binds the plan in the artifact to its manifest, its files and what this host can do, and signs plugins for this host.
  * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
  * `place_taken`, `host_not_writable` or `unsafe_host`.
  */
@@ -40794,7 +40823,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
         origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
 }
-/** The publisher has chosen the directory of its plugins too. */
+/** Also checks the directory of a plugin, which the publisher has chosen. */
 async function checkPart(deployment, target) {
     const { host, layout, request, tools } = deployment;
     const previous = readPreviousInstall(layout, target);
@@ -40808,7 +40837,7 @@ async function checkPart(deployment, target) {
     checkPlaces(deployment, previous.place, target);
 }
 /**
- * The publisher chooses the ids: they must not reach the place of another origin, or a service that is not the
+ * The publisher chooses the ids, so they must not reach the place of another origin, or a service that is not the
  * project's.
  */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
@@ -40821,7 +40850,7 @@ function verifyReach({ layout, request, tools }, { bound, skipped, manifest, rem
     const steps = bound.steps.filter(step => !skipped.has(step.id));
     verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) });
 }
-/** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
+/** No file in the operator's repository has the plan's lines, so the log and one sentence list its problems. */
 function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
     return orRefusePlan({ manifest, tools }, () => {
         const plan = readBundledPlan(project.content);
@@ -40833,7 +40862,7 @@ function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
         return ready;
     });
 }
-/** A template may come from a tree that was fetched only now. */
+/** Checks templates that come from a tree that was fetched only now. */
 function verifyFetched({ keepPaths, tools }, { manifest, supplied }, { steps }) {
     const files = new Set([...supplied].flatMap(([place, { tree }]) => tree.files.map(({ path }) => `${place}/${path}`)));
     orRefusePlan({ manifest, tools }, () => verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)));
@@ -40850,7 +40879,10 @@ function orRefusePlan({ manifest, tools }, check) {
         throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} contains its plan, ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`);
     }
 }
-/** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
+/**
+ * Warns of a part that the manifest has but the plan does not install. Only the plan's author knows why, so the part
+ * stays.
+ */
 function warnOfRemaining({ tools }, { installed, ...place }) {
     tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`);
 }
@@ -40867,7 +40899,7 @@ function sourcesOf(parts) {
     const sources = parts.flatMap(part => (part.source === undefined ? [] : [{ part: placeName(part), ...part.source }]));
     return sources.length === 0 ? {} : { sources };
 }
-/** Whether a project has the file that a step of its plan names. */
+/** Returns a test for whether the project has the file that a step of its plan names. */
 function fileTestOf(manifest, { installed, tree }) {
     if (installed !== undefined) {
         return from => {
@@ -40879,7 +40911,7 @@ function fileTestOf(manifest, { installed, tree }) {
     const files = new Set(tree.files.map(({ path }) => path));
     return from => files.has(pathInArchive(from, manifest));
 }
-/** A bound plan says `plugins/`, also where the archive has another name for that directory. */
+/** A bound plan always says `plugins/`, even if the archive has another name for that directory. */
 function pathInArchive(from, { pluginsDirname }) {
     return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from;
 }
@@ -41890,7 +41922,10 @@ function decryptionFailed(problem, cause) {
 
 
 const MANIFEST_AND_PLAN = new Set(['manifest.json', BUNDLED_PLAN]);
-/** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
+/**
+ * Downloads the sealed file to a private file, then reads it into memory, whole and once: its signature covers all of
+ * it.
+ */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
     try {
@@ -41910,7 +41945,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
         file.close();
     }
 }
-/** Vouches for the sealed file: the pinned key and the pinned digest. */
+/** Vouches for the sealed file by the pinned key and the pinned digest. */
 async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     const check = signed => checkEd25519(signed, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
@@ -41922,15 +41957,15 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     return verified;
 }
 /**
- * Refuses a version that had other bytes on this host, and a `latest` that is older than what is installed or that this
- * host has replaced: DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
+ * Refuses a version that had other bytes on this host, and a `latest` that is older than the installed version or that
+ * this host has replaced. Throws DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
  */
 function sealed_acceptVersion(deployment, { version }, { sha256 }) {
     refuseOlder(deployment, version);
     refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request);
     sealed_refuseOldBytes(deployment, { version, sha256 });
 }
-/** A `latest` must not be what this host has had and replaced, whatever its version is called. */
+/** A `latest` must not be a version that this host has had and replaced, under whatever name. */
 function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -41949,12 +41984,12 @@ async function openSealed({ tools }, verified, dek) {
     }
 }
 /**
- * Extracts a project: only its manifest and plan if all of its parts are installed from this artifact and intact.
+ * Extracts a project, or only its manifest and plan if all of its parts are installed from this artifact and intact.
  * Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 async function extractSealed(deployment, opened, folder) {
     const extracted = await extractNeeded(deployment, opened, folder);
-    // Not after an error, when a decoder may still read it.
+    // Not done after an error, because a decoder may still read the memory.
     unseal_discard(opened.artifact);
     return extracted;
 }
@@ -42006,7 +42041,7 @@ async function verifyProject({ request, tools, record }, version, extracted) {
     await record.update({ version: manifest.version, version_source: 'manifest' });
     return { ...extracted, manifest };
 }
-/** A version that is installed from the same bytes has passed this before. */
+/** A version that is installed from the same bytes has already passed this check. */
 function verifyFiles(manifest, tree, log) {
     const { warnings, unnamed } = verifyContent(manifest, tree);
     for (const warning of warnings)
@@ -42014,7 +42049,7 @@ function verifyFiles(manifest, tree, log) {
     for (const folder of unnamed)
         log.notice(`The manifest does not name ${folder}: it is not installed.`);
 }
-/** The operator may have listed the ids that this project may use. */
+/** Refuses ids that the operator did not list, if there is a list. */
 function refuseUnexpected({ parts }, allowed) {
     const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id));
     if (unexpected.length === 0)
@@ -42042,16 +42077,16 @@ function refuseUnexpected({ parts }, allowed) {
 
 /**
  * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
- * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
- * refused is an error, although the new version stays (contract 7). Never throws for what happens on the way: it is in
- * the result.
+ * host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses the
+ * report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
+ * result contains the error.
  */
 async function deployProject(request, tools) {
     const deployment = project_deployment_startDeployment(request, tools);
     const ended = await runDeployment(deployment, new ProjectFlow(deployment));
     return { ...ended, error: ended.error ?? refusedReport(ended) };
 }
-/** Each state trusts only what the one before has verified; the plaintext is not used before its tag matches. */
+/** Each state trusts only what the state before it has verified. The plaintext is not used before its tag matches. */
 class ProjectFlow {
     #deployment;
     constructor(deployment) {
@@ -42140,7 +42175,7 @@ class ProjectFlow {
 function isNoNotification({ action }) {
     return action !== 'notify';
 }
-/** The hub answered with a refusal. A hub that did not answer gets the report from a later run. */
+/** The error for a report that the hub refused. If a hub did not answer, a later run sends the report again. */
 function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
         return undefined;
@@ -42155,8 +42190,8 @@ function refusedReport({ report, delivery }) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. What was meant as a dry run reports to nobody, and
- * what may have been meant as one does not report to the hub: its contract has no word for a dry run (contract 2.2).
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and a run that may
+ * have been meant as one does not report to the hub, whose contract has no word for a dry run (contract 2.2).
  */
 async function refuseProject(request, error, tools) {
     const { dryRun } = request;
@@ -42171,14 +42206,17 @@ async function refuseProject(request, error, tools) {
     };
     return await refuseDeployment(refusal, tools);
 }
-/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+/**
+ * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
+ * root.
+ */
 function refuse_hostFor(request, tools) {
     const { projectRoot, allowSharedRoot = false } = request;
     if (projectRoot === undefined)
         return undefined;
     return hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
 }
-/** The way to the hub, when enough of the inputs is known. */
+/** Creates the sender of reports; undefined if the inputs do not suffice. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     if (hubUrl === undefined || devkey === undefined || projectId === undefined)
         return undefined;
@@ -42321,15 +42359,18 @@ async function connectThrough(proxy, target) {
 
 
 const HELPER = 'bounded';
-/** Git holds the server's whole list of refs in memory, however small it was on the wire; real lists have a few MiB. */
+/**
+ * The memory of the process that talks to the server, which holds the whole list of refs, however small it was on the
+ * wire. Real lists have a few MiB.
+ */
 const HELPER_MEMORY_KIB = 192 * 1024;
-/** The URL by which git fetches with little memory. */
+/** The URL with which git fetches in little memory. */
 function boundedUrl({ href }) {
     return `${HELPER}::${href}`;
 }
 /**
- * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
- * a repository runs here, and everything that arrives is checked as it is unpacked.
+ * Git's behavior, whatever a repository or its server asks for: https only, no redirects, no program but its own.
+ * Nothing of a repository runs here, and git checks everything that arrives as it unpacks it.
  */
 const SETTINGS = [
     ['core.hooksPath', '/dev/null'],
@@ -42341,7 +42382,7 @@ const SETTINGS = [
     ['credential.helper', ''],
     ['protocol.allow', 'never'],
     ['protocol.https.allow', 'always'],
-    // `HELPER` is a remote helper of this name: git's own for https, with less memory than the rest of git.
+    // `HELPER` is a remote helper of this name: git's own for https, but with less memory than the rest of git.
     [`protocol.${HELPER}.allow`, 'always'],
     [`alias.remote-${HELPER}`, `!ulimit -v ${HELPER_MEMORY_KIB} && exec git remote-https`],
     ['http.proxyAuthMethod', 'basic'],
@@ -42363,7 +42404,7 @@ const SETTINGS = [
     ['http.lowSpeedLimit', '1000'],
     ['http.lowSpeedTime', '60'],
 ];
-/** The environment that contains everything git needs, so that no argument and no file does. */
+/** Builds an environment with everything git needs, so that no argument and no file has to contain it. */
 function gitEnvironment({ home, repository }, settings = []) {
     const all = [...SETTINGS, ...settings];
     const numbered = all.flatMap(([key, value], index) => [
@@ -42384,7 +42425,7 @@ function gitEnvironment({ home, repository }, settings = []) {
         ...Object.fromEntries(numbered),
     });
 }
-/** Git runs in a folder that we have just made; a relative path must not find a program there. */
+/** Drops relative paths: git runs in a folder that we have just created, and must not find a program there. */
 function absolutePath() {
     const folders = (process.env['PATH'] ?? '').split(external_node_path_namespaceObject.delimiter).filter(folder => folder.startsWith('/'));
     return folders.join(external_node_path_namespaceObject.delimiter);
@@ -42399,13 +42440,13 @@ function absolutePath() {
 
 
 
-/** The only ref of the repository, wherever the server keeps it. */
+/** The only ref of our repository, whatever name it has on the server. */
 const FETCHED = 'refs/hub-deploy/fetched';
 /**
- * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves the
- * ref and fetches it, so it cannot move in between; git itself checks that objects are what their ids say. Throws
- * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
- * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
+ * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves and
+ * fetches the ref, so it cannot move in between; git itself checks that objects match their ids. Throws ArtifactError
+ * `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError `authentication_failed`,
+ * ArchiveError `archive_too_large`, and whatever `HostGit` throws.
  */
 async function fetchCommit(fetch, { ref }) {
     const { git } = fetch;
@@ -42435,7 +42476,7 @@ async function fetchCommit(fetch, { ref }) {
         throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
     return commit;
 }
-/** They are in git's environment only: neither a token nor a password is in an argument or a file. */
+/** Settings that only git's environment contains: no argument and no file has a token or a password. */
 async function connectionSettings({ server, folder }) {
     const { url, relay, tokens, ca } = server;
     const token = tokens.get(url.host);
@@ -42446,7 +42487,7 @@ async function connectionSettings({ server, folder }) {
 function headerOf(token) {
     return `Authorization: Basic ${basicCredentials(token)}`;
 }
-/** Git replaces the built-in authorities by those of the file. */
+/** Writes the built-in authorities next to the operator's, because git uses only those in the file. */
 function writeAuthorities(folder, ca) {
     const path = (0,external_node_path_namespaceObject.join)(folder, 'authorities.pem');
     (0,external_node_fs_namespaceObject.writeFileSync)(path, [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 });
@@ -42455,11 +42496,14 @@ function writeAuthorities(folder, ca) {
 function fetch_commit_isDone(end) {
     return end.kind === 'exited' && end.code === 0;
 }
-/** Git and curl ran out of what they may use. Only git can say so: the server is not to decide that (see `ownLines`). */
+/**
+ * Lines of git or curl that ran into a limit. They count only in git's own words: the server must not be able to fake
+ * them (see `ownLines`).
+ */
 const LIMIT = /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i;
 /**
- * What git says in its own words, which it does not change in `LC_ALL=C`, at the beginning of a line, and what it
- * means. The server decides them anyway, by its status or by what it sends.
+ * Sentences of git at the beginning of a line, which it does not translate in `LC_ALL=C`, and their errors. The server
+ * decides them in any case, by its status or its data, so it gains nothing by faking them.
  */
 const REASONS = [
     [
@@ -42483,7 +42527,7 @@ const REASONS = [
         broken,
     ],
 ];
-/** The server's own words go to the log only: the hub reads the message. */
+/** The server's own words go only to the log, because the hub reads the message. */
 function explainRefusal({ git, server, log }, end) {
     const said = end.kind === 'not_started' ? end.error.message : end.output;
     log.info(`git: ${cleanForeignText(said)}`);
@@ -42497,7 +42541,7 @@ function explainRefusal({ git, server, log }, end) {
     const explain = REASONS.find(([pattern]) => said.split('\n').some(line => pattern.test(line)))?.[1];
     return explain?.(server) ?? unserved(server);
 }
-/** The lines before the first one that may quote the server, which can have line breaks in its words. */
+/** The lines before the first one that may quote the server, whose words can contain line breaks. */
 function ownLines(said) {
     const lines = said.split('\n');
     const quoted = lines.findIndex(line => /^remote:|remote error|got '|unexpected|invalid server response/i.test(line));
@@ -42534,24 +42578,27 @@ function unusable(server, found) {
 
 
 
-/** Of each process, so that an unpacked pack has room; the one that talks to the server has less (git-settings.ts). */
+/**
+ * The memory of each process, enough for an unpacked pack. The one that talks to the server has less (git-settings.ts).
+ */
 const MEMORY_KIB = 512 * 1024;
 /** The unit of `ulimit -f` in every POSIX shell. */
 const BLOCK_BYTES = 512;
-/** `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would ignore them without a word. */
+/** The first version with `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would silently ignore them. */
 const LEAST_VERSION = [2, 37];
-/** How the shell ends when this host does not know a limit, or lets us set none. */
+/** The exit code of the shell if this host does not know a limit or does not let us set one. */
 const NO_LIMITS = 121;
 /**
- * Limits that git itself does not have; a lower one of the host's own will do. What the shell runs is constant; `"$@"`
- * passes arguments as they are. Descriptor 3 ends with this process, however that ends, and git's group with it.
+ * Limits that git itself does not have. A lower limit of the host is fine. The text that the shell runs is constant,
+ * and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way, and git's
+ * process group ends with it.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
 limit -c 0; limit -f "$1"; limit -v "$2"; limit -t "$3"; shift 3
 { read -r _ <&3; kill -9 -$$; } </dev/null >/dev/null 2>&1 &
 exec git "$@" 3<&-`;
-/** The host's git, with our configuration only, in a repository that is still empty. */
+/** The host's git, with our configuration only, in a repository that is empty at first. */
 class HostGit {
     repository;
     #limits;
@@ -42559,7 +42606,7 @@ class HostGit {
         this.repository = (0,external_node_path_namespaceObject.join)(limits.folder, 'repository');
         this.#limits = limits;
     }
-    /** Throws DeploymentError `source_not_supported` when this host has no git, or one that does not know these limits. */
+    /** Throws DeploymentError `source_not_supported` if this host has no git, or one that does not know these limits. */
     async verifyVersion() {
         const end = await this.run({ args: ['version'] });
         if (end.kind === 'exited' && end.code === NO_LIMITS)
@@ -42571,21 +42618,24 @@ class HostGit {
             return;
         throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, found ${found}: nothing was installed. Install or update git.`);
     }
-    /** How a command ended; its output is cut to 2 KiB. Throws ArtifactError `timeout`, and the signal's reason. */
+    /**
+     * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout`, and the signal's
+     * reason.
+     */
     async run(call) {
         const end = await runChild(this.#request(call));
         if (end.kind === 'timed_out')
             throw this.#late();
         return end;
     }
-    /** The one line that a command prints; undefined when it fails. Throws as `run` does. */
+    /** Returns the one line that a command prints; undefined if it fails. Throws as `run` does. */
     async line(call) {
         const end = await this.run(call);
         return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined;
     }
     /**
-     * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as
-     * `run` does.
+     * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails, and
+     * as `run` does.
      */
     async read(call, consume) {
         const input = call.input === undefined ? {} : { input: call.input };
@@ -42596,7 +42646,7 @@ class HostGit {
             return read;
         throw new ArtifactError('bad_response', `git ${call.args[0]} cannot read the repository that it has just fetched: nothing was installed. Run again; if that does not help, ask the publisher.`);
     }
-    /** Whether a file has become as large as it may: the process that wrote it was then killed without a word. */
+    /** True if a file has reached its limit: the system then killed the process that wrote it without a message. */
     hasReachedLimit() {
         const packs = (0,external_node_path_namespaceObject.join)(this.repository, 'objects', 'pack');
         const names = pathExistsSync(packs) ? (0,external_node_fs_namespaceObject.readdirSync)(packs) : [];
@@ -42679,12 +42729,12 @@ class PieceReader {
 
 
 
-/** Mode, type, id and size before the path take less than this. */
+/** The size of a record: the mode, type, id and size before the path take less than 256 bytes. */
 const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
- * Lists a tree by an archive's rules, entry by entry as git prints it: no checkout, so that no attribute of the
- * repository counts. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
+ * Lists a tree by an archive's rules, entry by entry as git prints it. Nothing is checked out, so the repository's
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
@@ -42693,7 +42743,8 @@ async function listTree(git, tree, { rules, slice }) {
     await git.read({ args }, async (stdout) => {
         let records = 0;
         for await (const record of recordsOf(stdout)) {
-            // Trees too: git lists each of them, also one that contains nothing, and would be busy with them for years.
+            // Trees count too: git lists each of them, even an empty one, and a hostile repository could keep it busy for
+            // years.
             verifyEntryCount(++records, rules);
             const entry = list_tree_parseRecord(record);
             if (entry.type === 'directory')
@@ -42743,11 +42794,11 @@ function list_tree_parseRecord(record) {
 
 
 
-/** Up to here a file is written in one go. */
+/** A file up to this size is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
- * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of
- * an extraction. The whole listing is checked first, and room found for it. Throws as `listTree` does, ArchiveError
+ * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of an
+ * extraction. Checks the whole listing and the free space first. Throws as `listTree` does, ArchiveError
  * `empty_artifact`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason.
  */
 async function readTree(reading, tree) {
@@ -42774,7 +42825,7 @@ async function read_tree_writeFiles(reading, { writer, slice }, planned) {
     });
     return written;
 }
-/** Hands over the bytes of each entry, in their order. Each blob must be read before the next one is. */
+/** Passes the bytes of each entry to `use`, in order. Each blob must be read before the next one is requested. */
 async function readBlobs({ git, folder }, entries, use) {
     if (entries.length === 0)
         return;
@@ -42848,7 +42899,7 @@ async function fetchGitTree({ request, tools }, source, folder) {
     await removeTree(work);
     return { staged, tree: found, commit, received: relay.received };
 }
-/** How much may arrive there: git does not say before how much it will be. Throws DeploymentError `disk_full`. */
+/** The bytes that may arrive in the folder: git does not announce the size. Throws DeploymentError `disk_full`. */
 function roomIn(folder) {
     requireSpace(folder, { sizes: [git_source_SPARE_BYTES], inodes: OWN_INODES });
     const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
@@ -42858,8 +42909,8 @@ function noRoom({ url }, folder) {
     return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (df shows it) and run again.`);
 }
 /**
- * Without a commit id only the digest says what the tree is, and it covers neither symlinks without a file behind them
- * nor modes. Throws ArtifactError `unpinned_source`.
+ * Without a commit id, only the digest identifies the tree, and it covers neither modes nor symlinks without a file
+ * behind them. Throws ArtifactError `unpinned_source`.
  */
 function verifyCovered({ url, ref }, commit, { files, symlinks }) {
     const link = symlinks.find(({ file }) => file === null);
@@ -42869,7 +42920,7 @@ function verifyCovered({ url, ref }, commit, { files, symlinks }) {
         return;
     throw new ArtifactError('unpinned_source', `The project's manifest.json names ${url} at ${ref} with a sha256, which does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`);
 }
-/** A path after the colon is never an option, and leads through no symlink. */
+/** Finds the tree to read. The path follows a colon, so it is never an option, and it leads through no symlink. */
 async function findTree(git, commit, source) {
     const { subdirectory } = source;
     const object = subdirectory === undefined ? commit : await resolve(git, `${commit}:${subdirectory}`);
@@ -42890,7 +42941,7 @@ function noDirectory({ url, ref, subdirectory = '' }) {
 
 
 /**
- * Refuses a version that this host knows from the same source with other bytes: ArtifactError `version_reused`. A
+ * Throws ArtifactError `version_reused` for a version that this host has had from the same source with other bytes: a
  * published version must never change.
  */
 function refuseReused({ version, source }, history) {
@@ -42901,11 +42952,11 @@ function refuseReused({ version, source }, history) {
     throw new ArtifactError('version_reused', `${source.from} now has version ${version} with other bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`);
 }
 /**
- * Refuses a `latest` that is older than what the same source has supplied for this part, and one whose bytes this host
- * has had and replaced, whatever they are called now: DeploymentError `downgrade_refused`.
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the version that the same source
+ * supplied for this part, and for one whose bytes this host has had and replaced, under whatever name.
  */
 function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
-    // Another plugin's version says nothing about this one's, and the signed manifest has chosen between the two.
+    // Another plugin's version does not compare with this one's, and the signed manifest has chosen between the two.
     if (installed?.source.from === source.from)
         refuseDowngrade(version, { version: installed.version, isOurs: true });
     if (wasReplaced(source))
@@ -42924,7 +42975,7 @@ function source_history_refuseOlder({ version, source }, { installed, wasReplace
 
 
 
-/** Of the project action, for the marketplace of its parts. */
+/** The project action's inputs for the marketplace of its parts. */
 const SOURCE_INPUTS = {
     hub: 'sources-hub-url',
     services: 'sources-services-url',
@@ -42936,7 +42987,7 @@ const SOURCE_INPUTS = {
 /**
  * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
  * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
- * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
+ * `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
@@ -42949,7 +43000,7 @@ async function fetchFromMarketplace({ request, tools }, source, { folder, past, 
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
     try {
         const found = await fetchRequested({ request: asked, client, tools, fd: file.fd });
-        // The artifact's own plugin.yaml is the one in the directory that becomes the part.
+        // With a subdirectory, only the plugin.yaml in that directory counts, so the artifact as a whole needs none.
         const kind = source.subdirectory === undefined ? source.kind : 'service';
         const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools };
         const verified = verifyServed(checking, found.served);
@@ -42988,7 +43039,9 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
 
 ;// CONCATENATED MODULE: ./build/sources/source-budget.js
 
-/** The limits of one artifact hold for all sources of a run together: a part gets what those before it have left. */
+/**
+ * The limits of one artifact apply to all sources of a run together: each part gets what the earlier ones have left.
+ */
 class SourceBudget {
     #limits;
     #now;
@@ -43000,7 +43053,7 @@ class SourceBudget {
         this.#limits = limits;
         this.#now = now;
     }
-    /** The time runs from the first call. */
+    /** The remaining limits. The time starts with the first call. */
     get left() {
         const { downloadTimeoutMs, maxArtifactBytes, extraction } = this.#limits;
         this.#endsAt ??= this.#now() + downloadTimeoutMs;
@@ -43033,7 +43086,7 @@ const MARKETPLACE_INPUTS = {
 };
 /**
  * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
- * the commit that the signed manifest names. It reports nothing to any of them.
+ * the commit that the signed manifest names. Reports nothing to them.
  */
 class SourceSupplier {
     #request;
@@ -43485,7 +43538,7 @@ async function awaitSupervisor({ service }) {
 
 
 
-/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
+/** The rows of the subject of a rollback in our own record; empty if none of it is installed. */
 function readInstalledRows({ layout }, subject) {
     const rows = readInstalled(layout);
     if (subject.contract === 'project')
@@ -43493,7 +43546,9 @@ function readInstalledRows({ layout }, subject) {
     const row = findInstalled(rows, placeOf(subject));
     return row === undefined ? [] : [row];
 }
-/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
+/**
+ * Records the installed version before it is known whether it can be rolled back, so that a refused run can report it.
+ */
 async function installed_version_noteInstalledVersion(rollback) {
     const { subject } = rollback.request;
     const rows = readInstalledRows(rollback, subject);
@@ -43510,7 +43565,7 @@ async function installed_version_noteInstalledVersion(rollback) {
 
 
 
-/** `sender` is undefined when the rollback is reported to no hub. */
+/** `sender` is undefined if no hub gets a report of the rollback. */
 function startRollback(request, tools, sender) {
     const deployment = startDeployment(request, tools, {
         transitions: ROLLBACK_TRANSITIONS,
@@ -43521,8 +43576,8 @@ function startRollback(request, tools, sender) {
     return Object.assign(deployment, { request });
 }
 /**
- * What belongs to the host in the installed version, whatever this run's input says: that was not there when it was
- * installed.
+ * The keep-paths with which the installed version was installed. They apply in addition to this run's input, which did
+ * not exist then.
  */
 function readKeepPaths(layout, request) {
     try {
@@ -43530,11 +43585,11 @@ function readKeepPaths(layout, request) {
         return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
     }
     catch {
-        // What reads that record later names what is wrong with it.
+        // The code that reads that record later reports its problem.
         return [];
     }
 }
-/** What the snapshots of a project's removed parts contain of the host's own files, which return with the parts. */
+/** The host's own files in the snapshots of a project's removed parts, which return with the parts. */
 function leftByRemovedParts(layout, { subject }) {
     if (subject.contract !== 'project')
         return [];
@@ -43542,7 +43597,7 @@ function leftByRemovedParts(layout, { subject }) {
     const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin));
     return snapshots.flatMap(snapshot => snapshot.kept_paths ?? []);
 }
-/** What is known of a rollback before it starts. */
+/** The facts about a rollback before it starts. */
 function rollback_deployment_initialFacts({ subject, slug, toVersion, hostId }, { deploymentId, now, runner }) {
     return {
         deployment_id: deploymentId,
@@ -43593,15 +43648,15 @@ function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sende
 
 
 const HEALTHCHECK_SECONDS = 60;
-/** The time that a check may need in addition to the one for which it must be stable. */
+/** The time that a check may need in addition to the seconds for which it must be stable. */
 const SPARE_SECONDS = 30;
 const RETRIES = 1;
-/** No file contains these steps. */
+/** The position of these steps: they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
- * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
- * and check its health. A part whose own service does not run, and is
- * not named in a row, is run by the project's unit, if there is one.
+ * Builds the steps of a rollback without a plan. They restore each part and then, if the host config knows its service,
+ * restart it and check its health. If no row names a part's service and that service does not run, the project's unit,
+ * if there is one, runs the part.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);
@@ -43631,7 +43686,7 @@ async function findKnown({ tools }, hostConfig, id) {
     tools.log.warning(`${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If something else runs it, restart that, or add plugins.${id} to the host config.`);
     return { ...known, service: 'none' };
 }
-/** systemd says of a unit that does not exist what it says of one that was stopped. */
+/** systemd reports a unit that does not exist like one that was stopped. */
 function default_steps_isAbsent({ supervisor }, { missing, words }) {
     return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
 }
@@ -43692,21 +43747,20 @@ function* plan_parseSources({ plan: planFile, hostConfig: file }) {
     return { plan: plan.value, hostConfig: hostConfig.value };
 }
 /**
- * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
- * else the default steps. Throws PlanError `invalid_plan`, or
- * ConfigError `invalid_host_config`.
+ * Builds the order for the verified snapshots: the operator's plan, bound to the restored parts and to what this host
+ * can do, or else the default steps. Throws PlanError `invalid_plan`, or ConfigError `invalid_host_config`.
  */
 async function orderRollback(rollback, target, files) {
     const parts = target.parts.map(part => ({ ...part, environment: readEnvironment(rollback, part) }));
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
-    // As for a deployment: the publisher of the project has chosen the ids.
+    // As in a deployment, the publisher of the project has chosen the ids.
     if (origin.contract === 'project') {
         const used = steps.filter(step => !skipped.has(step.id));
         verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });
     }
-    // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
+    // The replaced version always stays as a snapshot, because it may be impossible to fetch it again.
     return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig };
 }
 async function readySteps(rollback, target, { plan, hostConfig }) {
@@ -43729,7 +43783,7 @@ function plan_bindPlan({ request }, target, plan) {
     const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`;
     throw new PlanError([problemAt(bound.installStep, message)]);
 }
-/** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
+/** The operator's plan must restore each part: the bundled plan of that version is no longer on the host. */
 function bindToProject({ origin, version, parts }, plan) {
     const inManifest = parts.map(({ shelf, id, version: own }) => {
         const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null };
@@ -43750,7 +43804,7 @@ function bindToProject({ origin, version, parts }, plan) {
     const message = `no step installs ${listNames(missing)}, and a project is only rolled back as a whole`;
     throw new PlanError([problemAt(plan.positions.steps, message)]);
 }
-/** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
+/** A plugin names its settings in its own plugin.yaml, which is in the snapshot. */
 function readEnvironment({ layout }, part) {
     if (part.shelf !== 'plugins')
         return NO_SETTINGS;
@@ -43761,7 +43815,7 @@ function readEnvironment({ layout }, part) {
         return environmentOf(readPluginYaml(root));
     }
     catch {
-        // A project's plugin may have none.
+        // A project's plugin may have no plugin.yaml.
         return NO_SETTINGS;
     }
 }
@@ -43778,12 +43832,12 @@ function hasTemplate({ layout }, parts, from) {
 
 
 
-/** DeploymentError `no_snapshot` about something that this action has not installed. */
+/** DeploymentError `no_snapshot` for a subject that this action has not installed. */
 function refusals_notInstalled(subject) {
     const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject));
     return new DeploymentError('no_snapshot', `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`);
 }
-/** DeploymentError `no_snapshot`, which lists what could be restored. */
+/** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
     const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`;
     const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
@@ -43792,7 +43846,7 @@ function noSnapshot(row, { toVersion, known }) {
         ? `${none}: nothing was changed. Deploy the version from the hub.`
         : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`);
 }
-/** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
+/** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
     const ofProject = `of the project ${slug}`;
     const asked = toVersion === undefined
@@ -43803,23 +43857,25 @@ function noProjectVersion(slug, { toVersion, known }) {
         : `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`;
     return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`);
 }
-/** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
+/** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
 function missingParts(slug, lacking) {
     return new DeploymentError('no_snapshot', `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy it from the hub.`);
 }
-/** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
+/** DeploymentError `snapshot_modified` for a snapshot without a record to compare it with. */
 function unrecorded(path) {
     return new DeploymentError('snapshot_modified', `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`);
 }
-/** DeploymentError `snapshot_modified` about a snapshot that is not as it was recorded. */
+/** DeploymentError `snapshot_modified` for a snapshot that differs from its record. */
 function modifiedSnapshot(path, finding) {
     return new DeploymentError('snapshot_modified', `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
 }
-/** DeploymentError `inconsistent` about a row of another version than that of the files. */
+/** DeploymentError `inconsistent` for a row that names another version than the files. */
 function otherVersion(record, { root, recorded, found }) {
     return new DeploymentError('inconsistent', `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a copy, or deploy the version from the hub.`);
 }
-/** Refuses what belongs to a project or has another slug: DeploymentError `place_taken`, ConfigError `invalid_input`. */
+/**
+ * Refuses a part of a project, or one with another slug: DeploymentError `place_taken`, ConfigError `invalid_input`.
+ */
 function requireOwnPart(row, { place, slug }) {
     if (row.contract === 'project')
         throw ofProject(place, row.slug);
@@ -43843,19 +43899,19 @@ function refusals_describe({ version, modified }) {
 
 
 
-/** Whether no file of what is installed in a place is missing or changed. What is there as well does no harm. */
+/** True if no file of the version installed in a place is missing or changed. Additional files do no harm. */
 async function target_part_isIntact({ drift }, place) {
     const found = await drift.of(place);
     return found !== undefined && isOnlyAdded(found);
 }
-/** A part that stays in its place. */
+/** Builds a part that stays in its place. */
 function keepInstalled({ layout }, { place, returning }) {
     const previous = readPreviousInstall(layout, place);
     return { ...place, ...target_part_versionOf(returning), previous, intact: tree_identity_identityOf(returning), returning };
 }
 /**
- * A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares
- * those.
+ * Builds a part whose snapshot returns, together with the host's own files that it or a later snapshot contains: these
+ * are not compared.
  */
 function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
     const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
@@ -43876,7 +43932,7 @@ function target_part_versionOf({ version, artifact_sha256: artifactSha256, }) {
 
 
 
-/** The snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
+/** Finds the snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
 async function findPartTarget(rollback, place, row) {
     requireOwnPart(row, { place, slug: rollback.record.facts.slug });
     const origin = { contract: row.contract, slug: row.slug };
@@ -43898,8 +43954,9 @@ async function choosePart(rollback, { place, origin, row }) {
     return takeRetained(rollback, { place, origin, returning }, snapshot);
 }
 /**
- * The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one.
- * Unnamed, only one that was installed before the present version was: what an earlier rollback has replaced is later.
+ * Chooses the newest unmodified snapshot of the requested version, or a modified one if the version was named. Without
+ * a name, only a version that was installed before the present one qualifies: one that an earlier rollback replaced is
+ * later.
  */
 function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
@@ -43923,7 +43980,7 @@ function part_target_versionIn(row) {
     const { snapshots: _______, ...installed } = version;
     return installed;
 }
-/** By when each was first installed, which a rollback does not change. */
+/** Compares when each was first installed, which a rollback does not change. */
 function part_target_isEarlier(snapshot, row) {
     return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
@@ -43941,9 +43998,9 @@ function part_target_isEarlier(snapshot, row) {
 
 
 /**
- * All parts of one version of a project: those that are installed with the same files stay, the others return from their
- * snapshots, and what that version did not contain is removed. Throws as `findTarget` does, with the names of what is
- * missing, and DeploymentError `place_taken`.
+ * Finds all parts of one version of a project. Parts that are installed with the same files stay, the others return
+ * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does, with the
+ * names of missing parts, and DeploymentError `place_taken`.
  */
 async function findProjectTarget(rollback, slug, rows) {
     const { version, parts } = await project_target_chooseVersion(rollback, slug);
@@ -43963,8 +44020,9 @@ async function findProjectTarget(rollback, slug, rows) {
     };
 }
 /**
- * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
- * replaced, which is later. Each part may have changed within one version, where its source supplied another tree.
+ * Chooses the requested version, or else the newest complete one before the present one. A version that an earlier
+ * rollback replaced is later and does not count. Each part may have changed within one version, if its source supplied
+ * another tree.
  */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;
@@ -43981,8 +44039,8 @@ async function project_target_chooseVersion(rollback, slug) {
     throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] });
 }
 /**
- * Newest first. The name of the present version asks for what it was before it became what it is now; only where that
- * is not known, for the present one.
+ * The candidates, newest first. The name of the present version stands for its earlier state under that name; only if
+ * there is none, for the present state.
  */
 function candidatesOf(known, toVersion) {
     const present = known.at(-1);
@@ -44001,7 +44059,7 @@ function project_target_describe({ version, parts }) {
         return version;
     return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`;
 }
-/** By when the newest part of each was first installed, which a rollback does not change. */
+/** Compares when the newest part of each version was first installed, which a rollback does not change. */
 function isBefore(present) {
     const timeOf = (version) => (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '');
     const presentTime = timeOf(present);
@@ -44019,7 +44077,7 @@ async function findParts(rollback, { slug, parts }) {
     }
     return { parts: found, missing };
 }
-/** What is missing, in words, where the part cannot return. */
+/** Returns the part, or words for what is missing if it cannot return. */
 async function project_target_findPart(rollback, origin, part) {
     const { kind: _, id: __, directory: ___, ...returning } = part;
     const place = placeOf(part);
@@ -44061,8 +44119,8 @@ function lostPart(place, { version }, snapshots) {
 
 
 /**
- * Finds the snapshots to restore, and checks that this host can switch to them; a dry run only reads. Throws
- * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
+ * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
+ * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
  * `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 async function target_findTarget(rollback) {
@@ -44076,13 +44134,13 @@ async function target_findTarget(rollback) {
             await requireRestorable(rollback, part, target.origin);
     return target;
 }
-/** For a project, its plugins; else the directory of the only part. */
+/** A project's plugins, or else the directory of the only part. */
 function placeIn({ parts: [part], plugins }) {
     if (plugins !== undefined)
         return { plugins };
     return part === undefined ? {} : directoryIn(part);
 }
-/** A tree that was changed on this host is no longer that of its artifact. */
+/** A tree that was changed on this host no longer has its artifact's digest. */
 function identityIn({ parts }) {
     if (parts.some(({ returning }) => returning?.modified))
         return { artifact_sha256: null, modified: true };
@@ -44099,7 +44157,7 @@ async function choose(rollback) {
         ? await findProjectTarget(rollback, subject.projectId, rows)
         : await findPartTarget(rollback, placeOf(row), row);
 }
-/** A version of a project may have been in another directory. */
+/** Checks both directories if a part moves: a version of a project may have used another one. */
 async function checkDestination(rollback, target, origin) {
     const { host, layout, request, tools } = rollback;
     const { previous } = target;
@@ -44140,8 +44198,8 @@ async function requireRestorable(rollback, part, origin) {
 
 const verify_PLUGIN_YAML = 'plugin.yaml';
 /**
- * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
- * when a file differs, or nothing can be compared, and `inconsistent` for a row that names another version than the files.
+ * Compares each snapshot to restore with its record, by content. Throws DeploymentError `snapshot_modified` if a file
+ * differs or there is nothing to compare with, and `inconsistent` if a row names another version than the files.
  */
 async function verifySnapshots(rollback, { parts }) {
     for (const part of parts)
@@ -44151,7 +44209,7 @@ async function verifySnapshots(rollback, { parts }) {
         if (part.retained !== undefined)
             verify_verifyVersion(rollback, part);
 }
-/** A plugin says itself which version it is; a part of a project may be another by its manifest. */
+/** Compares the version of a plugin with its plugin.yaml. A part of a project may have another one by its manifest. */
 function verify_verifyVersion({ layout, request }, part) {
     const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained);
     if (!isOwn || isBelow(part.keepPaths)(verify_PLUGIN_YAML))
@@ -44208,17 +44266,17 @@ function verify_inWords({ changed, removed, added, instead }) {
 
 
 /**
- * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
- * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
- * `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for what happens on the way: it is
- * in the result.
+ * Restores a retained version on purpose. It is a deployment whose files are a snapshot on this host, so it needs no
+ * hub. However it ends, the host runs exactly the version that it ran before or exactly the restored one (or the
+ * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for a failed rollback:
+ * the result contains the error.
  */
 async function rollBackVersion(request, tools, sender) {
     const rollback = startRollback(request, tools, sender);
     const flow = new RollbackFlow(rollback);
     return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow);
 }
-/** The states of a rollback; each phase returns what the next one needs. */
+/** The states of a rollback. Each phase returns the value that the next one needs. */
 class RollbackFlow {
     #rollback;
     constructor(rollback) {
@@ -44230,7 +44288,7 @@ class RollbackFlow {
             throw refusals_notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
     }
-    /** All that it needs is on the host, and is judged there. */
+    /** Does nothing: all that a rollback needs is on the host, and a later state judges it. */
     async survey() { }
     async fetch(files) {
         return { ...files, close: () => { } };
@@ -45061,10 +45119,11 @@ async function removePrivateFolder(parent, path) {
 const READ_BYTES = 256 * 1024;
 const local_artifact_readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 /**
- * Copies a file of the workspace into one that no other process can reach, so that what is verified and what is used
- * are the same bytes whatever happens to the file meanwhile. Throws SignatureError `invalid_signature_format`, ConfigError
- * `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile), ArchiveError
- * `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ * Copies a file of the workspace into one that no other process can reach, so that the bytes that are verified are the
+ * bytes that are used, even if the file changes meanwhile. Throws SignatureError `invalid_signature_format`,
+ * ConfigError `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile),
+ * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it
+ * is aborted.
  */
 async function readLocalArtifact(reading) {
     const { source } = reading;
@@ -45114,7 +45173,10 @@ async function copy({ request, tools, fd }, file, total) {
     }
     return { artifact: { fd, size, sha256: sha256.digest('hex') }, hmac: hmac.digest() };
 }
-/** At most one byte more than the file had: that one says that it has grown. Each is valid until the next. */
+/**
+ * Reads at most one byte more than the file had at first: an extra byte means that it has grown. Each piece is valid
+ * until the next one is read.
+ */
 async function* piecesOf(file, total, signal) {
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
     for (let position = 0; position <= total;) {
@@ -45159,9 +45221,9 @@ function local_artifact_unusable({ path }, what) {
 
 /**
  * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
- * config, signature, pin, archive, `plugin.yaml`, version, and what the plan takes from the artifact. The artifact is
- * really extracted, because only its data shows whether it can be, into a private folder of the runner's temporary
- * folder, which is removed at the end. Never throws for what it finds: it is in the result.
+ * config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
+ * Extracts the artifact into a private folder below the runner's temporary folder, because only its data shows whether
+ * it can be extracted, and removes the folder at the end. Never throws for a failed check: the result contains it.
  */
 async function checkRelease(request, tools) {
     const facts = {};
@@ -45235,18 +45297,21 @@ async function checkContent(gate, found, folder) {
     if (plan !== undefined)
         bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths);
 }
-/** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
+/**
+ * Without a claim there is nothing to check: a file of a service, or one whose `plugin.yaml` names no version, does not
+ * say which version it is.
+ */
 function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {
     if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined)
         return;
     const decided = decideVersion(found, pluginYaml);
-    // Deployments name the version that the gate gives: a hub may know it only with its leading v.
+    // Deployments name the version that the gate outputs, and a hub may know it only with its leading v.
     const known = claimedVersion(found) ?? found.listed;
     const isKnown = known !== undefined && isSameVersion(known, decided.version);
     note(facts, isKnown ? { ...decided, version: known } : decided);
     noticeOtherVersion(tools.log, found, decided);
 }
-/** A host that signs its plugins refuses one whose entry point is outside. */
+/** Checks that a host could sign the plugin: it refuses one whose entry point is outside. */
 async function checkSignable({ staged, pluginYaml }) {
     if (pluginYaml !== undefined && needsPluginSig(pluginYaml))
         await signedFiles(staged, pluginYaml);
@@ -45255,7 +45320,7 @@ function note(facts, { version, source }) {
     facts.version = version;
     facts.versionSource = source;
 }
-/** The names of a deployment's states. Hears the signals that have arrived by now. */
+/** Logs the name of a deployment's state. Throws the signal's reason, after a pause for signals that have arrived. */
 async function gate_enter({ log, signal }, state) {
     await hearSignals();
     signal.throwIfAborted();
@@ -45273,7 +45338,7 @@ async function inPrivateFolder(tools, act) {
         await removeFolder(tools, folder);
     }
 }
-/** The post step tries again. */
+/** Removes the private folder. If this fails, the post step tries again. */
 async function removeFolder({ runner, log, onFolder }, folder) {
     try {
         await removePrivateFolder(runner.temporaryFolder, folder);

@@ -53,8 +53,8 @@ const external_node_vm_namespaceObject = require("node:vm");
 
 
 /**
- * Loads the bundle, whose text is a function in ASCII and which can load nothing but modules of Node.js. Node.js compiles
- * what is not in the compiled code, and all of it where that was compiled by another version or with other options.
+ * Loads the bundle, whose text is a function in ASCII that can load only modules of Node.js. Node.js compiles what the
+ * compiled code lacks, and everything if another version or other options compiled that code.
  */
 function loadBundle(file, compiled) {
     const bytes = (0,external_node_fs_namespaceObject.readFileSync)(file);
@@ -69,9 +69,9 @@ function loadBundle(file, compiled) {
 ;// CONCATENATED MODULE: ./build/start/cache-folder.js
 
 /**
- * Where this user's programs keep what they can do without (XDG Base Directory Specification): a folder of this action's
- * own, which may be missing; undefined where the environment names none. It is outside every project root, because a
- * service that works as the same user may be confined to its root.
+ * Returns the folder for data that this user's programs can lose (XDG Base Directory Specification). It belongs to this
+ * action and may not exist yet. Returns undefined if the environment names none. It is outside every project root,
+ * because a service that works as the same user may be confined to its root.
  */
 function cacheFolder({ XDG_CACHE_HOME, HOME }) {
     const bases = [XDG_CACHE_HOME ?? '', (0,external_node_path_namespaceObject.join)(HOME ?? '', '.cache')];
@@ -115,11 +115,11 @@ function isOpenToOthers({ mode }) {
 
 
 
-/** Nothing that can be done without takes a disk's last space. */
+/** A dispensable file must not take a disk's last space. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 /**
- * The bytes of a regular file that is ours alone and has one name; undefined for any other, for a larger one, and where
- * there is none. Follows no symlink, and waits for no pipe. Throws the system's error when it cannot be read.
+ * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, a larger one,
+ * or none. Follows no symlink and waits for no pipe. Throws the system's error if the file cannot be read.
  */
 function readPrivateFile(path, maxBytes) {
     const fd = openIfPresent(path);
@@ -135,8 +135,8 @@ function readPrivateFile(path, maxBytes) {
     }
 }
 /**
- * Replaces a file, 0600, as a whole, but does not sync it; removes what killed processes have left of theirs. Throws the
- * system's error, or when there is little space.
+ * Replaces a file as a whole, with mode 0600, but does not sync it. Removes the temporary files of killed processes.
+ * Throws the system's error, or an error if there is little space.
  */
 function replacePrivateFile(path, bytes) {
     removeRemains(path);
@@ -163,7 +163,10 @@ function openIfPresent(path) {
         throw error;
     }
 }
-/** Also that of a live process, whose rename then fails, in the rare case: what is here can be done without. */
+/**
+ * In rare cases this removes the file of a live process too, whose rename then fails. That is harmless, because the
+ * file is dispensable.
+ */
 function removeRemains(path) {
     const folder = (0,external_node_path_namespaceObject.dirname)(path);
     for (const name of (0,external_node_fs_namespaceObject.readdirSync)(folder))
@@ -253,9 +256,9 @@ function judge(visited, { us, isEnd }) {
 
 
 /**
- * Whether a folder is a real directory that is ours alone, and only we and root decide what is in its place: the same
- * rules as `requireSafeHost` has for `.hub-deploy/`, without the exception that an operator can make. Throws the system's
- * error when it may not look.
+ * True if a folder is a real directory that belongs to us alone, in a place that only we and root can change. These are
+ * the rules of `requireSafeHost` for `.hub-deploy/`, without the exception that an operator can make. Throws the
+ * system's error if the folder cannot be examined.
  */
 function isTrustedFolder(path) {
     const us = process.getuid?.();
@@ -264,7 +267,7 @@ function isTrustedFolder(path) {
         return false;
     return findExposureOf(found, us) === undefined && isDecidedByUs((0,external_node_path_namespaceObject.dirname)(path), us);
 }
-/** The same; makes a folder that is missing, with those that lead there, where nobody else decides what is in its place. */
+/** Does the same, but first creates a missing folder and its parents if nobody else can change their place. */
 function makeTrustedFolder(path) {
     const us = process.getuid?.();
     if (us === undefined)
@@ -295,25 +298,25 @@ function isMissing(path) {
 
 const NAME = 'compiled';
 const DIGEST_BYTES = 32;
-/** Ten times what a whole deployment compiles. */
+/** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
- * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write there decides what
- * runs, so it is read and written only where nobody but this user and root can. Never throws: without it, a run takes
- * longer.
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write that file decides
+ * what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
+ * the file, a run merely takes longer.
  *
- * The file is not synced. Its digest tells a torn one, one of another bundle and one of another Node.js; the next run
+ * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
  * that installs something replaces it.
  */
 class CompiledCode {
     #folder;
-    /** What the compiled code depends on. */
+    /** The inputs that the compiled code depends on. */
     #origin = '';
-    /** The folder may be missing. */
+    /** The folder may not exist yet. */
     constructor(folder) {
         this.#folder = folder;
     }
-    /** What was kept for exactly this bundle and this Node.js; undefined when there is nothing that can be trusted. */
+    /** Returns the code kept for exactly this bundle and this Node.js; undefined if there is none that can be trusted. */
     read(bundle) {
         this.#origin = `${process.version} ${process.arch} ${(0,external_node_crypto_namespaceObject.hash)('sha256', bundle)}`;
         return attempt('read', () => {
@@ -325,7 +328,7 @@ class CompiledCode {
             return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined;
         });
     }
-    /** Replaces what was kept, unless there is nothing new. */
+    /** Replaces the kept code, unless there is nothing new. */
     keep(compile) {
         attempt('kept', () => {
             const folder = this.#folder;
@@ -339,7 +342,7 @@ class CompiledCode {
         return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(`${this.#origin} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`), 'buffer');
     }
 }
-/** An operator who wants to know why a run takes longer turns on the runner's debug log. */
+/** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
 function attempt(what, act) {
     try {
         return act();
@@ -358,8 +361,8 @@ function attempt(what, act) {
 
 
 /**
- * Runs an action of the bundle in `folder`, with the code that an earlier run has compiled where that can be trusted.
- * Once the action has installed something, what it needed is compiled, and is kept for later runs.
+ * Runs an action of the bundle in `folder`, with the code that an earlier run compiled if it can be trusted. Once the
+ * action has installed something, the code that it needed is compiled and kept for later runs.
  */
 function start(folder, action) {
     const compiled = new CompiledCode(cacheFolder(process.env));

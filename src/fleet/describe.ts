@@ -7,7 +7,7 @@ import type { HostReport, ReportSubject } from './host-report.ts'
 const MAX_NAMED_HOSTS = 20
 const MAX_NAME_CHARS = 64
 
-/** Why a fleet is not on the expected version: DeploymentError `fleet_out_of_sync`, which names the hosts. */
+/** Builds DeploymentError `fleet_out_of_sync`, which names the hosts that are not on the expected version. */
 export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): DeploymentError {
   const version = fleet.target ?? 'the expected version'
   if (fleet.hosts.length === 0 && fleet.unusable === 0)
@@ -27,7 +27,7 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
   return outOfSyncError(`${found}${nameless} ${remedy}`)
 }
 
-/** How far a fleet is, for a log that waits for it. */
+/** Describes the progress of a fleet, for a log that waits for it. */
 export function describeProgress(fleet: Fleet): string {
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
@@ -35,7 +35,7 @@ export function describeProgress(fleet: Fleet): string {
   return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${fleet.target ?? 'the version'}${missing}`
 }
 
-/** What a host runs, as far as anybody knows. */
+/** Describes what a host runs, as far as the hub knows. */
 export function describeStanding({ standing, report }: FleetHost): string {
   const version = report?.version ?? 'unknown'
   switch (standing) {

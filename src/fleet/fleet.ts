@@ -1,61 +1,61 @@
 import { isOlderVersion, isSameVersion, withoutLeadingV } from '../core/trust/versions.ts'
 import { type HostReport, type HostReports, timeOf } from './host-report.ts'
 
-/** What an operator wants to know of a fleet. */
+/** An operator's question about a fleet. */
 export interface FleetQuestion {
-  /** What every host should run. */
+  /** The version that every host should run. */
   readonly expectVersion: string | undefined
-  /** Which hosts there are; without them, those that the hub knows. */
+  /** The hosts of the fleet; by default, those that the hub knows. */
   readonly expectHosts: readonly string[] | undefined
-  /** Of a report, in milliseconds: a host with an older one is silent. */
+  /** The age of a report in milliseconds after which its host counts as silent. */
   readonly maxAgeMs: number | undefined
 }
 
 /**
- * How a host stands: it runs the version; it runs another; its last deployment of the version failed; nobody knows what it
- * runs; it has never reported; or it has, but too long ago.
+ * A host's standing: `current` runs the version; `other` runs another one; `failed` failed its last deployment of the
+ * version; nobody knows what `unknown` runs; `never` has never reported; `silent` has, but too long ago.
  */
 export type Standing = 'current' | 'other' | 'failed' | 'unknown' | 'never' | 'silent'
 
 export interface FleetHost {
   readonly id: string
   readonly standing: Standing
-  /** Undefined where it has never reported. */
+  /** Undefined if the host has never reported. */
   readonly report: HostReport | undefined
 }
 
 /** The hosts of a plugin or service at one moment. */
 export interface Fleet {
-  /** Those that were asked for, in natural order. */
+  /** The hosts that the question is about, in natural order. */
   readonly hosts: readonly FleetHost[]
-  /** Every report of the hub, in the same order. */
+  /** Every report of the hub, in natural order of the hosts. */
   readonly reports: readonly HostReport[]
-  /** The expected version, or else the newest one that a host runs. */
+  /** The expected version, or by default the newest one that a host runs. */
   readonly target: string | undefined
-  /** Whether there is a host, and each one certainly runs that version. */
+  /** True if there is a host, and every host is known to run the target version. */
   readonly inSync: boolean
-  /** The hosts that need a deployment to run it and whose names are safe in a workflow. */
+  /** The hosts that need a deployment of the target version and whose names are safe in a workflow. */
   readonly outdated: readonly string[]
-  /** How many more there are, whose names are not. */
+  /** The number of hosts that need one but whose names are not safe. */
   readonly unsafe: number
-  /** How many reports are of hosts that cannot be identified. */
+  /** The number of reports about hosts that cannot be identified. */
   readonly unusable: number
   readonly notes: readonly string[]
 }
 
-/** What a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
+/** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
-/** Made on first use: it costs more than anything else that the other actions load. */
+/** Created on first use: it costs more than anything else that the other actions load. */
 let natural: Intl.Collator | undefined
 
-/** `app-2` before `app-10`. */
+/** Sorts `app-2` before `app-10`. */
 export function compareHosts(a: string, b: string): number {
   natural ??= new Intl.Collator('en', { numeric: true })
   return natural.compare(a, b) || (a < b ? -1 : Number(a > b))
 }
 
-/** Judges each host at a time, in milliseconds since 1970. */
+/** Judges each host at the time `now`, in milliseconds since 1970. */
 export function buildFleet(found: HostReports, question: FleetQuestion, now: number): Fleet {
   const { expectHosts, expectVersion } = question
   const reports = found.reports.toSorted((a, b) => compareHosts(a.hostId, b.hostId))
@@ -67,7 +67,7 @@ export function buildFleet(found: HostReports, question: FleetQuestion, now: num
     const report = byId.get(id)
     return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) }
   })
-  // Without a list of hosts, one that cannot be identified may be any.
+  // Without a list of hosts, a host that cannot be identified may be any.
   const unusable = expectHosts === undefined ? found.unusable : 0
   const behind = hosts.filter(host => needsDeployment(host.standing)).map(({ id }) => id)
   const outdated = behind.filter(id => expectHosts !== undefined || SAFE_NAME.test(id))
@@ -83,7 +83,7 @@ export function buildFleet(found: HostReports, question: FleetQuestion, now: num
   }
 }
 
-/** The hosts that run each version, newest version first; those of which nobody knows are left out. */
+/** Groups the hosts by version, newest version first. Leaves out hosts whose version is unknown. */
 export function hostsByVersion(reports: readonly HostReport[]): Map<string, string[]> {
   const groups = new Map<string, string[]>()
   for (const { version, hostId } of reports) {
@@ -120,7 +120,7 @@ function needsDeployment(standing: Standing): boolean {
   return standing !== 'current' && standing !== 'silent'
 }
 
-/** Where the order of two cannot be known, the one that was reported later. */
+/** If two versions cannot be ordered, the one that was reported later counts as newer. */
 function newestVersion(reports: readonly HostReport[], now: number): string | undefined {
   let newest: HostReport | undefined
   for (const report of reports) if (report.version !== null && isAhead(report, newest, now)) newest = report

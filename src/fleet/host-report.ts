@@ -5,28 +5,28 @@ import { hostIdSchema, type Kind, versionSchema } from '../core/identifiers.ts'
 import { countInWords } from '../core/quantities.ts'
 import { withoutLeadingV } from '../core/trust/versions.ts'
 
-/** What a hub says of one host. Every text in it is harmless, and none is long. */
+/** A hub's report about one host. Every text in it is cleaned and short. */
 export interface HostReport {
   readonly hostId: string
-  /** What the host runs; null where nobody knows. */
+  /** The version that the host runs; null if unknown. */
   readonly version: string | null
-  /** What the reported deployment was of. */
+  /** The version that the reported deployment was to install. */
   readonly attempted: string | null
   readonly status: 'success' | 'failed' | 'rolled_back' | 'unknown'
-  /** ISO 8601 in UTC, by the host's own clock; null where the hub names no time. */
+  /** ISO 8601 in UTC, by the host's own clock; null if the hub gives no time. */
   readonly completedAt: string | null
   readonly error: string | null
-  /** Several reports may be the host's last one and do not agree, so that nothing else is known of it. */
+  /** True if several reports may be the host's last one and disagree, so that nothing else is known of the host. */
   readonly isContradicted: boolean
 }
 
 /** The reports in a hub's answer. */
 export interface HostReports {
-  /** One for each host. */
+  /** One report for each host. */
   readonly reports: readonly HostReport[]
-  /** Sentences about what was left out. */
+  /** Sentences about omitted reports. */
   readonly notes: readonly string[]
-  /** How many reports of this plugin or service are of a host that cannot be identified. */
+  /** The number of reports about this plugin or service whose host cannot be identified. */
   readonly unusable: number
 }
 
@@ -35,7 +35,7 @@ export interface ReportSubject {
   readonly slug: string
 }
 
-/** How an answer is read. */
+/** The settings for reading an answer. */
 export interface Reading {
   /** Removes secrets from a text. */
   readonly redact: (text: string) => string
@@ -43,7 +43,7 @@ export interface Reading {
   readonly now: number
 }
 
-/** How far a host's clock may be ahead of ours. */
+/** The tolerance for a host's clock that is ahead of ours. */
 const CLOCK_TOLERANCE_MS = 300_000
 const MAX_NAMED_HOSTS = 5
 const MAX_NAME_CHARS = 64
@@ -65,7 +65,7 @@ const rowSchema = z.lazy(() =>
 )
 type Row = z.infer<typeof rowSchema>
 
-/** ISO 8601; without an offset it counts as UTC, as which every report is sent. */
+/** ISO 8601. A time without an offset counts as UTC, because every report is sent in UTC. */
 const timeSchema = z
   .pipe(
     z.string().check(z.regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)),
@@ -73,16 +73,18 @@ const timeSchema = z
   )
   .check(z.refine(time => !Number.isNaN(time)))
 
-/** When a host has reported; undefined for no time, and for one that has not come yet: neither says when that was. */
+/**
+ * The time of a report; undefined for no time, and for one in the future, which does not say when the host reported.
+ */
 export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
   return credibleTime(Date.parse(completedAt ?? ''), now)
 }
 
 /**
- * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and all but the
- * newest of a host that is listed twice; counts what does not name a host. Where it cannot be known which report of a
- * host is the last, and they do not agree, nothing is known of it. Throws ArtifactError `bad_response` for anything but
- * a list, and for one of over 100,000 reports.
+ * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
+ * reports of a host that is listed twice; counts reports that name no host. If several reports may be a host's last one
+ * and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for anything but a list, and for a
+ * list of over 100,000 reports.
  */
 export function parseHostReports(body: unknown, subject: ReportSubject, reading: Reading): HostReports {
   if (!Array.isArray(body)) throw unusableAnswer('a JSON list of reports, one for each host')
@@ -111,7 +113,7 @@ function isEarly({ completed_at: time }: Row, now: number): boolean {
   return time !== null && credibleTime(time, now) === undefined
 }
 
-/** The newest of one host's reports. One of no credible time may be newer than any. */
+/** The newest of one host's reports. A report without a credible time may be newer than any other. */
 function lastOf(rows: readonly Row[], { redact, now }: Reading): HostReport {
   const timed = rows.map(row => ({ row, time: credibleTime(row.completed_at ?? Number.NaN, now) }))
   const newest = timed.reduce((max, { time = max }) => Math.max(max, time), Number.NEGATIVE_INFINITY)
@@ -122,16 +124,16 @@ function lastOf(rows: readonly Row[], { redact, now }: Reading): HostReport {
   return { ...report, version: null, attempted: null, status: 'unknown', error: null, isContradicted: true }
 }
 
-/** What a report says, apart from words and time. */
+/** The content of a report without its words and its time. */
 function statementOf({ status, version, running_version: running }: Row): string {
   const versions = status === 'success' ? [version] : [version, running]
   return JSON.stringify([status, ...versions.map(text => text && withoutLeadingV(text))])
 }
 
-/** A host whose last deployment did not succeed runs what it ran before, which some hubs know. */
+/** A host whose last deployment did not succeed still runs its earlier version, which some hubs know. */
 function reportOf(row: Row, redact: (text: string) => string): HostReport {
   const { status, completed_at: time, error_message: error } = row
-  // A hub may send a secret back as anything.
+  // A hub may send a secret back in any field.
   const [attempted, running] = [row.version, row.running_version].map(version =>
     version === null || redact(version) !== version ? null : version,
   ) as [string | null, string | null]

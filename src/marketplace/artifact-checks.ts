@@ -32,7 +32,7 @@ export interface UnpackedArtifact extends StagedTree {
 
 type Checking = { readonly request: ArtifactRules; readonly tools: Pick<Tools, 'log' | 'signal'> }
 
-/** Vouches for an artifact: HMAC (contract 4.3, rule 3), then the pinned digest. Throws SignatureError. */
+/** Vouches for an artifact by its HMAC (contract 4.3, rule 3), then by the pinned digest. Throws SignatureError. */
 export function verifyServed(
   { request, tools }: Checking,
   { artifact, hmac, signatureHeader }: Pick<ServedArtifact, 'artifact' | 'hmac' | 'signatureHeader'>,
@@ -44,8 +44,8 @@ export function verifyServed(
 }
 
 /**
- * Extracts a verified artifact into `folder`, and reads the description of a plugin.
- * Throws ArchiveError, and ArtifactError `not_a_plugin` or `invalid_manifest`.
+ * Extracts a verified artifact into `folder` and reads a plugin's description. Throws ArchiveError, and ArtifactError
+ * `not_a_plugin` or `invalid_manifest`.
  */
 export async function unpackArtifact(
   { request, tools }: Checking,

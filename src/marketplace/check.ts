@@ -24,9 +24,9 @@ import type { CheckState } from './states.ts'
 type InstalledCheck = ArtifactDeployment<CheckState>
 
 /**
- * Checks the health of exactly the version and bytes that the request names, if they are installed and intact: only the
- * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for what
- * happens on the way: it is in the result.
+ * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
+ * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for a failed
+ * check: the result contains it.
  */
 export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   const deployment = startCheck(request, tools)
@@ -57,7 +57,7 @@ async function check(deployment: InstalledCheck): Promise<void> {
   try {
     await runHealthchecks(deployment, plan)
   } finally {
-    // Nothing was locked: what another run has replaced meanwhile was neither healthy nor unhealthy.
+    // The check holds no lock: if another run replaced the version meanwhile, it was neither healthy nor unhealthy.
     await requireInstalled(deployment, place)
   }
   await deployment.enter('succeeded')
@@ -83,7 +83,9 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
   }
 }
 
-/** The row of a place, if it is what the request names. Throws DeploymentError `not_installed`, or as `requireAtRest`. */
+/**
+ * Returns the row of a place if it matches the request. Throws DeploymentError `not_installed`, or as `requireAtRest`.
+ */
 async function requireInstalled(deployment: InstalledCheck, place: Place): Promise<InstalledRow> {
   const { host, layout, request, tools } = deployment
   await requireAtRest(host, tools.signal)
@@ -98,7 +100,7 @@ async function requireInstalled(deployment: InstalledCheck, place: Place): Promi
 }
 
 async function requireIntact({ drift, request }: InstalledCheck, place: Place, row: InstalledRow): Promise<void> {
-  // What was restored from a modified tree is recorded as it was then, which is not what the artifact contains.
+  // For a version that was restored from a modified tree, the record has the modified files, not those of the artifact.
   if (row.modified) throw notInstalled(request, `files of ${placePath(place)} were changed before they were restored`)
   const found = await drift.of(place)
   if (found === undefined) throw notInstalled(request, `the files of ${placePath(place)} could not be compared`)

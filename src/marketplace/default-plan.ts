@@ -5,12 +5,12 @@ import type { HostConfig } from '../core/plan/host-config.ts'
 import { type Plan, PlanError } from '../core/plan/plan.ts'
 import type { DeployRequest } from './request.ts'
 
-/** A plan, and what stands in for it if the operator has not written it. */
+/** A plan, and the default plan it comes from if the operator has not written one. */
 export type WithDefault<Ready> = Ready & { readonly defaultPlan: DefaultPlan | undefined }
 
 /**
- * The default plan, made ready by `ready`. The operator has no file in which to look for the lines of its problems:
- * throws ConfigError `invalid_plan` where it does not fit.
+ * Readies the default plan with `ready`. The operator has no file with the lines of its problems, so this throws
+ * ConfigError `invalid_plan` if it does not fit.
  */
 export function readyDefaultPlan<Ready>(
   artifact: Pick<DeployRequest, 'slug' | 'kind'>,
@@ -30,7 +30,7 @@ export function readyDefaultPlan<Ready>(
   }
 }
 
-/** Logs the default plan in full, and where it comes from. Logs nothing of a plan that the operator has written. */
+/** Logs the default plan in full, and the reason for it. Logs nothing for a plan that the operator has written. */
 export function announceDefaultPlan({ defaultPlan }: WithDefault<object>, log: Log): void {
   if (defaultPlan === undefined) return
   log.info(defaultPlan.reason)

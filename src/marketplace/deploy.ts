@@ -29,9 +29,9 @@ import type { DeployRequest } from './request.ts'
 
 /**
  * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
- * exactly the new one (or the outcome says `inconsistent`), the local report says which, and the hub gets a report,
- * best-effort (contract 4.3). A dry run is the same flow, which ends before it installs. Never throws for what happens
- * on the way: it is in the result.
+ * exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
+ * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs. Never throws for a failed
+ * deployment: the result contains the error.
  */
 export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   const deployment = startDeployment(request, tools)
@@ -45,7 +45,7 @@ interface FetchedArtifact extends FetchedFiles {
   readonly artifact: VerifiedVersion
 }
 
-/** The states of the marketplace contract; each phase returns what the next one needs. */
+/** The states of the marketplace contract. Each phase returns the value that the next one needs. */
 class MarketplaceFlow implements Flow<ReadyArtifactPlan, FetchedArtifact> {
   readonly #deployment: ArtifactDeployment
 

@@ -24,7 +24,7 @@ export function startDeployment(request: DeployRequest, tools: DeploymentTools):
   return startBy(MARKETPLACE_TRANSITIONS, request, tools)
 }
 
-/** A check of what an earlier deployment installed. */
+/** Starts a check of what an earlier deployment installed. */
 export function startCheck(request: DeployRequest, tools: DeploymentTools): ArtifactDeployment<CheckState> {
   return startBy(CHECK_TRANSITIONS, request, tools)
 }
@@ -43,14 +43,14 @@ function startBy<State extends string>(
   })
 }
 
-/** What `installed.json` says of everything that this deployment installs. */
+/** The origin of everything that this deployment installs, for `installed.json`. */
 export function originOf({ request }: Pick<ArtifactDeployment, 'request'>): InstallOrder['origin'] {
   return { contract: 'marketplace', slug: request.slug, project_version: null }
 }
 
 type Known = { [K in 'kind' | 'slug' | 'version' | 'hostId']?: DeployRequest[K] | undefined }
 
-/** What is known of a deployment before it starts. */
+/** The facts about a deployment before it starts. */
 export function initialFacts(
   known: Known,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,

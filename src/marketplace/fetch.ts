@@ -8,7 +8,7 @@ import type { ArtifactDeployment } from './deployment.ts'
 import type { DeployRequest } from './request.ts'
 import type { DeployedVersion, VersionClaims } from './version.ts'
 
-/** An artifact as a hub served it, for the version that it was asked for. */
+/** An artifact as a hub served it, and the version that was requested. */
 export interface ServedVersion extends VersionClaims {
   readonly served: ServedArtifact
 }
@@ -21,7 +21,7 @@ export interface Fetching {
   readonly fd: number
 }
 
-/** Fetches the requested version for a deployment, and records what the hub's header says of it. */
+/** Fetches the requested version for a deployment, and records the version in the hub's header. */
 export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
   const { request, client, tools, record } = deployment
   if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })
@@ -37,9 +37,9 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
 }
 
 /**
- * Fetches the requested version, whatever is done with it. With `latest` the hub chooses: it may list versions that it
- * holds back or has yanked, so what it lists is information, and so is that it lists nothing of a private plugin.
- * Throws what the client throws, and DeploymentError `disk_full`.
+ * Fetches the requested version, for any purpose. With `latest`, the hub chooses: it may list a version that it holds
+ * back or has yanked, and lists none for a private plugin, so the listed version is for information only. Throws what
+ * the client throws, and DeploymentError `disk_full`.
  */
 export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
   const { version } = fetching.request
@@ -59,7 +59,7 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
   return 'version' in answer ? answer.version : undefined
 }
 
-/** Says so when a hub served another version than it lists or was asked for, or does not say which. */
+/** Logs a notice if the hub served another version than it listed or was asked for, or did not say which it served. */
 export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
   const { version, source } = decided
   if (asked !== undefined && !isSameVersion(version, asked))

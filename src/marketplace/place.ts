@@ -8,16 +8,16 @@ import { findRealDirectory } from '../install/host/switchable.ts'
 import type { ArtifactDeployment } from './deployment.ts'
 import type { ReadyArtifactPlan } from './plan.ts'
 
-/** Where an artifact is going to be. */
+/** The place of an artifact. */
 export interface ChosenPlace {
   readonly place: Place
-  /** Who names its directory. */
+  /** The source of its directory's name. */
   readonly chosenBy: Chooser
 }
 
 /**
- * Where the operator, or the host's own file, wants what a plan installs. Throws DeploymentError `unsafe_host` where
- * others could write that directory.
+ * Returns the place that the operator, or the host's own file, wants for the artifact of a plan. Throws DeploymentError
+ * `unsafe_host` if others could write that directory.
  */
 export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
   const { host, layout, shelf, request, tools } = deployment
@@ -32,13 +32,13 @@ export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifac
   return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' }
 }
 
-/** Where a symlink leads to the directory that has the plugin, nothing is to be moved. */
+/** If a symlink leads to the directory that has the plugin, nothing has to be moved. */
 function isSame(layout: Layout, { directory }: { readonly directory: string }, recorded: string): boolean {
   const real = findRealDirectory(layout, directory)
   return real !== undefined && real === findRealDirectory(layout, recorded)
 }
 
-/** Where it is installed. */
+/** Returns the place in which a part is installed, or the usual one. */
 export function installedPlace({ layout, shelf }: Pick<ArtifactDeployment, 'layout' | 'shelf'>, id: string): Place {
   const installed = findInstalled(readInstalled(layout), { shelf, id })
   return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed)

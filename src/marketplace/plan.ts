@@ -9,20 +9,20 @@ import type { DeployRequest } from './request.ts'
 
 interface ReadySteps extends BoundPlan {
   readonly hostConfig: HostConfig | undefined
-  /** Ids of the steps that `supervisor: none` in the host config leaves out. */
+  /** The ids of the steps that `supervisor: none` in the host config leaves out. */
   readonly skipped: ReadonlySet<string>
 }
 
 export type ReadyArtifactPlan = WithDefault<ReadySteps>
 
-/** The operator's files, and what they are for. */
+/** The operator's files, and the subject that they are for. */
 export type PlanSources = Pick<DeployRequest, 'slug' | 'kind' | 'plan' | 'hostConfig'>
 
 /**
- * The operator's plan, else the default plan, bound to what is deployed and to what this host can do, before anything
- * is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or HostConfigError
- * `invalid_host_config` when only that file is wrong) with the position of every problem; ConfigError `invalid_plan`
- * where the default plan does not fit.
+ * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
+ * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or
+ * HostConfigError `invalid_host_config` if only that file is wrong) with the position of every problem, and ConfigError
+ * `invalid_plan` if the default plan does not fit.
  */
 export function* readyArtifactPlan(request: PlanSources): Generator<void, ReadyArtifactPlan> {
   const { plan, hostConfig } = yield* parseSources(request)
@@ -34,7 +34,7 @@ export function* readyArtifactPlan(request: PlanSources): Generator<void, ReadyA
   return plan === undefined ? readyDefaultPlan(request, hostConfig, ready) : { ...ready(plan), defaultPlan: undefined }
 }
 
-/** Checks what the plan takes from the artifact, which has these regular files. Throws PlanError `invalid_plan`. */
+/** Checks the files that the plan takes from the artifact. Throws PlanError `invalid_plan`. */
 export function bindToFiles(
   { steps }: ReadyArtifactPlan,
   hasFile: (path: string) => boolean,
@@ -48,7 +48,7 @@ interface ParsedSources {
   readonly hostConfig: HostConfig | undefined
 }
 
-/** Where one of the files is refused, says of the plan also what later checks would find. */
+/** Parses both files. If one is refused, the error also lists the problems of the plan that later checks would find. */
 function* parseSources(request: PlanSources): Generator<void, ParsedSources> {
   const { plan: planFile, hostConfig: configFile } = request
   const plan = yield* collectProblemsSlowly(planFile && parsePlanSlowly(planFile.text, planFile.path))
@@ -64,7 +64,7 @@ function* readAsFarAsPossible({ value, error }: Collected<Plan>): Generator<void
   return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined
 }
 
-/** Where a plan does not fit the artifact or this host, as far as the host config can be read. */
+/** The problems that the plan has with the artifact or this host, as far as the host config can be read. */
 function misfits(plan: ReadablePlan, request: PlanSources, config: Collected<HostConfig>): PlanProblem[] {
   const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : []
   return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS)

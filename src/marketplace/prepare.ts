@@ -29,27 +29,27 @@ import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { refuseSecondCopy } from './second-copy.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 
-/** What an artifact replaces, by which plan. */
+/** The version that an artifact replaces, and the plan for it. */
 export interface Target {
   readonly plan: ReadyArtifactPlan
-  /** Where it is going to be. */
+  /** The place that the artifact will have. */
   readonly place: Place
   readonly previous: PreviousInstall
 }
 
-/** A fetched artifact whose signature and pin are right. */
+/** A fetched artifact with a valid signature and the pinned digest. */
 export interface VerifiedVersion extends ServedVersion {
   readonly verified: VerifiedArtifact
 }
 
-/** A verified artifact that may replace what this host has. */
+/** A verified artifact that may replace the installed version. */
 export interface AcceptedVersion extends VerifiedVersion {
   readonly target: Target
 }
 
 /** An accepted artifact whose files are known, with the version that it really is. */
 export interface ExtractedVersion extends AcceptedVersion {
-  /** Extracted, or installed already. */
+  /** Freshly extracted, or installed already. */
   readonly content: StagedTree | IntactTree
   /** Undefined for a service. */
   readonly pluginYaml: PluginYaml | undefined
@@ -57,7 +57,7 @@ export interface ExtractedVersion extends AcceptedVersion {
 }
 
 /**
- * Reads what the deployment replaces, and checks that this host can replace it; a dry run only reads. Throws
+ * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
  * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, ConfigError `missing_input`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
@@ -78,7 +78,7 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   return { plan, place, previous }
 }
 
-/** Vouches for the artifact: HMAC (contract 4.3, rule 3) and pinned digest. */
+/** Vouches for the artifact by its HMAC (contract 4.3, rule 3) and the pinned digest. */
 export async function verifyArtifact(deployment: ArtifactDeployment, found: ServedVersion): Promise<VerifiedVersion> {
   const { artifact, repo } = found.served
   await deployment.record.update({
@@ -92,8 +92,8 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
 }
 
 /**
- * Refuses a version by what the hub claims before it is extracted: one that had other bytes on this host, and a `latest`
- * that is older than what is installed or that this host has replaced.
+ * Judges a version by the hub's claims before it is extracted. Refuses one that had other bytes on this host, and a
+ * `latest` that is older than the installed version or that this host has replaced.
  */
 export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
@@ -111,7 +111,7 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 }
 
 /**
- * Finds out which version the artifact is, and extracts it into `folder`, unless just that is installed and intact.
+ * Finds out the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
  * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
  * `downgrade_refused`.
  */
@@ -127,7 +127,7 @@ export async function extractArtifact(
   return { ...accepted, content: { staged, tree }, pluginYaml, version }
 }
 
-/** The verified artifact as the one that is installed and intact, under the same version. */
+/** Returns the verified artifact as the installed one, if that is intact and has the same version. */
 async function findSameVersion(
   deployment: ArtifactDeployment,
   fetched: AcceptedVersion,
@@ -146,7 +146,7 @@ async function findSameVersion(
   return { ...fetched, content: installed, pluginYaml, version }
 }
 
-/** The bytes of a service may get another version: that of a header. */
+/** The bytes of a service may get another version from a header. */
 function isInstalledVersion({ previous: { installed } }: Target, version: string): boolean {
   return typeof installed?.version === 'string' && isSameVersion(installed.version, version)
 }
@@ -193,8 +193,9 @@ async function checkVersion(
 }
 
 /**
- * Refuses a `latest` that is older than what is installed, and a version that had other bytes before: by what the hub
- * claims as soon as it has served it, and by what the artifact says once it is extracted.
+ * Refuses a `latest` that is older than the installed version, and a version that had other bytes before. This runs
+ * with the hub's claim as soon as the artifact is served, and again with the artifact's own version once it is
+ * extracted.
  */
 function refuseVersion(deployment: ArtifactDeployment, { served, target }: AcceptedVersion, version: string): void {
   const { request } = deployment

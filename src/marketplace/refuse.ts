@@ -9,8 +9,8 @@ import { initialFacts } from './deployment.ts'
 import type { IncompleteRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run and a check report to nobody, and what
- * may have been meant as such does not report to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check reports to nobody, and a run
+ * that may have been meant as one does not report to the hub.
  */
 export async function refuseRequest(
   request: IncompleteRequest,
@@ -30,14 +30,17 @@ export async function refuseRequest(
   return await refuseDeployment(refusal, tools)
 }
 
-/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+/**
+ * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
+ * root.
+ */
 export function hostFor(request: IncompleteRequest, tools: DeploymentTools): Host | undefined {
   const { projectRoot, allowSharedRoot = false } = request
   if (projectRoot === undefined) return undefined
   return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
 }
 
-/** The way to the hub, when enough of the inputs is known. */
+/** Creates the sender of reports; undefined if the inputs do not suffice. */
 function senderFor(
   { bases, slug, kind, apiKey }: IncompleteRequest,
   { wires }: DeploymentTools,

@@ -7,8 +7,8 @@ import { type ArtifactDeployment, originOf } from './deployment.ts'
 import type { ReadyArtifactPlan } from './plan.ts'
 
 /**
- * Refuses a default plan where an earlier plan has installed the same slug under an id of its own: the default plan
- * would install it once more, under the slug, and leave the other one as it is. Throws ConfigError `missing_input`.
+ * Refuses a default plan if an earlier plan installed the same slug under an id of its own. The default plan would
+ * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
  */
 export function refuseSecondCopy(
   deployment: Pick<ArtifactDeployment<string>, 'layout' | 'request' | 'shelf'>,

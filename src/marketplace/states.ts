@@ -3,7 +3,7 @@ import { PLAN_TRANSITIONS, type PlanState } from '../install/deployment/plan-sta
 
 export type DeployState = 'pending' | 'fetching' | 'verifying_signature' | 'extracting' | PlanState
 
-/** The marketplace flow. Every way to `installing` passes `verifying_signature`. */
+/** The states of the marketplace flow. Every path to `installing` passes `verifying_signature`. */
 export const MARKETPLACE_TRANSITIONS: Transitions<DeployState> = {
   pending: ['fetching'],
   fetching: ['verifying_signature', 'failed'],
@@ -14,7 +14,7 @@ export const MARKETPLACE_TRANSITIONS: Transitions<DeployState> = {
 
 export type CheckState = 'pending' | 'loading_plan' | 'healthchecking' | 'succeeded' | 'failed'
 
-/** A check of what is installed. */
+/** The states of a check of the installed version. */
 export const CHECK_TRANSITIONS: Transitions<CheckState> = {
   pending: ['loading_plan'],
   loading_plan: ['healthchecking', 'failed'],

@@ -6,25 +6,25 @@ import { isSameVersion } from '../core/trust/versions.ts'
 
 export interface DeployedVersion {
   version: string
-  /** Where the version comes from: the signature covers only `plugin.yaml`. */
+  /** The source of the version. The signature covers only `plugin.yaml`. */
   source: 'plugin.yaml' | 'header' | 'requested'
 }
 
-/** What says which version was served, before plugin.yaml is read. */
+/** The claims about the version that was served, before plugin.yaml is read. */
 export interface VersionClaims {
-  /** The version asked for; undefined when the hub chose. */
+  /** The requested version; undefined if the hub chose. */
   readonly asked: string | undefined
-  /** The version that the hub lists as its latest, where it was asked; it may serve another one. */
+  /** The version that the hub lists as its latest, if it was asked; it may serve another one. */
   readonly listed: string | undefined
   /** The hub's header is not signed. */
   readonly served: { readonly headerVersion: string | undefined }
 }
 
 /**
- * Which version an artifact really is. A plugin's own `plugin.yaml` decides, and must match the version asked for, or,
- * where the hub chose, its header. For a service, or where it names none, the hub's header decides, which is informative
- * and may differ, else the request; for `latest`, that is the version that the hub lists.
- * Throws ArtifactError `version_mismatch`, or `no_published_version` when nothing says which version it is.
+ * Decides which version an artifact is. A plugin's own `plugin.yaml` decides, and must match the requested version or,
+ * if the hub chose, its header. For a service, or if `plugin.yaml` names none, the hub's header decides; it is for
+ * information only and may differ. Without a header, the request decides; for `latest`, that is the version that the
+ * hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim at all.
  */
 export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | undefined): DeployedVersion {
   const { version, versionAsWritten } = pluginYaml ?? {}
@@ -45,7 +45,7 @@ export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | un
   return { version: requested, source: 'requested' }
 }
 
-/** Which version an artifact is said to be before it is opened: the one asked for, else the hub's header. */
+/** The claimed version before the artifact is opened: the requested one, else the hub's header. */
 export function claimedVersion({ asked, served }: VersionClaims): string | undefined {
   return asked ?? served.headerVersion
 }

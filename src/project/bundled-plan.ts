@@ -4,10 +4,12 @@ import { BUNDLED_PLAN_LIMITS } from '../core/limits.ts'
 import { type Plan, parsePlan } from '../core/plan/plan.ts'
 import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 
-/** Where a project has its plan. */
+/** The path of the plan in a project. */
 export const BUNDLED_PLAN = 'deployment/install.yaml'
 
-/** The plan of a project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`. */
+/**
+ * Reads the plan of the project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`.
+ */
 export function readBundledPlan(content: string): Plan {
   const text = tryReadSmallFileSync(join(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes)
   if (text !== undefined) return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS)

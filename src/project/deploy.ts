@@ -24,9 +24,9 @@ import { verifyProject } from './verify.ts'
 
 /**
  * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
- * host runs exactly the old version or exactly the new one (or the outcome says `inconsistent`). A report that the hub
- * refused is an error, although the new version stays (contract 7). Never throws for what happens on the way: it is in
- * the result.
+ * host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses the
+ * report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
+ * result contains the error.
  */
 export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<EndedDeployment> {
   const deployment = startDeployment(request, tools)
@@ -41,7 +41,7 @@ interface FetchedProject extends FetchedFiles {
   readonly verified: VerifiedSealedArtifact
 }
 
-/** Each state trusts only what the one before has verified; the plaintext is not used before its tag matches. */
+/** Each state trusts only what the state before it has verified. The plaintext is not used before its tag matches. */
 class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
   readonly #deployment: ProjectDeployment
 
@@ -139,7 +139,7 @@ function isNoNotification({ action }: { action: string }): boolean {
   return action !== 'notify'
 }
 
-/** The hub answered with a refusal. A hub that did not answer gets the report from a later run. */
+/** The error for a report that the hub refused. If a hub did not answer, a later run sends the report again. */
 function refusedReport({ report, delivery }: EndedDeployment): DeploymentError | undefined {
   if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
     return undefined

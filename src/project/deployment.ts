@@ -17,7 +17,7 @@ export interface ProjectDeployment extends RunningDeployment<ProjectState> {
   readonly supplier: PartSupplier
 }
 
-/** What a deployment of a project works with. */
+/** The tools of a deployment of a project. */
 export interface ProjectTools extends DeploymentTools {
   readonly supplier: PartSupplier
 }
@@ -34,7 +34,7 @@ export function startDeployment(request: ProjectRequest, { supplier, ...tools }:
 
 type Known = { [K in 'projectId' | 'version' | 'hostId']?: ProjectRequest[K] | undefined }
 
-/** What is known of a deployment before it starts. */
+/** The facts about a deployment before it starts. */
 export function initialFacts(
   known: Known,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,

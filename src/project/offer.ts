@@ -3,7 +3,7 @@ import { refuseDowngrade } from '../core/trust/version-rules.ts'
 import type { ArtifactDescriptor } from './api/client.ts'
 import type { ProjectDeployment } from './deployment.ts'
 
-/** What the hub offers, and the pinned key that must have signed it. */
+/** The version that the hub offers, and the pinned key that must have signed it. */
 export interface Offer {
   version: string
   descriptor: ArtifactDescriptor
@@ -11,8 +11,8 @@ export interface Offer {
 }
 
 /**
- * Asks for the version's artifact. Refuses one that no pinned key has signed before anything is downloaded:
- * SignatureError `untrusted_signer`. A `latest` older than the installed version: DeploymentError `downgrade_refused`.
+ * Asks for the version's artifact. Throws SignatureError `untrusted_signer` before anything is downloaded if no pinned
+ * key has signed it, and DeploymentError `downgrade_refused` for a `latest` older than the installed version.
  */
 export async function requestArtifact(deployment: ProjectDeployment): Promise<Offer> {
   const { request, client, tools } = deployment
@@ -23,7 +23,7 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
   return { version, descriptor, pinned }
 }
 
-/** Refuses a `latest` that is older than the version that this host had when that was last read. */
+/** Refuses a `latest` that is older than this host's version when its record was last read. */
 export function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })

@@ -25,7 +25,7 @@ import type { ExtractedProject } from './sealed.ts'
 import type { VerifiedProject } from './verify.ts'
 
 /**
- * Binds the plan in the artifact to its manifest, its files and what this host can do; signs plugins for this host.
+ * Binds the plan in the artifact to its manifest, its files and what this host can do, and signs plugins for this host.
  * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
  * `place_taken`, `host_not_writable` or `unsafe_host`.
  */
@@ -65,7 +65,7 @@ export async function orderInstallation(
 /** A verified project, and the digest of the sealed file. */
 export type SealedProject = Omit<PartSource, 'supplied'>
 
-/** The publisher has chosen the directory of its plugins too. */
+/** Also checks the directory of a plugin, which the publisher has chosen. */
 async function checkPart(deployment: ProjectDeployment, target: ManifestPart): Promise<void> {
   const { host, layout, request, tools } = deployment
   const previous = readPreviousInstall(layout, target)
@@ -85,7 +85,7 @@ interface ProjectReach extends ReadyPlan<BoundProject> {
 }
 
 /**
- * The publisher chooses the ids: they must not reach the place of another origin, or a service that is not the
+ * The publisher chooses the ids, so they must not reach the place of another origin, or a service that is not the
  * project's.
  */
 function verifyReach(
@@ -101,7 +101,7 @@ function verifyReach(
   verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) })
 }
 
-/** No file in the operator's repository has the plan's lines, so its problems go to the log and into one sentence. */
+/** No file in the operator's repository has the plan's lines, so the log and one sentence list its problems. */
 function bindPlan(
   { keepPaths, tools }: ProjectDeployment,
   { manifest, ...project }: VerifiedProject,
@@ -118,7 +118,7 @@ function bindPlan(
   })
 }
 
-/** A template may come from a tree that was fetched only now. */
+/** Checks templates that come from a tree that was fetched only now. */
 function verifyFetched(
   { keepPaths, tools }: ProjectDeployment,
   { manifest, supplied }: PartSource,
@@ -147,7 +147,10 @@ function orRefusePlan<Result>(
   }
 }
 
-/** Only the author of the plan knows why it does not install a part that the manifest has, so the part stays. */
+/**
+ * Warns of a part that the manifest has but the plan does not install. Only the plan's author knows why, so the part
+ * stays.
+ */
 function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(
     `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`,
@@ -171,7 +174,7 @@ function sourcesOf(parts: readonly Part[]): Pick<DeploymentFacts, 'sources'> {
   return sources.length === 0 ? {} : { sources }
 }
 
-/** Whether a project has the file that a step of its plan names. */
+/** Returns a test for whether the project has the file that a step of its plan names. */
 function fileTestOf(manifest: Manifest, { installed, tree }: ExtractedProject): (from: string) => boolean {
   if (installed !== undefined) {
     return from => {
@@ -184,7 +187,7 @@ function fileTestOf(manifest: Manifest, { installed, tree }: ExtractedProject): 
   return from => files.has(pathInArchive(from, manifest))
 }
 
-/** A bound plan says `plugins/`, also where the archive has another name for that directory. */
+/** A bound plan always says `plugins/`, even if the archive has another name for that directory. */
 function pathInArchive(from: string, { pluginsDirname }: Manifest): string {
   return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from
 }

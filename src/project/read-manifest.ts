@@ -3,7 +3,7 @@ import { MAX_MANIFEST_BYTES } from '../core/content/manifest.ts'
 import { ArtifactError } from '../core/errors.ts'
 import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 
-/** The text of the manifest of a project in this folder. Throws ArtifactError `invalid_manifest`. */
+/** Reads the manifest of the project in this folder. Throws ArtifactError `invalid_manifest`. */
 export function readManifest(content: string): string {
   const text = tryReadSmallFileSync(join(content, 'manifest.json'), MAX_MANIFEST_BYTES)
   if (text !== undefined) return text

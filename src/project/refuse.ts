@@ -9,8 +9,8 @@ import { initialFacts } from './deployment.ts'
 import type { IncompleteProjectRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. What was meant as a dry run reports to nobody, and
- * what may have been meant as one does not report to the hub: its contract has no word for a dry run (contract 2.2).
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and a run that may
+ * have been meant as one does not report to the hub, whose contract has no word for a dry run (contract 2.2).
  */
 export async function refuseProject(
   request: IncompleteProjectRequest,
@@ -30,14 +30,17 @@ export async function refuseProject(
   return await refuseDeployment(refusal, tools)
 }
 
-/** The host that a request names, and the way to its hub where that is known; undefined without a project root. */
+/**
+ * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
+ * root.
+ */
 export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTools): Host | undefined {
   const { projectRoot, allowSharedRoot = false } = request
   if (projectRoot === undefined) return undefined
   return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
 }
 
-/** The way to the hub, when enough of the inputs is known. */
+/** Creates the sender of reports; undefined if the inputs do not suffice. */
 function senderFor(
   { hubUrl, devkey, projectId }: IncompleteProjectRequest,
   { wires, secrets }: DeploymentTools,

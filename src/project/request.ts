@@ -3,16 +3,16 @@ import type { SourceFile } from '../core/document/source-file.ts'
 import type { SignerKey } from '../core/trust/signer-keys.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
 
-/** Everything that the operator asks for; parsed, and independent of where it was read. */
+/** The operator's request: parsed, and independent of where it was read. */
 export interface ProjectRequest extends HostRequest {
   hubUrl: string
   /** Sent as `xdevkey`. */
   devkey: string
   projectId: string
-  /** The ids that its parts may have; undefined where any will do. */
+  /** The ids that the project's parts may have; undefined to accept any. */
   projectIds: readonly string[] | undefined
   deploymentCredential: string
-  /** Pinned; at least one. */
+  /** The pinned keys; at least one. */
   signerKeys: readonly SignerKey[]
   /** A version, or `latest`. */
   version: string
@@ -25,8 +25,8 @@ export interface ProjectRequest extends HostRequest {
   extraction: ExtractionLimits
 }
 
-/** A request of which some inputs are missing or malformed. */
+/** A request with inputs that may be missing or malformed. */
 export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined } & {
-  /** Whether nothing was to change, which this action cannot do; undefined when that cannot be read. */
+  /** True if nothing was to change, which this action cannot do; undefined if the input is malformed. */
   readonly dryRun: boolean | undefined
 }

@@ -28,28 +28,31 @@ import { findInstalledParts, isAllInstalled } from './parts/installed-parts.ts'
 
 const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED_PLAN])
 
-/** The artifact of a verified project, in the staging folder. */
+/** The artifact of a project, extracted into the staging folder. */
 export interface ExtractedProject {
   /** The folder that contains it. */
   readonly content: string
   readonly tree: ExtractedTree
   /**
-   * Its parts by name, if all parts that its plan installs are installed from this artifact and intact. Then the folder
-   * contains only its manifest and plan.
+   * The project's parts by name, if all parts that its plan installs are installed from this artifact and intact. The
+   * folder then contains only the manifest and the plan.
    */
   readonly installed?: ReadonlyMap<string, IntactTree> | undefined
-  /** Its parts by name that are installed from this artifact and intact, whether they are all or not. */
+  /** The project's parts by name that are installed from this artifact and intact, even if some are missing. */
   readonly intact?: ReadonlyMap<string, IntactTree> | undefined
 }
 
 /** The decrypted artifact of a project. */
 export interface OpenedProject {
   readonly artifact: OpenedArtifact
-  /** Of the sealed file. */
+  /** The digest of the sealed file. */
   readonly sha256: string
 }
 
-/** Downloads the sealed file to a private file, then into memory, whole and once: its signature covers all of it. */
+/**
+ * Downloads the sealed file to a private file, then reads it into memory, whole and once: its signature covers all of
+ * it.
+ */
 export async function downloadSealed(
   { request, client, tools, record }: ProjectDeployment,
   { descriptor }: Offer,
@@ -72,7 +75,7 @@ export async function downloadSealed(
   }
 }
 
-/** Vouches for the sealed file: the pinned key and the pinned digest. */
+/** Vouches for the sealed file by the pinned key and the pinned digest. */
 export async function verifySealed(
   { request, tools, record }: ProjectDeployment,
   { pinned }: Offer,
@@ -88,8 +91,8 @@ export async function verifySealed(
 }
 
 /**
- * Refuses a version that had other bytes on this host, and a `latest` that is older than what is installed or that this
- * host has replaced: DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
+ * Refuses a version that had other bytes on this host, and a `latest` that is older than the installed version or that
+ * this host has replaced. Throws DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
  */
 export function acceptVersion(
   deployment: ProjectDeployment,
@@ -101,7 +104,7 @@ export function acceptVersion(
   refuseOldBytes(deployment, { version, sha256 })
 }
 
-/** A `latest` must not be what this host has had and replaced, whatever its version is called. */
+/** A `latest` must not be a version that this host has had and replaced, under whatever name. */
 function refuseOldBytes({ request, layout }: ProjectDeployment, { version, sha256 }: ServedVersion): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   const origin = { contract: 'project' as const, slug: request.projectId }
@@ -123,7 +126,7 @@ export async function openSealed(
 }
 
 /**
- * Extracts a project: only its manifest and plan if all of its parts are installed from this artifact and intact.
+ * Extracts a project, or only its manifest and plan if all of its parts are installed from this artifact and intact.
  * Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 export async function extractSealed(
@@ -132,7 +135,7 @@ export async function extractSealed(
   folder: string,
 ): Promise<ExtractedProject> {
   const extracted = await extractNeeded(deployment, opened, folder)
-  // Not after an error, when a decoder may still read it.
+  // Not done after an error, because a decoder may still read the memory.
   discard(opened.artifact)
   return extracted
 }

@@ -20,8 +20,8 @@ export type ProjectState =
   | 'rolled_back'
 
 /**
- * The project flow. No way leads to `obtaining_key` that does not pass `verifying_signature`, and none to `installing`
- * that does not pass `decrypting` and `verifying_manifest` as well.
+ * The states of the project flow. Every path to `obtaining_key` passes `verifying_signature`, and every path to
+ * `installing` passes `decrypting` and `verifying_manifest` as well.
  */
 export const PROJECT_TRANSITIONS: Transitions<ProjectState> = {
   pending: ['authenticating'],

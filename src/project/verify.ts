@@ -29,14 +29,14 @@ export async function verifyProject(
   return { ...extracted, manifest }
 }
 
-/** A version that is installed from the same bytes has passed this before. */
+/** A version that is installed from the same bytes has already passed this check. */
 function verifyFiles(manifest: Manifest, tree: ExtractedTree, log: Log): void {
   const { warnings, unnamed } = verifyContent(manifest, tree)
   for (const warning of warnings) log.warning(warning)
   for (const folder of unnamed) log.notice(`The manifest does not name ${folder}: it is not installed.`)
 }
 
-/** The operator may have listed the ids that this project may use. */
+/** Refuses ids that the operator did not list, if there is a list. */
 function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | undefined): void {
   const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id))
   if (unexpected.length === 0) return

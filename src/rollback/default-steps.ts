@@ -7,16 +7,16 @@ import type { RunningRollback } from './deployment.ts'
 import type { Target } from './target/target.ts'
 
 const HEALTHCHECK_SECONDS = 60
-/** The time that a check may need in addition to the one for which it must be stable. */
+/** The time that a check may need in addition to the seconds for which it must be stable. */
 const SPARE_SECONDS = 30
 const RETRIES = 1
-/** No file contains these steps. */
+/** The position of these steps: they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as const
 
 /**
- * The steps of a rollback without a plan: restore each part; then, where the host config knows it, restart its service,
- * and check its health. A part whose own service does not run, and is
- * not named in a row, is run by the project's unit, if there is one.
+ * Builds the steps of a rollback without a plan. They restore each part and then, if the host config knows its service,
+ * restart it and check its health. If no row names a part's service and that service does not run, the project's unit,
+ * if there is one, runs the part.
  */
 export async function buildDefaultSteps(
   rollback: RunningRollback,
@@ -32,11 +32,11 @@ export async function buildDefaultSteps(
   return [...restores, ...uniqueById(restarts), ...uniqueById(checks)]
 }
 
-/** What the host config has for an id. */
+/** The host config's entry for an id. */
 interface Known {
   readonly id: string
   readonly service: 'own' | 'project' | 'none'
-  /** How long its check must be stable; undefined where it has none. */
+  /** The seconds for which its check must be stable; undefined without a check. */
   readonly seconds: number | undefined
 }
 
@@ -56,7 +56,7 @@ async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id:
   return { ...known, service: 'none' }
 }
 
-/** systemd says of a unit that does not exist what it says of one that was stopped. */
+/** systemd reports a unit that does not exist like one that was stopped. */
 function isAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
   return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words))
 }

@@ -18,7 +18,7 @@ export interface RunningRollback extends RunningDeployment<RollbackState> {
   readonly request: RollbackRequest
 }
 
-/** `sender` is undefined when the rollback is reported to no hub. */
+/** `sender` is undefined if no hub gets a report of the rollback. */
 export function startRollback(
   request: RollbackRequest,
   tools: DeploymentTools,
@@ -34,20 +34,20 @@ export function startRollback(
 }
 
 /**
- * What belongs to the host in the installed version, whatever this run's input says: that was not there when it was
- * installed.
+ * The keep-paths with which the installed version was installed. They apply in addition to this run's input, which did
+ * not exist then.
  */
 function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
   try {
     const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
     return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
   } catch {
-    // What reads that record later names what is wrong with it.
+    // The code that reads that record later reports its problem.
     return []
   }
 }
 
-/** What the snapshots of a project's removed parts contain of the host's own files, which return with the parts. */
+/** The host's own files in the snapshots of a project's removed parts, which return with the parts. */
 function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): string[] {
   if (subject.contract !== 'project') return []
   const origin = { contract: subject.contract, slug: subject.projectId }
@@ -55,7 +55,7 @@ function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): strin
   return snapshots.flatMap(snapshot => snapshot.kept_paths ?? [])
 }
 
-/** What is known of a rollback before it starts. */
+/** The facts about a rollback before it starts. */
 export function initialFacts(
   { subject, slug, toVersion, hostId }: IncompleteRollback,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,

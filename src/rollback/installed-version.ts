@@ -5,7 +5,7 @@ import { newestProjectVersion } from '../install/reports/running-version.ts'
 import type { RunningRollback } from './deployment.ts'
 import type { Subject } from './request.ts'
 
-/** The rows of what is to be rolled back, by our own record; empty when none of it is installed. */
+/** The rows of the subject of a rollback in our own record; empty if none of it is installed. */
 export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
   const rows = readInstalled(layout)
   if (subject.contract === 'project')
@@ -14,7 +14,9 @@ export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, s
   return row === undefined ? [] : [row]
 }
 
-/** Records what is installed before it is known whether it can be rolled back, so that a refused run reports it. */
+/**
+ * Records the installed version before it is known whether it can be rolled back, so that a refused run can report it.
+ */
 export async function noteInstalledVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
   const { subject } = rollback.request
   const rows = readInstalledRows(rollback, subject)

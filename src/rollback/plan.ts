@@ -44,9 +44,8 @@ function* parseSources({ plan: planFile, hostConfig: file }: RunningRollback['re
 }
 
 /**
- * What to do with the verified snapshots: the operator's plan, bound to what is restored and to what this host can do,
- * else the default steps. Throws PlanError `invalid_plan`, or
- * ConfigError `invalid_host_config`.
+ * Builds the order for the verified snapshots: the operator's plan, bound to the restored parts and to what this host
+ * can do, or else the default steps. Throws PlanError `invalid_plan`, or ConfigError `invalid_host_config`.
  */
 export async function orderRollback(
   rollback: RunningRollback,
@@ -57,12 +56,12 @@ export async function orderRollback(
   const { steps, skipped } = await readySteps(rollback, target, files)
   verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
-  // As for a deployment: the publisher of the project has chosen the ids.
+  // As in a deployment, the publisher of the project has chosen the ids.
   if (origin.contract === 'project') {
     const used = steps.filter(step => !skipped.has(step.id))
     verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) })
   }
-  // The version that is replaced always stays as a snapshot: nobody may be able to fetch it again.
+  // The replaced version always stays as a snapshot, because it may be impossible to fetch it again.
   return { steps, skipped, parts, removals, origin, snapshot: true, hostConfig: files.hostConfig }
 }
 
@@ -92,7 +91,7 @@ function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { s
   throw new PlanError([problemAt(bound.installStep, message)])
 }
 
-/** The operator's plan must restore each part: the bundled one of that version is not on the host any more. */
+/** The operator's plan must restore each part: the bundled plan of that version is no longer on the host. */
 function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps: readonly PlanStep[] } {
   const inManifest = parts.map(({ shelf, id, version: own }) => {
     const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null }
@@ -113,7 +112,7 @@ function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps:
   throw new PlanError([problemAt(plan.positions.steps, message)])
 }
 
-/** A plugin names its settings in its own plugin.yaml, which the snapshot contains. */
+/** A plugin names its settings in its own plugin.yaml, which is in the snapshot. */
 function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
   if (part.shelf !== 'plugins') return NO_SETTINGS
   const root =
@@ -123,7 +122,7 @@ function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnv
   try {
     return environmentOf(readPluginYaml(root))
   } catch {
-    // A project's plugin may have none.
+    // A project's plugin may have no plugin.yaml.
     return NO_SETTINGS
   }
 }

@@ -5,7 +5,7 @@ import type { InstalledRow, SnapshotRow } from '../install/host/installed/rows.t
 import { type Place, placeName } from '../install/host/layout.ts'
 import type { Subject } from './request.ts'
 
-/** DeploymentError `no_snapshot` about something that this action has not installed. */
+/** DeploymentError `no_snapshot` for a subject that this action has not installed. */
 export function notInstalled(subject: Subject): DeploymentError {
   const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject))
   return new DeploymentError(
@@ -14,7 +14,7 @@ export function notInstalled(subject: Subject): DeploymentError {
   )
 }
 
-/** DeploymentError `no_snapshot`, which lists what could be restored. */
+/** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
 export function noSnapshot(
   row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
@@ -30,7 +30,7 @@ export function noSnapshot(
   )
 }
 
-/** DeploymentError `no_snapshot` about a project, which lists what could be restored. */
+/** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
 export function noProjectVersion(
   slug: string,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly string[] },
@@ -47,7 +47,7 @@ export function noProjectVersion(
   return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`)
 }
 
-/** DeploymentError `no_snapshot` about versions of a project that are here only in part. */
+/** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
 export function missingParts(slug: string, lacking: readonly string[]): DeploymentError {
   return new DeploymentError(
     'no_snapshot',
@@ -55,7 +55,7 @@ export function missingParts(slug: string, lacking: readonly string[]): Deployme
   )
 }
 
-/** DeploymentError `snapshot_modified` about a snapshot with which nothing can be compared. */
+/** DeploymentError `snapshot_modified` for a snapshot without a record to compare it with. */
 export function unrecorded(path: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
@@ -63,7 +63,7 @@ export function unrecorded(path: string): DeploymentError {
   )
 }
 
-/** DeploymentError `snapshot_modified` about a snapshot that is not as it was recorded. */
+/** DeploymentError `snapshot_modified` for a snapshot that differs from its record. */
 export function modifiedSnapshot(path: string, finding: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
@@ -71,7 +71,7 @@ export function modifiedSnapshot(path: string, finding: string): DeploymentError
   )
 }
 
-/** DeploymentError `inconsistent` about a row of another version than that of the files. */
+/** DeploymentError `inconsistent` for a row that names another version than the files. */
 export function otherVersion(
   record: string,
   { root, recorded, found }: { readonly root: string; readonly recorded: string; readonly found: string },
@@ -82,7 +82,9 @@ export function otherVersion(
   )
 }
 
-/** Refuses what belongs to a project or has another slug: DeploymentError `place_taken`, ConfigError `invalid_input`. */
+/**
+ * Refuses a part of a project, or one with another slug: DeploymentError `place_taken`, ConfigError `invalid_input`.
+ */
 export function requireOwnPart(row: InstalledRow, { place, slug }: { place: Place; slug: string | null }): void {
   if (row.contract === 'project') throw ofProject(place, row.slug)
   if (slug !== null && slug !== row.slug) throw otherSlug(place, { slug, installed: row.slug })

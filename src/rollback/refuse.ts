@@ -6,7 +6,7 @@ import type { ReportSender } from '../install/reports/report-sender.ts'
 import { initialFacts } from './deployment.ts'
 import type { IncompleteRollback } from './request.ts'
 
-/** Why a request is refused, and how to report that to its hub, if it has one. */
+/** The reason for refusing a request, and the sender of its report, if it has one. */
 export interface RollbackRefusal {
   readonly error: DeployError
   readonly sender: ReportSender | undefined

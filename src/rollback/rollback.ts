@@ -21,10 +21,10 @@ import { findTarget } from './target/target.ts'
 import { verifySnapshots } from './verify.ts'
 
 /**
- * Restores a retained version on purpose: a deployment whose files are a snapshot on this host, so it needs no hub.
- * However it ends, the host runs exactly the version that it ran, or exactly the restored one (or the outcome says
- * `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for what happens on the way: it is
- * in the result.
+ * Restores a retained version on purpose. It is a deployment whose files are a snapshot on this host, so it needs no
+ * hub. However it ends, the host runs exactly the version that it ran before or exactly the restored one (or the
+ * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for a failed rollback:
+ * the result contains the error.
  */
 export async function rollBackVersion(
   request: RollbackRequest,
@@ -39,7 +39,7 @@ export async function rollBackVersion(
 /** A rollback fetches nothing. */
 type RollbackFiles = ParsedFiles & FetchedFiles
 
-/** The states of a rollback; each phase returns what the next one needs. */
+/** The states of a rollback. Each phase returns the value that the next one needs. */
 class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
   readonly #rollback: RunningRollback
 
@@ -53,7 +53,7 @@ class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
     return await parseFiles(this.#rollback)
   }
 
-  /** All that it needs is on the host, and is judged there. */
+  /** Does nothing: all that a rollback needs is on the host, and a later state judges it. */
   async survey(): Promise<void> {}
 
   async fetch(files: ParsedFiles): Promise<RollbackFiles> {

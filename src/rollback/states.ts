@@ -3,7 +3,7 @@ import { PLAN_TRANSITIONS, type PlanState } from '../install/deployment/plan-sta
 
 export type RollbackState = 'pending' | 'finding_snapshots' | 'verifying_snapshots' | PlanState
 
-/** The flow of a rollback. No way leads to `installing` that does not pass `verifying_snapshots`. */
+/** The states of a rollback. Every path to `installing` passes `verifying_snapshots`. */
 export const ROLLBACK_TRANSITIONS: Transitions<RollbackState> = {
   pending: ['finding_snapshots'],
   finding_snapshots: ['verifying_snapshots', 'failed'],

@@ -18,8 +18,8 @@ import type { Target } from './target/target.ts'
 const PLUGIN_YAML = 'plugin.yaml'
 
 /**
- * Compares each snapshot that is to be restored with its record, by content. Throws DeploymentError `snapshot_modified`
- * when a file differs, or nothing can be compared, and `inconsistent` for a row that names another version than the files.
+ * Compares each snapshot to restore with its record, by content. Throws DeploymentError `snapshot_modified` if a file
+ * differs or there is nothing to compare with, and `inconsistent` if a row names another version than the files.
  */
 export async function verifySnapshots(rollback: RunningRollback, { parts }: Target): Promise<void> {
   for (const part of parts) if (part.retained !== undefined) await verifySnapshot(rollback, part)
@@ -28,7 +28,7 @@ export async function verifySnapshots(rollback: RunningRollback, { parts }: Targ
 
 type Restored = Omit<RetainedPart, 'environment'>
 
-/** A plugin says itself which version it is; a part of a project may be another by its manifest. */
+/** Compares the version of a plugin with its plugin.yaml. A part of a project may have another one by its manifest. */
 function verifyVersion({ layout, request }: RunningRollback, part: Restored): void {
   const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
   if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return

@@ -14,7 +14,7 @@ import type { SourceCost } from './source-budget.ts'
 import { type OfferedVersion, refuseOlder, refuseReused, type SourcePast } from './source-history.ts'
 import type { SourceRequest, SourceTools } from './source-request.ts'
 
-/** Of the project action, for the marketplace of its parts. */
+/** The project action's inputs for the marketplace of its parts. */
 export const SOURCE_INPUTS: InputNames = {
   hub: 'sources-hub-url',
   services: 'sources-services-url',
@@ -27,7 +27,7 @@ export const SOURCE_INPUTS: InputNames = {
 interface Destination {
   readonly folder: string
   readonly past: SourcePast
-  /** Whether the signed manifest has the digest of the tree. */
+  /** True if the signed manifest has the digest of the tree. */
   readonly isPinned: boolean
 }
 
@@ -39,7 +39,7 @@ interface Fetching {
 /**
  * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
  * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
- * `invalid_manifest` for a subdirectory that it does not have, DeploymentError `downgrade_refused`.
+ * `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
  */
 export async function fetchFromMarketplace(
   { request, tools }: Fetching,
@@ -56,7 +56,7 @@ export async function fetchFromMarketplace(
   const file = openPrivateFileSync(tools.runner.temporaryFolder)
   try {
     const found = await fetchRequested({ request: asked, client, tools, fd: file.fd })
-    // The artifact's own plugin.yaml is the one in the directory that becomes the part.
+    // With a subdirectory, only the plugin.yaml in that directory counts, so the artifact as a whole needs none.
     const kind = source.subdirectory === undefined ? source.kind : 'service'
     const checking = { request: { kind, artifactSha256: undefined, extraction: request.extraction }, tools }
     const verified = verifyServed(checking, found.served)

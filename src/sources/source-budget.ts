@@ -1,12 +1,12 @@
 import { monotonicMs } from '../core/monotonic.ts'
 import type { SourceRequest } from './source-request.ts'
 
-/** What fetching may cost. */
+/** The limits for fetching. */
 export type SourceLimits = Pick<SourceRequest, 'downloadTimeoutMs' | 'maxArtifactBytes' | 'extraction'>
 
-/** What fetching a part has cost. */
+/** The cost of fetching a part. */
 export interface SourceCost {
-  /** Bytes that arrived. */
+  /** The number of bytes that arrived. */
   readonly received: number
   readonly tree: {
     readonly bytes: number
@@ -16,7 +16,9 @@ export interface SourceCost {
   }
 }
 
-/** The limits of one artifact hold for all sources of a run together: a part gets what those before it have left. */
+/**
+ * The limits of one artifact apply to all sources of a run together: each part gets what the earlier ones have left.
+ */
 export class SourceBudget {
   readonly #limits: SourceLimits
   readonly #now: () => number
@@ -30,7 +32,7 @@ export class SourceBudget {
     this.#now = now
   }
 
-  /** The time runs from the first call. */
+  /** The remaining limits. The time starts with the first call. */
   get left(): SourceLimits {
     const { downloadTimeoutMs, maxArtifactBytes, extraction } = this.#limits
     this.#endsAt ??= this.#now() + downloadTimeoutMs

@@ -3,30 +3,30 @@ import { refuseDowngrade, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { SourceRecord } from '../install/host/installed/rows.ts'
 
-/** What a source once supplied for a part of this project, installed or retained on this host. */
+/** A version that a source once supplied for a part of this project, installed or retained on this host. */
 export interface SuppliedVersion {
   readonly version: string | null
   readonly source: SourceRecord
 }
 
-/** What this host knows of a part's place. */
+/** The history of a part's place on this host. */
 export interface SourcePast {
-  /** Undefined where this project has installed nothing there that came from a source. */
+  /** Undefined if this project has installed nothing there from a source. */
   readonly installed: SuppliedVersion | undefined
   readonly history: readonly SuppliedVersion[]
-  /** Whether this host has had just that, by its records and audit log, and replaced it. */
+  /** True if this host has had exactly that and replaced it, according to its records and audit log. */
   wasReplaced(source: SourceRecord): boolean
 }
 
 /** A version of a marketplace, as a hub serves it now. */
 export interface OfferedVersion {
   readonly version: string
-  /** Which plugin or service of which marketplace, and the digest of its artifact. */
+  /** The plugin or service, its marketplace, and the digest of its artifact. */
   readonly source: SourceRecord
 }
 
 /**
- * Refuses a version that this host knows from the same source with other bytes: ArtifactError `version_reused`. A
+ * Throws ArtifactError `version_reused` for a version that this host has had from the same source with other bytes: a
  * published version must never change.
  */
 export function refuseReused({ version, source }: OfferedVersion, history: readonly SuppliedVersion[]): void {
@@ -40,11 +40,11 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
 }
 
 /**
- * Refuses a `latest` that is older than what the same source has supplied for this part, and one whose bytes this host
- * has had and replaced, whatever they are called now: DeploymentError `downgrade_refused`.
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the version that the same source
+ * supplied for this part, and for one whose bytes this host has had and replaced, under whatever name.
  */
 export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
-  // Another plugin's version says nothing about this one's, and the signed manifest has chosen between the two.
+  // Another plugin's version does not compare with this one's, and the signed manifest has chosen between the two.
   if (installed?.source.from === source.from) refuseDowngrade(version, { version: installed.version, isOurs: true })
   if (wasReplaced(source)) throw replacedBytes({ version, sha256: source.id }, installed)
 }

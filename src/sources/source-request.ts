@@ -2,22 +2,22 @@ import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
 import type { GitTokens } from '../core/content/git-tokens.ts'
 import type { DeploymentTools } from '../install/deployment/deployment.ts'
 
-/** What the operator gives for parts that a project names but does not contain. */
+/** The operator's inputs for parts that a project names but does not contain. */
 export interface SourceInputs {
-  /** Of the marketplace that supplies parts; each is needed once a project names such a part. */
+  /** The marketplace that supplies parts. Its inputs are needed once a project names such a part. */
   readonly hubUrl: string | undefined
-  /** Where that marketplace mounts its services; default: `hubUrl`. */
+  /** The base of that marketplace's services; default: `hubUrl`. */
   readonly servicesUrl?: string | undefined
   readonly apiKey: string | undefined
   readonly signingSecret: string | undefined
   readonly gitTokens: GitTokens
 }
 
-/** That, and the rules of the project's own request that hold for its parts too. */
+/** The same inputs, and the rules of the project's own request that also apply to its parts. */
 export interface SourceRequest {
   readonly marketplace: Omit<SourceInputs, 'gitTokens'>
   readonly gitTokens: GitTokens
-  /** Of the project itself: an address that it has may be reached. */
+  /** The hub of the project itself. A source may be at any address that this hub may have. */
   readonly hubUrl: string
   /** PEM. */
   readonly ca: string | undefined

@@ -9,7 +9,7 @@ import { SourceBudget } from './source-budget.ts'
 import type { SourcePast } from './source-history.ts'
 import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
 
-/** A part of a project, and where to put its tree. */
+/** A part of a project, and the folder for its tree. */
 export interface Wanted {
   readonly part: {
     readonly shelf: string
@@ -36,7 +36,7 @@ const MARKETPLACE_INPUTS = {
 
 /**
  * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
- * the commit that the signed manifest names. It reports nothing to any of them.
+ * the commit that the signed manifest names. Reports nothing to them.
  */
 export class SourceSupplier {
   readonly #request: SourceRequest

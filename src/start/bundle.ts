@@ -3,18 +3,18 @@ import { dirname } from 'node:path'
 import { Script } from 'node:vm'
 import type { CompiledCode } from './compiled-code.ts'
 
-/** An action, as the bundle exports it; `onInstalled` is called once it has installed something. */
+/** An action that the bundle exports. It calls `onInstalled` once it has installed something. */
 export type Action = (onInstalled: () => void) => Promise<void>
 
 export interface Bundle {
   readonly exports: Readonly<Record<string, Action | undefined>>
-  /** All that has been compiled of the bundle until now; undefined where all of it came from what was kept. */
+  /** Returns everything of the bundle that has been compiled so far; undefined if all of it came from the cache. */
   compile(): Buffer | undefined
 }
 
 /**
- * Loads the bundle, whose text is a function in ASCII and which can load nothing but modules of Node.js. Node.js compiles
- * what is not in the compiled code, and all of it where that was compiled by another version or with other options.
+ * Loads the bundle, whose text is a function in ASCII that can load only modules of Node.js. Node.js compiles what the
+ * compiled code lacks, and everything if another version or other options compiled that code.
  */
 export function loadBundle(file: string, compiled: CompiledCode): Bundle {
   const bytes = readFileSync(file)

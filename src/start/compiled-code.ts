@@ -5,28 +5,28 @@ import { isTrustedFolder, makeTrustedFolder } from './trusted-folder.ts'
 
 const NAME = 'compiled'
 const DIGEST_BYTES = 32
-/** Ten times what a whole deployment compiles. */
+/** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024
 
 /**
- * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write there decides what
- * runs, so it is read and written only where nobody but this user and root can. Never throws: without it, a run takes
- * longer.
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write that file decides
+ * what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
+ * the file, a run merely takes longer.
  *
- * The file is not synced. Its digest tells a torn one, one of another bundle and one of another Node.js; the next run
+ * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
  * that installs something replaces it.
  */
 export class CompiledCode {
   readonly #folder: string | undefined
-  /** What the compiled code depends on. */
+  /** The inputs that the compiled code depends on. */
   #origin = ''
 
-  /** The folder may be missing. */
+  /** The folder may not exist yet. */
   constructor(folder: string | undefined) {
     this.#folder = folder
   }
 
-  /** What was kept for exactly this bundle and this Node.js; undefined when there is nothing that can be trusted. */
+  /** Returns the code kept for exactly this bundle and this Node.js; undefined if there is none that can be trusted. */
   read(bundle: Buffer): Buffer | undefined {
     this.#origin = `${process.version} ${process.arch} ${hash('sha256', bundle)}`
     return attempt('read', () => {
@@ -38,7 +38,7 @@ export class CompiledCode {
     })
   }
 
-  /** Replaces what was kept, unless there is nothing new. */
+  /** Replaces the kept code, unless there is nothing new. */
   keep(compile: () => Buffer | undefined): void {
     attempt('kept', () => {
       const folder = this.#folder
@@ -53,7 +53,7 @@ export class CompiledCode {
   }
 }
 
-/** An operator who wants to know why a run takes longer turns on the runner's debug log. */
+/** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
 function attempt<Result>(what: 'read' | 'kept', act: () => Result): Result | undefined {
   try {
     return act()

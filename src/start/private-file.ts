@@ -14,12 +14,12 @@ import { basename, dirname, join } from 'node:path'
 import { ownerOfTemporary, temporaryName } from '../install/files/temporary-name.ts'
 import { isOpenToOthers } from '../install/host/ownership/private-directory.ts'
 
-/** Nothing that can be done without takes a disk's last space. */
+/** A dispensable file must not take a disk's last space. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024
 
 /**
- * The bytes of a regular file that is ours alone and has one name; undefined for any other, for a larger one, and where
- * there is none. Follows no symlink, and waits for no pipe. Throws the system's error when it cannot be read.
+ * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, a larger one,
+ * or none. Follows no symlink and waits for no pipe. Throws the system's error if the file cannot be read.
  */
 export function readPrivateFile(path: string, maxBytes: number): Buffer | undefined {
   const fd = openIfPresent(path)
@@ -34,8 +34,8 @@ export function readPrivateFile(path: string, maxBytes: number): Buffer | undefi
 }
 
 /**
- * Replaces a file, 0600, as a whole, but does not sync it; removes what killed processes have left of theirs. Throws the
- * system's error, or when there is little space.
+ * Replaces a file as a whole, with mode 0600, but does not sync it. Removes the temporary files of killed processes.
+ * Throws the system's error, or an error if there is little space.
  */
 export function replacePrivateFile(path: string, bytes: Buffer): void {
   removeRemains(path)
@@ -61,7 +61,10 @@ function openIfPresent(path: string): number | undefined {
   }
 }
 
-/** Also that of a live process, whose rename then fails, in the rare case: what is here can be done without. */
+/**
+ * In rare cases this removes the file of a live process too, whose rename then fails. That is harmless, because the
+ * file is dispensable.
+ */
 function removeRemains(path: string): void {
   const folder = dirname(path)
   for (const name of readdirSync(folder))

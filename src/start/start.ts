@@ -4,8 +4,8 @@ import { cacheFolder } from './cache-folder.ts'
 import { CompiledCode } from './compiled-code.ts'
 
 /**
- * Runs an action of the bundle in `folder`, with the code that an earlier run has compiled where that can be trusted.
- * Once the action has installed something, what it needed is compiled, and is kept for later runs.
+ * Runs an action of the bundle in `folder`, with the code that an earlier run compiled if it can be trusted. Once the
+ * action has installed something, the code that it needed is compiled and kept for later runs.
  */
 export function start(folder: string, action: string): Promise<void> {
   const compiled = new CompiledCode(cacheFolder(process.env))

@@ -4,9 +4,9 @@ import { decidersOf } from '../install/host/ownership/deciders.ts'
 import { findExposureOf } from '../install/host/ownership/private-directory.ts'
 
 /**
- * Whether a folder is a real directory that is ours alone, and only we and root decide what is in its place: the same
- * rules as `requireSafeHost` has for `.hub-deploy/`, without the exception that an operator can make. Throws the system's
- * error when it may not look.
+ * True if a folder is a real directory that belongs to us alone, in a place that only we and root can change. These are
+ * the rules of `requireSafeHost` for `.hub-deploy/`, without the exception that an operator can make. Throws the
+ * system's error if the folder cannot be examined.
  */
 export function isTrustedFolder(path: string): boolean {
   const us = process.getuid?.()
@@ -15,7 +15,7 @@ export function isTrustedFolder(path: string): boolean {
   return findExposureOf(found, us) === undefined && isDecidedByUs(dirname(path), us)
 }
 
-/** The same; makes a folder that is missing, with those that lead there, where nobody else decides what is in its place. */
+/** Does the same, but first creates a missing folder and its parents if nobody else can change their place. */
 export function makeTrustedFolder(path: string): boolean {
   const us = process.getuid?.()
   if (us === undefined) return false

@@ -1,10 +1,10 @@
 import { z } from 'zod/mini'
 import { readReasonFields, reasonText } from '../../net/error-reason.ts'
 
-/** The detail record; everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
+/** The detail record. Everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 export const detailSchema = z.object({ latest_version: z.nullish(z.string()) })
 
-/** The body of `POST /deployments/report`; times are ISO 8601, UTC. */
+/** The body of `POST /deployments/report`. Times are ISO 8601, UTC. */
 export interface ReportBody {
   kind: string
   slug: string
@@ -17,7 +17,10 @@ export interface ReportBody {
   error_message: string | null
 }
 
-/** The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body; text before what is not. */
+/**
+ * The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. A text comes before a
+ * value that is not one.
+ */
 export function parseErrorText(body: unknown): string | undefined {
   const fields = readReasonFields(body)
   return reasonText(fields.find(field => typeof field === 'string' && field !== '') ?? fields.find(reasonText))

@@ -14,7 +14,7 @@ export type { MarketplaceSubject } from './refusal.ts'
 
 const DETAIL_TIMEOUT_MS = 60_000
 
-/** What a client needs to know of a plugin or service and its hub. */
+/** The facts about a plugin or service and its hub that a client needs. */
 export interface MarketplaceAccess extends MarketplaceSubject {
   bases: HubBases
   apiKey: string
@@ -22,7 +22,7 @@ export interface MarketplaceAccess extends MarketplaceSubject {
 
 export interface ArtifactRequest {
   version: string
-  /** An open, empty file of ours. */
+  /** An open, empty file that belongs to the caller. */
   fd: number
   maxBytes: number
   timeoutMs: number
@@ -30,34 +30,37 @@ export interface ArtifactRequest {
   onProgress: (received: number, total: number | undefined) => void
 }
 
-/** An artifact as the hub served it; nothing of it is verified. */
+/** An artifact as the hub served it, not verified in any way. */
 export interface ServedArtifact {
   artifact: FetchedArtifact
   /** HMAC-SHA256 of the bytes under the signing secret. */
   hmac: Buffer
   signatureHeader: string | undefined
-  /** From `X-Plugin` / `X-Service: name@version`; the signature does not cover it. */
+  /** From `X-Plugin` / `X-Service: name@version`, which the signature does not cover. */
   headerVersion: string | undefined
-  /** From `X-Repo: owner/repo@tag`; informative. */
+  /** From `X-Repo: owner/repo@tag`, for information only. */
   repo: string | undefined
 }
 
-/** What the detail route says; it may refuse to, with a 4xx, as it does for a private plugin. */
+/** The answer of the detail route. The hub may refuse with a 4xx, as it does for a private plugin. */
 export type ListedVersion = { readonly version: string } | { readonly status: number }
 
 export interface MarketplaceClient {
-  /** The version that the hub lists as its latest, on the public detail route, without a key (contract 4.3, rule 1). */
+  /**
+   * Reads the version that the hub lists as its latest from the public detail route, without a key (contract 4.3, rule
+   * 1).
+   */
   readListedVersion(): Promise<ListedVersion>
   /** Fetches one version's artifact with the key (contract 4.3, rule 2). `latest` lets the hub choose. */
   fetchArtifact(request: ArtifactRequest): Promise<ServedArtifact>
-  /** Sends one report (contract 4.1). Resolves with the answer, also with a refusal. */
+  /** Sends one report (contract 4.1). Resolves with the answer even if it is a refusal. */
   sendReport(body: ReportBody, limits: ReportLimits): Promise<JsonAnswer>
 }
 
 /**
- * The client side of the marketplace contract for one plugin or service. Failures: AuthenticationError
+ * The client side of the marketplace contract for one plugin or service. Throws AuthenticationError
  * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
- * `artifact_unavailable` for other refusals, and what the wire throws.
+ * `artifact_unavailable` for other refusals, and whatever the wire throws.
  */
 export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess): MarketplaceClient {
   const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject

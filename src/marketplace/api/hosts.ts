@@ -8,7 +8,7 @@ import { type MarketplaceSubject, refusal } from './refusal.ts'
 const HOSTS_TIMEOUT_MS = 60_000
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024
 
-/** Whose hosts to ask for, where, and as whom. */
+/** The plugin or service to ask about, the hub, and the credentials. */
 export interface HostsAccess extends MarketplaceSubject {
   readonly bases: Pick<HubBases, 'hub' | 'deployments'>
   readonly apiKey: string | undefined
@@ -16,8 +16,9 @@ export interface HostsAccess extends MarketplaceSubject {
 }
 
 /**
- * The newest report of each host of the key's owner (docs/contracts.md, "Hosts answer"). Throws AuthenticationError
- * `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and what the wire throws.
+ * Reads the newest report of each host that belongs to the owner of the key (docs/contracts.md, "Hosts answer"). Throws
+ * AuthenticationError `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and
+ * whatever the wire throws.
  */
 export async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Promise<HostReports> {
   const { bases, kind, slug, apiKey, accessToken } = access

@@ -1,19 +1,19 @@
 import type { InputNames } from './input-names.ts'
 
-/** Where a hub mounts the three groups of routes; each base may contain a path. */
+/** The base URLs of a hub's three groups of routes. Each may contain a path. */
 export interface HubBases {
   hub: string
   services: string
   deployments: string
 }
 
-/** A base URL, and what sets it, as the end of a list of inputs. */
+/** A base URL, and the input that sets it, worded as the end of a list of inputs. */
 export interface NamedBase {
   readonly url: string
   readonly input: string
 }
 
-/** The base of a group of routes. A group without an input of its own is where the hub is. */
+/** The base of a group of routes. A group without an input of its own uses the hub's. */
 export function namedBase<Group extends keyof HubBases>(
   bases: Pick<HubBases, Group | 'hub'>,
   group: Group,

@@ -10,11 +10,11 @@ import { type InputNames, OWN_INPUTS } from './input-names.ts'
 export interface MarketplaceSubject {
   kind: Kind
   slug: string
-  /** Where they are not those of the deploy action. */
+  /** Set if they are not those of the deploy action. */
   inputs?: InputNames
 }
 
-/** What was asked for and where, and whether the hub signs it. */
+/** The object of a request, its base, and whether the hub signs it. */
 export interface Wanted {
   readonly name: string
   readonly base: NamedBase
@@ -24,8 +24,8 @@ export interface Wanted {
 type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
 
 /**
- * The error for an answer that is not 200, with the hub's reason: AuthenticationError `authentication_failed` for 401 and
- * 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
+ * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
+ * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
  */
 export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wanted): DeployError {
   const { status } = answer
@@ -36,7 +36,10 @@ export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wa
   return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message)
 }
 
-/** `the hub answered 403 (its reason)`; another server's reason is not shown to the hub, which gets this message. */
+/**
+ * `the hub answered 403 (its reason)`. Leaves out the reason of another server: the hub gets this message and must not
+ * see it.
+ */
 export function saidBy({ status, body, foreign }: Refused): string {
   const reason = foreign ? undefined : parseErrorText(body)
   return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`

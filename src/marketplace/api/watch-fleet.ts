@@ -8,7 +8,7 @@ import { type HostsAccess, readHosts } from './hosts.ts'
 
 export interface FleetRequest extends FleetQuestion {
   readonly access: HostsAccess
-  /** How long to wait for the expected version. */
+  /** The time to wait for the expected version, in milliseconds. */
   readonly waitMs: number
 }
 
@@ -17,14 +17,14 @@ export interface FleetTools {
   readonly log: Log
   readonly redact: (text: string) => string
   readonly signal: AbortSignal
-  /** Milliseconds since 1970, by which the age of a report is judged. */
+  /** Milliseconds since 1970. The age of a report is judged by this clock. */
   readonly now: () => number
   readonly clock?: Clock
 }
 
-/** The fleet as it was seen last, and what prevented another look. */
+/** The last known state of the fleet, and the error that prevented another answer. */
 export interface WatchedFleet {
-  /** Undefined where it was never seen. */
+  /** Undefined if no answer was ever received. */
   readonly fleet: Fleet | undefined
   readonly error: DeployError | undefined
 }
@@ -33,8 +33,8 @@ const [FIRST_POLL_MS, MAX_POLL_MS] = [2000, 15_000]
 const REPORT_EVERY_MS = 60_000
 
 /**
- * Asks the hub which version runs on which host, and asks again until every host is on the expected version or the time
- * is up, at most 15 s apart. While there is time, a hub that cannot be reached is asked again; one that refuses is not.
+ * Asks the hub which version runs on which host. Repeats this at least every 15 s until every host is on the expected
+ * version or the time is up. While there is time, asks again if the hub cannot be reached, but not if it refuses.
  * Throws only the signal's reason once it is aborted.
  */
 export async function watchFleet(request: FleetRequest, tools: FleetTools): Promise<WatchedFleet> {
@@ -68,7 +68,7 @@ function describeLook({ fleet, error }: WatchedFleet): string {
   return `The hub could not be asked; trying again: ${error?.message.replace(/\.$/, '')}`
 }
 
-/** A line whenever it says something else than the last one, and once a minute. */
+/** Logs a line if it differs from the last one, and otherwise once a minute. */
 function reporterOf(log: Log, clock: Clock): (line: string) => void {
   let [said, at] = ['', Number.NEGATIVE_INFINITY]
   return line => {
@@ -80,7 +80,7 @@ function reporterOf(log: Log, clock: Clock): (line: string) => void {
   }
 }
 
-/** Whether the same question may soon be answered: the hub is restarted, or the network is gone for a moment. */
+/** True if the same question may soon be answered, because the hub restarts or the network is briefly down. */
 function isPassing({ code }: DeployError): boolean {
   return code === 'network' || code === 'timeout' || code === 'artifact_unavailable'
 }

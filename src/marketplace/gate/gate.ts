@@ -25,31 +25,31 @@ import type { DeployRequest } from '../request.ts'
 import { claimedVersion, type DeployedVersion, decideVersion } from '../version.ts'
 import { type LocalSource, readLocalArtifact } from './local-artifact.ts'
 
-/** What a hub is asked for. */
+/** The hub that serves the artifact. */
 export interface HubSource {
   readonly bases: HubBases
   readonly slug: string
   readonly apiKey: string
 }
 
-/** The artifact to check, and what it must be. */
+/** The artifact to check, and the rules that it must pass. */
 export interface GateArtifact
   extends ArtifactRules,
     Pick<DeployRequest, 'version' | 'signingSecret' | 'downloadTimeoutMs' | 'maxArtifactBytes'> {
   readonly source: HubSource | LocalSource
 }
 
-/** The operator's files to check, and what they are for. */
+/** The operator's files to check, and the subject that they are for. */
 export interface GateFiles {
   readonly kind: Kind
-  /** Known where there is a plan. */
+  /** Always set if there is a plan. */
   readonly slug: string | undefined
   readonly plan: SourceFile | undefined
   readonly hostConfig: SourceFile | undefined
   readonly keepPaths: readonly string[]
 }
 
-/** What a release gate checks; without an artifact, the operator's files alone. */
+/** The subject of a release gate; without an artifact, only the operator's files are checked. */
 export interface GateRequest {
   readonly files: GateFiles
   readonly artifact: GateArtifact | undefined
@@ -57,11 +57,11 @@ export interface GateRequest {
 
 export interface GateTools extends Pick<Tools, 'log' | 'now' | 'runner' | 'signal'> {
   readonly wire: Wire
-  /** Hears the path of a folder before it exists, and nothing more of it once it is gone. */
+  /** Called with the path of a folder before the folder exists, and with undefined once it is gone. */
   readonly onFolder: (path: string | undefined) => void
 }
 
-/** What a gate knows of an artifact, verified or not. */
+/** The facts that a gate learned about an artifact, verified or not. */
 export interface GateFacts {
   version?: string | undefined
   versionSource?: DeployedVersion['source'] | undefined
@@ -69,24 +69,24 @@ export interface GateFacts {
   size?: number
   /** From a header of the hub, which is not signed. */
   repo?: string | undefined
-  /** Of the extracted artifact. */
+  /** The counts for the extracted artifact. */
   files?: number
   bytes?: number
-  /** Of the plan. */
+  /** The number of steps in the plan. */
   steps?: number
 }
 
 export interface GateResult {
   readonly facts: Readonly<GateFacts>
-  /** Undefined when everything that was asked for passes. */
+  /** Undefined if everything that was asked for passes. */
   readonly error: DeployError | undefined
 }
 
 /**
  * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
- * config, signature, pin, archive, `plugin.yaml`, version, and what the plan takes from the artifact. The artifact is
- * really extracted, because only its data shows whether it can be, into a private folder of the runner's temporary
- * folder, which is removed at the end. Never throws for what it finds: it is in the result.
+ * config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
+ * Extracts the artifact into a private folder below the runner's temporary folder, because only its data shows whether
+ * it can be extracted, and removes the folder at the end. Never throws for a failed check: the result contains it.
  */
 export async function checkRelease(request: GateRequest, tools: GateTools): Promise<GateResult> {
   const facts: GateFacts = {}
@@ -169,18 +169,21 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
   if (plan !== undefined) bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths)
 }
 
-/** A file of a service, or one whose `plugin.yaml` names no version, does not say which version it is. */
+/**
+ * Without a claim there is nothing to check: a file of a service, or one whose `plugin.yaml` names no version, does not
+ * say which version it is.
+ */
 function checkVersion({ request, tools, facts }: Gate, found: ServedVersion, pluginYaml: PluginYaml | undefined): void {
   if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined) return
   const decided = decideVersion(found, pluginYaml)
-  // Deployments name the version that the gate gives: a hub may know it only with its leading v.
+  // Deployments name the version that the gate outputs, and a hub may know it only with its leading v.
   const known = claimedVersion(found) ?? found.listed
   const isKnown = known !== undefined && isSameVersion(known, decided.version)
   note(facts, isKnown ? { ...decided, version: known } : decided)
   noticeOtherVersion(tools.log, found, decided)
 }
 
-/** A host that signs its plugins refuses one whose entry point is outside. */
+/** Checks that a host could sign the plugin: it refuses one whose entry point is outside. */
 async function checkSignable({ staged, pluginYaml }: UnpackedArtifact): Promise<void> {
   if (pluginYaml !== undefined && needsPluginSig(pluginYaml)) await signedFiles(staged, pluginYaml)
 }
@@ -190,7 +193,7 @@ function note(facts: GateFacts, { version, source }: DeployedVersion): void {
   facts.versionSource = source
 }
 
-/** The names of a deployment's states. Hears the signals that have arrived by now. */
+/** Logs the name of a deployment's state. Throws the signal's reason, after a pause for signals that have arrived. */
 async function enter({ log, signal }: GateTools, state: string): Promise<void> {
   await hearSignals()
   signal.throwIfAborted()
@@ -209,7 +212,7 @@ async function inPrivateFolder(tools: GateTools, act: (folder: string) => Promis
   }
 }
 
-/** The post step tries again. */
+/** Removes the private folder. If this fails, the post step tries again. */
 async function removeFolder({ runner, log, onFolder }: GateTools, folder: string): Promise<void> {
   try {
     await removePrivateFolder(runner.temporaryFolder, folder)

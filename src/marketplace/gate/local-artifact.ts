@@ -13,10 +13,10 @@ import type { ServedArtifact } from '../api/client.ts'
 const READ_BYTES = 256 * 1024
 const readAt = promisify(read)
 
-/** A file in the workspace, and what the publisher says is its signature. */
+/** A file in the workspace, and its signature as the publisher gives it. */
 export interface LocalSource {
   readonly workspace: string
-  /** Relative to the workspace, or below it. */
+  /** Relative to the workspace, or an absolute path below it. */
   readonly path: string
   /** `hmac_sha256:<64 hex digits>` */
   readonly signature: string
@@ -26,15 +26,16 @@ export interface LocalReading {
   readonly source: LocalSource
   readonly request: { readonly signingSecret: string; readonly maxArtifactBytes: number }
   readonly tools: Pick<Tools, 'log' | 'now' | 'runner' | 'signal'>
-  /** An open, empty file of ours. */
+  /** An open, empty file that belongs to the caller. */
   readonly fd: number
 }
 
 /**
- * Copies a file of the workspace into one that no other process can reach, so that what is verified and what is used
- * are the same bytes whatever happens to the file meanwhile. Throws SignatureError `invalid_signature_format`, ConfigError
- * `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile), ArchiveError
- * `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ * Copies a file of the workspace into one that no other process can reach, so that the bytes that are verified are the
+ * bytes that are used, even if the file changes meanwhile. Throws SignatureError `invalid_signature_format`,
+ * ConfigError `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile),
+ * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it
+ * is aborted.
  */
 export async function readLocalArtifact(reading: LocalReading): Promise<ServedArtifact> {
   const { source } = reading
@@ -86,7 +87,10 @@ async function copy(
   return { artifact: { fd, size, sha256: sha256.digest('hex') }, hmac: hmac.digest() }
 }
 
-/** At most one byte more than the file had: that one says that it has grown. Each is valid until the next. */
+/**
+ * Reads at most one byte more than the file had at first: an extra byte means that it has grown. Each piece is valid
+ * until the next one is read.
+ */
 async function* piecesOf(file: number, total: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(READ_BYTES)
   for (let position = 0; position <= total; ) {

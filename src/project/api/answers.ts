@@ -16,7 +16,7 @@ export type HubCall = 'auth' | 'latest' | 'artifact' | 'download' | 'authorize' 
 export interface RefusedAnswer {
   status: number
   body: unknown
-  /** Where the answer came from; no message shows its query. */
+  /** The origin of the answer. No message shows its query. */
   url: string
   /** See `AnswerHead`. */
   foreign?: boolean
@@ -24,7 +24,7 @@ export interface RefusedAnswer {
 
 type ErrorClass = new (code: ErrorCode, message: string) => DeployError
 
-/** Contract 7: what an answer other than 2xx means, with 401 and 403 (`denied`) and with every other status. */
+/** Contract 7: the errors for an answer other than 2xx, for 401 and 403 (`denied`) and for every other status. */
 const ERROR_CLASSES: Readonly<Record<HubCall, { denied: ErrorClass; other: ErrorClass }>> = {
   auth: { denied: AuthenticationError, other: DeploymentError },
   latest: { denied: ArtifactError, other: ArtifactError },
@@ -34,15 +34,15 @@ const ERROR_CLASSES: Readonly<Record<HubCall, { denied: ErrorClass; other: Error
   report: { denied: DeploymentError, other: DeploymentError },
 }
 
-/** One call, and whom it is about: `project shop`, `version 1.0.0 of project shop`. */
+/** One call and its subject: `project shop`, `version 1.0.0 of project shop`. */
 export interface CallSubject {
   readonly call: HubCall
   readonly subject: string
 }
 
 /**
- * What a 2xx answer says. Throws the error of contract 7 for any other status, and `bad_response` for a body that does
- * not match the schema.
+ * Parses the body of a 2xx answer. Throws the error of contract 7 for any other status, and `bad_response` for a body
+ * that does not match the schema.
  */
 export function parseAnswer<Schema extends z.ZodMiniType>(
   call: CallSubject,
@@ -58,8 +58,8 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
 }
 
 /**
- * The error that an answer other than 2xx to this call means (contract 7). Its message contains the HTTP status and the
- * answer's `error`, cleaned, when there is one. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
+ * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
+ * there is one, the answer's `error`, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
  * else `artifact_unavailable`.
  */
 export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
@@ -73,7 +73,8 @@ export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer)
 }
 
 /**
- * `bad_response`, in the class of the call's other errors. Quotes nothing of the answer: it may contain a token or key.
+ * Builds `bad_response`, in the class of the call's other errors. Quotes nothing of the answer, which may contain a
+ * token or key.
  */
 function malformedAnswer({ call, subject }: CallSubject, expected: string): DeployError {
   const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`
@@ -81,8 +82,8 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
 }
 
 /**
- * Anybody who knows a whole `download_url` may download: its permission is in the query of a signed one, in the path of
- * others.
+ * Hides all but the origin of a `download_url`: whoever knows the whole URL may download. A signed one has its
+ * permission in the query, others in the path.
  */
 function shownUrl(call: HubCall, url: string): string {
   const { origin, pathname } = new URL(url)

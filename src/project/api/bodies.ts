@@ -7,10 +7,13 @@ const textSchema = z
   .string()
   .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
-/** A shorter text may be a word that the run itself uses, which a hub could have removed from the log as its secret. */
+/**
+ * The least length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
+ * from the log.
+ */
 const MIN_SECRET_CHARS = 16
 
-/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that a header can contain it. */
+/** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it fits into a header. */
 export const authAnswerSchema = z.lazy(() =>
   z.object({
     access_token: textSchema.check(
@@ -20,7 +23,7 @@ export const authAnswerSchema = z.lazy(() =>
   }),
 )
 
-/** The answer of `GET .../versions/latest`; null where there is no published version. */
+/** The answer of `GET .../versions/latest`; null if there is no published version. */
 export const latestAnswerSchema = z.lazy(() =>
   z.object({
     version: z.pipe(
@@ -33,10 +36,7 @@ export const latestAnswerSchema = z.lazy(() =>
   }),
 )
 
-/**
- * The answer of `GET .../artifacts/{version}`; that signature and key are what they should be is checked by who uses
- * them.
- */
+/** The answer of `GET .../artifacts/{version}`. The caller checks the signature and the key. */
 export const descriptorAnswerSchema = z.lazy(() =>
   z.object({
     download_url: textSchema.check(z.minLength(1, { error: 'must be a URL' })),
@@ -48,7 +48,7 @@ export const descriptorAnswerSchema = z.lazy(() =>
 /** The answer of `POST /v1/deployments/authorize`. */
 export const authorizeAnswerSchema = z.lazy(() => z.object({ dek: textSchema }))
 
-/** The body of `POST /v1/deployments/report`; times are ISO 8601, UTC. */
+/** The body of `POST /v1/deployments/report`. Times are ISO 8601, UTC. */
 export interface ReportBody {
   project_id: string
   deployment_id: string

@@ -14,21 +14,21 @@ import { CALL_TIMEOUT_MS, HubSession, type ProjectAccess } from './session.ts'
 
 const DEK_BYTES = 32
 
-/** Where an artifact is and who signed it, as the hub says; nothing of it is verified. */
+/** The location and the signer of an artifact, as the hub names them; nothing of it is verified. */
 export interface ArtifactDescriptor {
   version: string
   downloadUrl: URL
   /** Base64 of 64 bytes. */
   signature: string
-  /** To compare with the pinned keys. */
+  /** To be compared with the pinned keys. */
   signerPublicKey: string
 }
 
 export interface ArtifactDownload {
-  /** An open, empty file of ours. */
+  /** An open, empty file that belongs to the caller. */
   fd: number
   maxBytes: number
-  /** Overall, retries included. */
+  /** The overall limit, retries included. */
   timeoutMs: number
   onProgress: (received: number, total: number | undefined) => void
 }
@@ -36,31 +36,32 @@ export interface ArtifactDownload {
 export interface ProjectClient {
   /** Exchanges the devkey for an access token, which the client keeps (contract 5.2, rule 1). */
   authenticate(): Promise<void>
-  /** The latest published version. Throws ArtifactError `no_published_version` as well. */
+  /** Reads the latest published version. Also throws ArtifactError `no_published_version`. */
   readLatestVersion(): Promise<string>
-  /** Throws SignatureError `missing_signature` or `invalid_signature_format` as well. */
+  /** Also throws SignatureError `missing_signature` or `invalid_signature_format`. */
   readDescriptor(version: string): Promise<ArtifactDescriptor>
-  /** Saves the artifact. The token goes along to the hub's own origin only (contract 2.2, `download_url`). */
+  /** Saves the artifact. Sends the token only to the hub's own origin (contract 2.2, `download_url`). */
   downloadArtifact(descriptor: ArtifactDescriptor, download: ArtifactDownload): Promise<FetchedArtifact>
   /**
-   * The 32 bytes of the artifact's key, which the caller wipes (contract 5.2, rule 3). Throws ArtifactError
-   * `decryption_failed` as well, when the hub released something else.
+   * Returns the 32 bytes of the artifact's key, which the caller wipes (contract 5.2, rule 3). Also throws
+   * ArtifactError `decryption_failed` if the hub releases anything but such a key.
    */
   authorize(deploymentCredential: string, signature: string): Promise<Buffer>
-  /** Sends one report and resolves with the answer, also with a refusal. */
+  /** Sends one report. Resolves with the answer even if it is a refusal. */
   sendReport(report: OutgoingReport): Promise<JsonAnswer>
 }
 
-/** Its limits are for all of it: authenticating, sending, sending again. */
+/** A report and its limits, which cover everything: authentication, sending and repeating. */
 export interface OutgoingReport extends ReportLimits {
   readonly body: ReportBody
 }
 
 /**
- * The client side of the project contract for one project. Answers other than 2xx become the errors of contract 7,
- * other answers that do not match the contract `bad_response`; it also throws what the wire throws. A call without a
- * token authenticates first, and one whose token has expired once more (`HubSession.withToken`). Throws ConfigError
- * `invalid_input` for a project id or version that must not become part of a path.
+ * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
+ * and any other answer that does not match the contract becomes `bad_response`. Also throws whatever the wire throws. A
+ * call without a token authenticates first, and a call whose token has expired authenticates once more
+ * (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part of
+ * a path.
  */
 export function createProjectClient({ wire, reportWire }: HubWires, access: ProjectAccess): ProjectClient {
   const session = new HubSession(access, wire)

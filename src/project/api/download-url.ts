@@ -2,11 +2,11 @@ import { ArtifactError } from '../../core/errors.ts'
 import { refuseInsecureHop } from '../../net/policy/url-policy.ts'
 
 /**
- * Where the artifact is: the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain
- * http on the https hub's own host becomes https, as a hub behind a proxy cannot know better: the hub's own port stays,
- * none stays none. Another port is another service, and is left for the wire to refuse as any plain http. Throws
- * ArtifactError `bad_response` when it is no URL, ConfigError `insecure_url` when a hub elsewhere names this host
- * itself.
+ * Resolves the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http on the
+ * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached by https: the hub's
+ * own port stays, and no port stays no port. Another port is another service; the wire refuses it like any plain http.
+ * Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names this
+ * host itself.
  */
 export function resolveDownloadUrl(downloadUrl: string, answerUrl: string, hub: URL): URL {
   if (!URL.canParse(downloadUrl, answerUrl)) {
@@ -15,7 +15,7 @@ export function resolveDownloadUrl(downloadUrl: string, answerUrl: string, hub: 
   }
   const url = new URL(downloadUrl, answerUrl)
   const secured = withHttps(url)
-  // Judged as a redirect, but for plain http: whether that may be used is the wire's to say.
+  // Judged like a redirect, except for plain http, which the wire accepts or refuses.
   refuseInsecureHop(hub, secured)
   return isHubWithoutTls(url, hub) ? secured : url
 }

@@ -6,7 +6,7 @@ import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
 import type { ProjectAccess } from './session.ts'
 
-/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one by itself. */
+/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one itself. */
 export function createReportSender(
   client: Pick<ProjectClient, 'sendReport'>,
   { hubUrl, projectId }: Pick<ProjectAccess, 'hubUrl' | 'projectId'>,
@@ -29,7 +29,10 @@ export function createReportSender(
   }
 }
 
-/** The body of a report with the fields of contract 2.2; `version` is the one that the run deployed or tried to. */
+/**
+ * Builds the body of a report with the fields of contract 2.2. `version` is the one that the run deployed or tried to
+ * deploy.
+ */
 export function buildReportBody(report: LocalReport, projectId: string): ReportBody {
   return {
     project_id: projectId,

@@ -15,18 +15,18 @@ export interface ProjectAccess {
   hide: (secret: string) => void
 }
 
-/** Of each call but a download and a report, with its login. */
+/** The limit for each call, including its login. Downloads and reports have their own. */
 export const CALL_TIMEOUT_MS = 60_000
 
 type Request = Omit<JsonRequest, 'url' | 'credentials'>
 
-/** What ends a call before it has an answer. */
+/** The conditions that end a call before it has an answer. */
 export type CallLimits = Pick<JsonRequest, 'timeoutMs' | 'signal'>
 
 type CountedAnswer = Pick<JsonAnswer, 'status' | 'foreign' | 'attempts'>
 type Send<Answer> = (more: CallLimits & { readonly credentials: Record<string, string> }) => Promise<Answer>
 
-/** One project's access to its hub: where the routes are, and the access token, which is kept only in memory. */
+/** One project's access to its hub: the routes, and the access token, which is kept only in memory. */
 export class HubSession {
   readonly hub: URL
   readonly projectId: string
@@ -43,12 +43,12 @@ export class HubSession {
     this.projectId = verifyProjectId(access.projectId)
   }
 
-  /** The same session, with the same token, over another wire. */
+  /** Returns the same session, with the same token, over another wire. */
   over(wire: Wire): HubSession {
     return new HubSession(this.#access, wire, this.#token)
   }
 
-  /** Exchanges the devkey for an access token (contract 5.2, rule 1). Not repeated once it was sent. */
+  /** Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it was sent. */
   async authenticate(limits: CallLimits): Promise<string> {
     const { devkey, hide } = this.#access
     const body = { xdevkey: devkey, project_id: this.projectId }
@@ -72,9 +72,9 @@ export class HubSession {
   }
 
   /**
-   * Sends with the token as a header to a URL of the hub's own origin, without it to any other (contract 2.2,
-   * `download_url`). Authenticates first where there is no token yet. A token of an earlier call that the hub refuses
-   * with 401 may have expired during a download or a wait: gets another one, and sends once more.
+   * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
+   * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
+   * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more.
    */
   async withToken<Answer extends CountedAnswer>(
     url: URL,
@@ -83,7 +83,7 @@ export class HubSession {
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
     const remaining = (): CallLimits => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) })
-    // A login gets no more than its own time, however long a download may take.
+    // A login gets only its own time, even if the limit of a download is longer.
     const forLogin = (): CallLimits => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) })
     if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
     const sendOnce = async (): Promise<Answer> => {
@@ -99,7 +99,7 @@ export class HubSession {
     return { ...second, attempts: first.attempts + second.attempts }
   }
 
-  /** Whether the hub still accepts the devkey. */
+  /** True if the hub still accepts the devkey. */
   async #renew(limits: CallLimits): Promise<boolean> {
     try {
       await this.authenticate(limits)
@@ -120,7 +120,9 @@ function parseHubUrl(text: string): URL {
   throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.')
 }
 
-/** A URL's path loses "." and "..", however they are encoded, so that the next part would become the project. */
+/**
+ * Refuses "." and "..": a URL's path drops them, however they are encoded, and the next part would become the project.
+ */
 function verifyProjectId(projectId: string): string {
   if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId)) return projectId
   throw new ConfigError(

@@ -22,16 +22,16 @@ import type { VerifiedProject } from '../verify.ts'
 import { isStubFile, layOverStub, type PlacedTree } from './overlay.ts'
 import type { FetchedPart, PartPast, SuppliedVersion } from './part-supplier.ts'
 
-/** A part from elsewhere, laid over its stub, under the version that it really is. */
+/** A part from elsewhere, laid over its stub, with the version that it really is. */
 export interface SuppliedPart extends PlacedTree {
   readonly version: string
   readonly source: SourceRecord
 }
 
 /**
- * Fetches the parts that come from elsewhere into this deployment's own folder, each verified by its source's rules and
- * by its `sha256` in the signed manifest. By their names; without those that are installed and intact, and whose source
- * cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
+ * Fetches the parts that come from elsewhere into this deployment's own folder. Each is verified by its source's rules
+ * and by its `sha256` in the signed manifest. Returns them by name, without those that are installed and intact and
+ * whose source cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
  */
 export async function fetchParts(
   deployment: ProjectDeployment,
@@ -50,7 +50,10 @@ export async function fetchParts(
   return supplied
 }
 
-/** A part from elsewhere that stays: it came with these bytes and is intact, and its source cannot have changed. */
+/**
+ * Returns the tree of a part from elsewhere that can stay: installed from these bytes, intact, and with a source that
+ * cannot have changed.
+ */
 export function findUnchanged({ intact }: VerifiedProject, part: SourcedPart): IntactTree | undefined {
   return isFixed(part.source) ? intact?.get(placeName(part)) : undefined
 }
@@ -86,7 +89,7 @@ function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'sourc
   return source === undefined ? [] : [{ version, source }]
 }
 
-/** The packer should have left them out; the source's own tree has what the part needs. */
+/** Reports files that the packer should have left out: the source's own tree has what the part needs. */
 function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void {
   const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path)
   if (names.length === 0) return
@@ -95,7 +98,7 @@ function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void 
   )
 }
 
-/** The digest of what was fetched, before the stub; returns it. */
+/** Verifies and returns the digest of the fetched tree, before the stub is laid under it. */
 function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
   const found = treeDigest(digestedFiles(tree))
   if (part.sha256 === null || part.sha256 === found) return found
@@ -105,7 +108,7 @@ function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
   )
 }
 
-/** A commit has no version but what its plugin.yaml says. */
+/** A commit has no version except for the one in its plugin.yaml. */
 function versionOf({ shelf, version }: SourcedPart, { staged, tree }: PlacedTree): string {
   const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml')
   if (shelf !== 'plugins' || !hasPluginYaml) return version

@@ -16,22 +16,22 @@ import { readManifest } from '../read-manifest.ts'
 
 const SHELVES = ['plugins', 'extensions'] as const
 
-/** The parts of a project that this host has, by our own record, each of any version. */
+/** The parts of a project on this host, of any version, according to our own record. */
 export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, projectId: string): InstalledPart[] {
   const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId)
   return rows.map(installed => ({ ...placeOf(installed), installed }))
 }
 
-/** Records which version of the project this host runs by our own record: that of the part installed last. */
+/** Records which version of the project this host has according to our own record: that of the part installed last. */
 export async function noteInstalledVersion(deployment: ProjectDeployment): Promise<void> {
   const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed)
   await deployment.record.update({ previous_version: newestProjectVersion(rows) })
 }
 
 /**
- * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and those of
- * the installed parts, or the usual one for plugins. What the host's own file names is none of a project's business.
- * Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and the
+ * directories of the installed parts, or the usual one for plugins. The directory that the host's own file names does
+ * not concern a project. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
@@ -42,7 +42,9 @@ export function checkInstalledParts(deployment: ProjectDeployment): void {
   for (const part of installed) checkHost(deployment, part)
 }
 
-/** The parts of the project, by name, that came from this artifact and are intact; undefined where there is none. */
+/**
+ * Finds the parts of the project, by name, that came from this artifact and are intact; undefined if there are none.
+ */
 export async function findInstalledParts(
   deployment: ProjectDeployment,
   sha256: string,
@@ -58,8 +60,8 @@ export async function findInstalledParts(
 }
 
 /**
- * Whether these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
- * no source has to be asked what it has now; not so where plan or manifest cannot be read.
+ * True if these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
+ * no part has a source that may have changed. False if the plan or the manifest cannot be read.
  */
 export function isAllInstalled(content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
   try {

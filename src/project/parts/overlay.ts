@@ -12,18 +12,20 @@ export interface PlacedTree {
   readonly tree: NamedTree
 }
 
-/** The only files that a stub has in its top directory, with its templates in any. */
+/** The only files of a stub in its top directory. It may also have templates in any directory. */
 const STUB_FILES: ReadonlySet<string> = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 
-/** Whether a file of the archive may be part of a stub: nothing else is laid next to code that its source vouches for. */
+/**
+ * True if a file of the archive may be part of a stub. Nothing else is laid next to code that its source vouches for.
+ */
 export function isStubFile({ path }: { readonly path: string }): boolean {
   return STUB_FILES.has(path) || basename(path).endsWith('.template')
 }
 
 /**
- * Lays a fetched tree over the stub that the archive contains of its part: moves each file of the stub into the fetched
- * tree's folder where nothing is in its way. A name in both is the fetched one's, plugin.yaml too; names are equal when
- * they may be one name to this platform. Symlinks of a stub are left out: they could lead elsewhere now.
+ * Lays a fetched tree over the part's stub from the archive: moves each file of the stub into the fetched tree's folder
+ * if nothing is in its way. If both have a name, the fetched file wins, plugin.yaml included; two names are equal if
+ * they may be one name to this platform. Leaves out symlinks of a stub, because they could now lead elsewhere.
  */
 export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: TimeSlice): Promise<PlacedTree> {
   const { symlinks } = fetched.tree
@@ -42,13 +44,13 @@ export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: 
     }
     renameSync(join(stub.staged, path), join(fetched.staged, path))
   })
-  // A rename changes a file's times, so what was known of them is not true any more.
+  // A rename changes a file's times, so its stamp is no longer true.
   const moved = files.map(({ stamp: _, ...file }) => file)
   const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] }
   return { staged: fetched.staged, tree }
 }
 
-/** A directory that is there under this very name is used, and no other of the same key. */
+/** A file may go into an existing directory of exactly this name, but not of another name with the same key. */
 function isFreeFor(folders: ReadonlyMap<string, string>, folder: string): boolean {
   return (folders.get(keyOf(folder)) ?? folder) === folder
 }

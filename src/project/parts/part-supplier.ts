@@ -5,22 +5,24 @@ import type { SourceRecord } from '../../install/host/installed/rows.ts'
 /** A part to fetch. */
 export interface WantedPart {
   readonly part: SourcedPart
-  /** Private and empty; contains the tree in the end. */
+  /** Private and empty at first. Contains the tree in the end. */
   readonly folder: string
   readonly past: PartPast
 }
 
-/** What this host knows of a part's place. */
+/** The history of a part's place on this host. */
 export interface PartPast {
-  /** What is in it now; undefined where this project has not installed it from a source. */
+  /** The version in it now; undefined if this project has not installed it from a source. */
   readonly installed: SuppliedVersion | undefined
-  /** What this project has had there from any source, as far as it is installed or retained. */
+  /** The versions that this project has had there from any source, if they are still installed or retained. */
   readonly history: readonly SuppliedVersion[]
-  /** Whether this host has had just that for this project, by its records and audit log, and replaced it. */
+  /**
+   * True if this host has had exactly that for this project and replaced it, according to its records and audit log.
+   */
   wasReplaced(source: SourceRecord): boolean
 }
 
-/** What a source once supplied. */
+/** A version that a source once supplied. */
 export interface SuppliedVersion {
   readonly version: string | null
   readonly source: SourceRecord
@@ -31,19 +33,19 @@ export interface FetchedPart {
   /** The folder that contains it. */
   readonly staged: string
   readonly tree: NamedTree
-  /** The version that the source says it is; undefined where only its plugin.yaml or the manifest may know. */
+  /** The version that the source gives; undefined if only its plugin.yaml or the manifest may know it. */
   readonly version: string | undefined
-  /** What the host's record says of it. */
+  /** The source, for the host's record. */
   readonly source: SourceRecord
 }
 
 /**
- * Supplies the parts that a project names but does not contain. The project contract knows no other contract: what
- * fetches from a marketplace or from git is given to it.
+ * Supplies the parts that a project names but does not contain. The project contract knows no other contract, so its
+ * caller passes in the code that fetches from a marketplace or from git.
  */
 export interface PartSupplier {
   /** Throws ConfigError `missing_input` with every input that these parts need and the operator left out. */
   requireInputs(parts: readonly SourcedPart[]): void
-  /** Fetches and verifies one part; changes nothing but its folder. */
+  /** Fetches and verifies one part. Changes nothing but its folder. */
   fetch(wanted: WantedPart): Promise<FetchedPart>
 }

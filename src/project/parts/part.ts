@@ -18,16 +18,16 @@ import type { ProjectDeployment } from '../deployment.ts'
 import type { VerifiedProject } from '../verify.ts'
 import { findUnchanged, type SuppliedPart } from './fetch-parts.ts'
 
-/** Where the parts of a project come from. */
+/** The trees from which a project's parts are installed. */
 export interface PartSource extends VerifiedProject {
   readonly artifactSha256: string
-  /** Those that come from elsewhere, by name; without those that are installed and stay. */
+  /** The parts that come from elsewhere, by name, without those that are installed and stay. */
   readonly supplied: ReadonlyMap<string, SuppliedPart>
 }
 
 /**
- * One plugin or extension of a project: signed for this host, or in its place already. Throws as `orderInstallation`
- * does.
+ * Stages one plugin or extension of a project: signed for this host, or in its place already. Throws as
+ * `orderInstallation` does.
  */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment
@@ -46,7 +46,7 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
   return await keepIfIntact(deployment, newPart, origin)
 }
 
-/** A source says itself which version it supplied, and what stays is what it was. */
+/** A source names the version that it supplied. A part that stays keeps its version. */
 function versionOf(
   source: PartSource,
   part: ManifestPart,
@@ -72,7 +72,7 @@ async function signPart(
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }
 
-/** Both manifest and plugin.yaml may name what a plugin needs. */
+/** Unites the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
 function both(manifest: VariableNames, pluginYaml: PluginYaml | undefined): PartEnvironment {
   const { required, optional, ...injection } = environmentOf(pluginYaml)
   return {

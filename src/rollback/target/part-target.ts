@@ -10,7 +10,7 @@ import { noSnapshot, requireOwnPart, unrecorded } from '../refusals.ts'
 import type { Target } from './target.ts'
 import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
 
-/** The snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
+/** Finds the snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
 export async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<Target> {
   requireOwnPart(row, { place, slug: rollback.record.facts.slug })
   const origin = { contract: row.contract, slug: row.slug }
@@ -24,7 +24,7 @@ export async function findPartTarget(rollback: RunningRollback, place: Place, ro
   }
 }
 
-/** What is installed in a place. */
+/** The installed version of a place. */
 interface Installed {
   readonly place: Place
   readonly origin: Origin
@@ -41,8 +41,9 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
 }
 
 /**
- * The newest one that nobody has modified, of the version that was asked for; of a named version also a modified one.
- * Unnamed, only one that was installed before the present version was: what an earlier rollback has replaced is later.
+ * Chooses the newest unmodified snapshot of the requested version, or a modified one if the version was named. Without
+ * a name, only a version that was installed before the present one qualifies: one that an earlier rollback replaced is
+ * later.
  */
 function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: InstalledRow): SnapshotRow {
   const { toVersion } = request
@@ -69,7 +70,7 @@ function versionIn(row: InstalledRow): ReturningVersion {
   return installed
 }
 
-/** By when each was first installed, which a rollback does not change. */
+/** Compares when each was first installed, which a rollback does not change. */
 function isEarlier(snapshot: SnapshotRow, row: InstalledRow): boolean {
   return (snapshot.installed_at ?? '') < (row.installed_at ?? '')
 }

@@ -20,9 +20,9 @@ import type { Target } from './target.ts'
 import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
 
 /**
- * All parts of one version of a project: those that are installed with the same files stay, the others return from their
- * snapshots, and what that version did not contain is removed. Throws as `findTarget` does, with the names of what is
- * missing, and DeploymentError `place_taken`.
+ * Finds all parts of one version of a project. Parts that are installed with the same files stay, the others return
+ * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does, with the
+ * names of missing parts, and DeploymentError `place_taken`.
  */
 export async function findProjectTarget(
   rollback: RunningRollback,
@@ -45,15 +45,16 @@ export async function findProjectTarget(
   }
 }
 
-/** A version whose parts are all here. */
+/** A version whose parts are all on this host. */
 interface WholeVersion {
   readonly version: string
   readonly parts: readonly TargetPart[]
 }
 
 /**
- * The version that was asked for, else the newest before the present one that is whole: not what an earlier rollback has
- * replaced, which is later. Each part may have changed within one version, where its source supplied another tree.
+ * Chooses the requested version, or else the newest complete one before the present one. A version that an earlier
+ * rollback replaced is later and does not count. Each part may have changed within one version, if its source supplied
+ * another tree.
  */
 async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
   const { toVersion } = rollback.request
@@ -69,8 +70,8 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
 }
 
 /**
- * Newest first. The name of the present version asks for what it was before it became what it is now; only where that
- * is not known, for the present one.
+ * The candidates, newest first. The name of the present version stands for its earlier state under that name; only if
+ * there is none, for the present state.
  */
 function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {
   const present = known.at(-1)
@@ -88,7 +89,7 @@ function describe({ version, parts }: ProjectVersion): string {
   return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`
 }
 
-/** By when the newest part of each was first installed, which a rollback does not change. */
+/** Compares when the newest part of each version was first installed, which a rollback does not change. */
 function isBefore(present: ProjectVersion | undefined): (version: ProjectVersion) => boolean {
   const timeOf = (version: ProjectVersion | undefined): string =>
     (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '')
@@ -110,7 +111,7 @@ async function findParts(
   return { parts: found, missing }
 }
 
-/** What is missing, in words, where the part cannot return. */
+/** Returns the part, or words for what is missing if it cannot return. */
 async function findPart(rollback: RunningRollback, origin: Origin, part: ProjectPart): Promise<TargetPart | string> {
   const { kind: _, id: __, directory: ___, ...returning } = part
   const place = placeOf(part)

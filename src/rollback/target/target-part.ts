@@ -8,31 +8,31 @@ import { identityOf } from '../../install/host/trees/record/tree-identity.ts'
 import type { IntactPart, RetainedPart, ReturningVersion } from '../../install/steps/parts/part.ts'
 import type { RunningRollback } from '../deployment.ts'
 
-/** A part before it is known which settings it reads. */
+/** A part before its settings are known. */
 export type TargetPart = Omit<RetainedPart, 'environment'> | Omit<IntactPart, 'environment'>
 
-/** A version that returns, and where. */
+/** A version that returns, and its place. */
 export interface Returning {
   readonly place: Place
   readonly origin: Origin
   readonly returning: ReturningVersion
 }
 
-/** Whether no file of what is installed in a place is missing or changed. What is there as well does no harm. */
+/** True if no file of the version installed in a place is missing or changed. Additional files do no harm. */
 export async function isIntact({ drift }: RunningRollback, place: Place): Promise<boolean> {
   const found = await drift.of(place)
   return found !== undefined && isOnlyAdded(found)
 }
 
-/** A part that stays in its place. */
+/** Builds a part that stays in its place. */
 export function keepInstalled({ layout }: RunningRollback, { place, returning }: Returning): TargetPart {
   const previous = readPreviousInstall(layout, place)
   return { ...place, ...versionOf(returning), previous, intact: identityOf(returning), returning }
 }
 
 /**
- * A part whose snapshot returns, with the host's files that it or a later snapshot of it contains: nothing compares
- * those.
+ * Builds a part whose snapshot returns, together with the host's own files that it or a later snapshot contains: these
+ * are not compared.
  */
 export function takeRetained(
   { layout, keepPaths }: RunningRollback,

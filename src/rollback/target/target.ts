@@ -22,15 +22,15 @@ export interface Target {
   readonly version: string
   readonly origin: InstallOrder['origin']
   readonly parts: readonly TargetPart[]
-  /** What that version did not contain. */
+  /** The parts that this version did not contain. */
   readonly removals: readonly InstalledPart[]
-  /** For a project. */
+  /** Set for a project. */
   readonly plugins: DeploymentFacts['plugins'] | undefined
 }
 
 /**
- * Finds the snapshots to restore, and checks that this host can switch to them; a dry run only reads. Throws
- * DeploymentError `no_snapshot`, which names those that there are, `snapshot_modified`, `place_taken`,
+ * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
+ * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
  * `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export async function findTarget(rollback: RunningRollback): Promise<Target> {
@@ -44,13 +44,13 @@ export async function findTarget(rollback: RunningRollback): Promise<Target> {
   return target
 }
 
-/** For a project, its plugins; else the directory of the only part. */
+/** A project's plugins, or else the directory of the only part. */
 function placeIn({ parts: [part], plugins }: Target): Partial<DeploymentFacts> {
   if (plugins !== undefined) return { plugins }
   return part === undefined ? {} : directoryIn(part)
 }
 
-/** A tree that was changed on this host is no longer that of its artifact. */
+/** A tree that was changed on this host no longer has its artifact's digest. */
 function identityIn({ parts }: Target): Pick<DeploymentFacts, 'artifact_sha256' | 'modified'> {
   if (parts.some(({ returning }) => returning?.modified)) return { artifact_sha256: null, modified: true }
   const [artifact = null] = parts.map(({ artifactSha256 }) => artifactSha256)
@@ -67,7 +67,7 @@ async function choose(rollback: RunningRollback): Promise<Target> {
     : await findPartTarget(rollback, placeOf(row), row)
 }
 
-/** A version of a project may have been in another directory. */
+/** Checks both directories if a part moves: a version of a project may have used another one. */
 async function checkDestination(rollback: RunningRollback, target: TargetPart, origin: Origin): Promise<void> {
   const { host, layout, request, tools } = rollback
   const { previous } = target

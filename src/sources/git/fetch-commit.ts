@@ -11,13 +11,13 @@ import type { Relay } from '../../net/relay/relay.ts'
 import { boundedUrl, type GitSetting } from './git-settings.ts'
 import type { HostGit } from './host-git.ts'
 
-/** The only ref of the repository, wherever the server keeps it. */
+/** The only ref of our repository, whatever name it has on the server. */
 const FETCHED = 'refs/hub-deploy/fetched'
 
-/** A server, and how to reach it. */
+/** A server and the connection to it. */
 export interface GitServer {
   readonly url: URL
-  /** The only way there. */
+  /** The only connection to the server. */
   readonly relay: Relay
   readonly tokens: GitTokens
   /** PEM; trusted in addition to the built-in authorities. */
@@ -27,16 +27,16 @@ export interface GitServer {
 export interface CommitFetch {
   readonly git: HostGit
   readonly server: GitServer
-  /** Private. */
+  /** A private folder. */
   readonly folder: string
   readonly log: Log
 }
 
 /**
- * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves the
- * ref and fetches it, so it cannot move in between; git itself checks that objects are what their ids say. Throws
- * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
- * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
+ * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves and
+ * fetches the ref, so it cannot move in between; git itself checks that objects match their ids. Throws ArtifactError
+ * `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError `authentication_failed`,
+ * ArchiveError `archive_too_large`, and whatever `HostGit` throws.
  */
 export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promise<string> {
   const { git } = fetch
@@ -64,7 +64,7 @@ export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promi
   return commit
 }
 
-/** They are in git's environment only: neither a token nor a password is in an argument or a file. */
+/** Settings that only git's environment contains: no argument and no file has a token or a password. */
 async function connectionSettings({ server, folder }: CommitFetch): Promise<GitSetting[]> {
   const { url, relay, tokens, ca } = server
   const token = tokens.get(url.host)
@@ -77,7 +77,7 @@ function headerOf(token: string): string {
   return `Authorization: Basic ${basicCredentials(token)}`
 }
 
-/** Git replaces the built-in authorities by those of the file. */
+/** Writes the built-in authorities next to the operator's, because git uses only those in the file. */
 function writeAuthorities(folder: string, ca: string): string {
   const path = join(folder, 'authorities.pem')
   writeFileSync(path, [...getCACertificates('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 })
@@ -88,13 +88,16 @@ function isDone(end: ChildEnd): boolean {
   return end.kind === 'exited' && end.code === 0
 }
 
-/** Git and curl ran out of what they may use. Only git can say so: the server is not to decide that (see `ownLines`). */
+/**
+ * Lines of git or curl that ran into a limit. They count only in git's own words: the server must not be able to fake
+ * them (see `ownLines`).
+ */
 const LIMIT =
   /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i
 
 /**
- * What git says in its own words, which it does not change in `LC_ALL=C`, at the beginning of a line, and what it
- * means. The server decides them anyway, by its status or by what it sends.
+ * Sentences of git at the beginning of a line, which it does not translate in `LC_ALL=C`, and their errors. The server
+ * decides them in any case, by its status or its data, so it gains nothing by faking them.
  */
 const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[] = [
   [
@@ -119,7 +122,7 @@ const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[
   ],
 ]
 
-/** The server's own words go to the log only: the hub reads the message. */
+/** The server's own words go only to the log, because the hub reads the message. */
 function explainRefusal({ git, server, log }: CommitFetch, end: ChildEnd): DeployError {
   const said = end.kind === 'not_started' ? end.error.message : end.output
   log.info(`git: ${cleanForeignText(said)}`)
@@ -131,7 +134,7 @@ function explainRefusal({ git, server, log }: CommitFetch, end: ChildEnd): Deplo
   return explain?.(server) ?? unserved(server)
 }
 
-/** The lines before the first one that may quote the server, which can have line breaks in its words. */
+/** The lines before the first one that may quote the server, whose words can contain line breaks. */
 function ownLines(said: string): string[] {
   const lines = said.split('\n')
   const quoted = lines.findIndex(line => /^remote:|remote error|got '|unexpected|invalid server response/i.test(line))

@@ -5,17 +5,20 @@ import { allowedEnvironment } from '../../install/files/child-process.ts'
 export type GitSetting = readonly [key: string, value: string]
 
 const HELPER = 'bounded'
-/** Git holds the server's whole list of refs in memory, however small it was on the wire; real lists have a few MiB. */
+/**
+ * The memory of the process that talks to the server, which holds the whole list of refs, however small it was on the
+ * wire. Real lists have a few MiB.
+ */
 const HELPER_MEMORY_KIB = 192 * 1024
 
-/** The URL by which git fetches with little memory. */
+/** The URL with which git fetches in little memory. */
 export function boundedUrl({ href }: URL): string {
   return `${HELPER}::${href}`
 }
 
 /**
- * What git does whatever a repository or its server says: https only, no redirects, no program but its own. Nothing of
- * a repository runs here, and everything that arrives is checked as it is unpacked.
+ * Git's behavior, whatever a repository or its server asks for: https only, no redirects, no program but its own.
+ * Nothing of a repository runs here, and git checks everything that arrives as it unpacks it.
  */
 const SETTINGS: readonly GitSetting[] = [
   ['core.hooksPath', '/dev/null'],
@@ -27,7 +30,7 @@ const SETTINGS: readonly GitSetting[] = [
   ['credential.helper', ''],
   ['protocol.allow', 'never'],
   ['protocol.https.allow', 'always'],
-  // `HELPER` is a remote helper of this name: git's own for https, with less memory than the rest of git.
+  // `HELPER` is a remote helper of this name: git's own for https, but with less memory than the rest of git.
   [`protocol.${HELPER}.allow`, 'always'],
   [`alias.remote-${HELPER}`, `!ulimit -v ${HELPER_MEMORY_KIB} && exec git remote-https`],
   ['http.proxyAuthMethod', 'basic'],
@@ -50,7 +53,7 @@ const SETTINGS: readonly GitSetting[] = [
   ['http.lowSpeedTime', '60'],
 ]
 
-/** The environment that contains everything git needs, so that no argument and no file does. */
+/** Builds an environment with everything git needs, so that no argument and no file has to contain it. */
 export function gitEnvironment(
   { home, repository }: { readonly home: string; readonly repository: string },
   settings: readonly GitSetting[] = [],
@@ -75,7 +78,7 @@ export function gitEnvironment(
   })
 }
 
-/** Git runs in a folder that we have just made; a relative path must not find a program there. */
+/** Drops relative paths: git runs in a folder that we have just created, and must not find a program there. */
 function absolutePath(): string {
   const folders = (process.env['PATH'] ?? '').split(delimiter).filter(folder => folder.startsWith('/'))
   return folders.join(delimiter)

@@ -13,12 +13,12 @@ import { fetchCommit } from './fetch-commit.ts'
 import { HostGit } from './host-git.ts'
 import { readTree } from './read-tree.ts'
 
-/** A tree that was fetched, and where it is. */
+/** A fetched tree and its location. */
 export interface GitTree {
   readonly staged: string
   readonly tree: ExtractedTree
   readonly commit: string
-  /** Bytes that the server sent. */
+  /** The number of bytes that the server sent. */
   readonly received: number
 }
 
@@ -60,7 +60,7 @@ export async function fetchGitTree(
   return { staged, tree: found, commit, received: relay.received }
 }
 
-/** How much may arrive there: git does not say before how much it will be. Throws DeploymentError `disk_full`. */
+/** The bytes that may arrive in the folder: git does not announce the size. Throws DeploymentError `disk_full`. */
 function roomIn(folder: string): number {
   requireSpace(folder, { sizes: [SPARE_BYTES], inodes: OWN_INODES })
   const { bavail, bsize } = statfsSync(folder)
@@ -75,8 +75,8 @@ function noRoom({ url }: GitSource, folder: string): DeploymentError {
 }
 
 /**
- * Without a commit id only the digest says what the tree is, and it covers neither symlinks without a file behind them
- * nor modes. Throws ArtifactError `unpinned_source`.
+ * Without a commit id, only the digest identifies the tree, and it covers neither modes nor symlinks without a file
+ * behind them. Throws ArtifactError `unpinned_source`.
  */
 function verifyCovered({ url, ref }: GitSource, commit: string, { files, symlinks }: ExtractedTree): void {
   const link = symlinks.find(({ file }) => file === null)
@@ -89,7 +89,7 @@ function verifyCovered({ url, ref }: GitSource, commit: string, { files, symlink
   )
 }
 
-/** A path after the colon is never an option, and leads through no symlink. */
+/** Finds the tree to read. The path follows a colon, so it is never an option, and it leads through no symlink. */
 async function findTree(git: HostGit, commit: string, source: GitSource): Promise<string> {
   const { subdirectory } = source
   const object = subdirectory === undefined ? commit : await resolve(git, `${commit}:${subdirectory}`)

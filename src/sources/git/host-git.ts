@@ -6,19 +6,22 @@ import { type ChildEnd, readChild, runChild } from '../../install/files/child-pr
 import { pathExistsSync } from '../../install/files/trees/tree-walk.ts'
 import { type GitSetting, gitEnvironment } from './git-settings.ts'
 
-/** Of each process, so that an unpacked pack has room; the one that talks to the server has less (git-settings.ts). */
+/**
+ * The memory of each process, enough for an unpacked pack. The one that talks to the server has less (git-settings.ts).
+ */
 const MEMORY_KIB = 512 * 1024
 /** The unit of `ulimit -f` in every POSIX shell. */
 const BLOCK_BYTES = 512
-/** `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would ignore them without a word. */
+/** The first version with `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would silently ignore them. */
 const LEAST_VERSION = [2, 37] as const
 
-/** How the shell ends when this host does not know a limit, or lets us set none. */
+/** The exit code of the shell if this host does not know a limit or does not let us set one. */
 const NO_LIMITS = 121
 
 /**
- * Limits that git itself does not have; a lower one of the host's own will do. What the shell runs is constant; `"$@"`
- * passes arguments as they are. Descriptor 3 ends with this process, however that ends, and git's group with it.
+ * Limits that git itself does not have. A lower limit of the host is fine. The text that the shell runs is constant,
+ * and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way, and git's
+ * process group ends with it.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -26,13 +29,13 @@ limit -c 0; limit -f "$1"; limit -v "$2"; limit -t "$3"; shift 3
 { read -r _ <&3; kill -9 -$$; } </dev/null >/dev/null 2>&1 &
 exec git "$@" 3<&-`
 
-/** A folder of ours, and what git may use there. */
+/** Our folder for git, and git's limits in it. */
 export interface GitLimits {
-  /** Private. Git's repository and home are in it. */
+  /** A private folder with git's repository and home. */
   readonly folder: string
-  /** The limit for what arrives, and so for any file that git writes. */
+  /** The limit for the received bytes, and so for any file that git writes. */
   readonly maxBytes: number
-  /** Of every command together. */
+  /** The limit for all commands together. */
   readonly endsAt: number
   readonly signal: AbortSignal
 }
@@ -40,11 +43,11 @@ export interface GitLimits {
 export interface GitCall {
   readonly args: readonly [string, ...string[]]
   readonly settings?: readonly GitSetting[]
-  /** A descriptor that becomes its stdin. */
+  /** A descriptor that becomes the command's stdin. */
   readonly input?: number
 }
 
-/** The host's git, with our configuration only, in a repository that is still empty. */
+/** The host's git, with our configuration only, in a repository that is empty at first. */
 export class HostGit {
   readonly repository: string
   readonly #limits: GitLimits
@@ -54,7 +57,7 @@ export class HostGit {
     this.#limits = limits
   }
 
-  /** Throws DeploymentError `source_not_supported` when this host has no git, or one that does not know these limits. */
+  /** Throws DeploymentError `source_not_supported` if this host has no git, or one that does not know these limits. */
   async verifyVersion(): Promise<void> {
     const end = await this.run({ args: ['version'] })
     if (end.kind === 'exited' && end.code === NO_LIMITS) throw noLimits()
@@ -68,22 +71,25 @@ export class HostGit {
     )
   }
 
-  /** How a command ended; its output is cut to 2 KiB. Throws ArtifactError `timeout`, and the signal's reason. */
+  /**
+   * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout`, and the signal's
+   * reason.
+   */
   async run(call: GitCall): Promise<ChildEnd> {
     const end = await runChild(this.#request(call))
     if (end.kind === 'timed_out') throw this.#late()
     return end
   }
 
-  /** The one line that a command prints; undefined when it fails. Throws as `run` does. */
+  /** Returns the one line that a command prints; undefined if it fails. Throws as `run` does. */
   async line(call: GitCall): Promise<string | undefined> {
     const end = await this.run(call)
     return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined
   }
 
   /**
-   * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` when it fails, and as
-   * `run` does.
+   * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails, and
+   * as `run` does.
    */
   async read<Read>(call: GitCall, consume: (stdout: AsyncIterable<Buffer>) => Promise<Read>): Promise<Read> {
     const input = call.input === undefined ? {} : { input: call.input }
@@ -96,7 +102,7 @@ export class HostGit {
     )
   }
 
-  /** Whether a file has become as large as it may: the process that wrote it was then killed without a word. */
+  /** True if a file has reached its limit: the system then killed the process that wrote it without a message. */
   hasReachedLimit(): boolean {
     const packs = join(this.repository, 'objects', 'pack')
     const names = pathExistsSync(packs) ? readdirSync(packs) : []

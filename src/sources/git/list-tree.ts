@@ -14,17 +14,17 @@ export interface GitEntry extends ArchiveEntry {
 
 export interface GitListing {
   readonly listing: ArchiveListing<GitEntry>
-  /** Their targets are still to be read. */
+  /** Symlinks whose targets are still to be read. */
   readonly symlinks: readonly GitEntry[]
 }
 
-/** Mode, type, id and size before the path take less than this. */
+/** The size of a record: the mode, type, id and size before the path take less than 256 bytes. */
 const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
 
 /**
- * Lists a tree by an archive's rules, entry by entry as git prints it: no checkout, so that no attribute of the
- * repository counts. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
+ * Lists a tree by an archive's rules, entry by entry as git prints it. Nothing is checked out, so the repository's
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
  */
 export async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
   const listing = new ArchiveListing<GitEntry>(rules)
@@ -33,7 +33,8 @@ export async function listTree(git: HostGit, tree: string, { rules, slice }: Lis
   await git.read({ args }, async stdout => {
     let records = 0
     for await (const record of recordsOf(stdout)) {
-      // Trees too: git lists each of them, also one that contains nothing, and would be busy with them for years.
+      // Trees count too: git lists each of them, even an empty one, and a hostile repository could keep it busy for
+      // years.
       verifyEntryCount(++records, rules)
       const entry = parseRecord(record)
       if (entry.type === 'directory') continue

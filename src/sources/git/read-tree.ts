@@ -13,22 +13,22 @@ import type { ExtractedFile, ExtractedTree } from '../../install/files/trees/ext
 import type { HostGit } from './host-git.ts'
 import { type GitEntry, listTree } from './list-tree.ts'
 
-/** Up to here a file is written in one go. */
+/** A file up to this size is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024
 
 export interface TreeReading {
   readonly git: HostGit
-  /** Private; the lists of what git is to print are there, without a name. */
+  /** A private folder for unnamed files with the ids that git is to print. */
   readonly folder: string
-  /** To be made, and to contain the tree. */
+  /** The directory to create for the tree. */
   readonly target: string
   readonly limits: ExtractionLimits
   readonly signal: AbortSignal
 }
 
 /**
- * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of
- * an extraction. The whole listing is checked first, and room found for it. Throws as `listTree` does, ArchiveError
+ * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of an
+ * extraction. Checks the whole listing and the free space first. Throws as `listTree` does, ArchiveError
  * `empty_artifact`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason.
  */
 export async function readTree(reading: TreeReading, tree: string): Promise<ExtractedTree> {
@@ -65,7 +65,7 @@ interface Blob {
   pieces(): AsyncIterable<Buffer>
 }
 
-/** Hands over the bytes of each entry, in their order. Each blob must be read before the next one is. */
+/** Passes the bytes of each entry to `use`, in order. Each blob must be read before the next one is requested. */
 async function readBlobs<Entry extends Pick<GitEntry, 'name' | 'oid' | 'size'>>(
   { git, folder }: TreeReading,
   entries: readonly Entry[],
