@@ -6,7 +6,7 @@ import { inTransaction } from './transactions.ts'
 const SETTING = 'admin_token_hash'
 const MIN_GIVEN_CHARS = 16
 
-/** Makes the admin token, to be shown once. Returns undefined when the data folder already has one. */
+/** Makes the admin token, to be shown once. Returns undefined if the data folder already has one. */
 export function ensureAdminToken(store: Store): string | undefined {
   return inTransaction(store, () => (readHash(store) === undefined ? renewAdminToken(store) : undefined))
 }
@@ -18,7 +18,7 @@ export function renewAdminToken(store: Store): string {
   return token
 }
 
-/** Makes the given token the admin token. Throws HubError 400 when it has fewer than 16 characters. */
+/** Makes the given token the admin token. Throws HubError 400 if it has fewer than 16 characters. */
 export function setAdminToken(store: Store, token: string): void {
   if (token.length < MIN_GIVEN_CHARS) {
     throw new HubError(

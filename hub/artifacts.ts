@@ -8,8 +8,8 @@ import type { Store } from './store.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 /**
- * Of all downloads. What was read is sent in the same turn of the event loop, which accepts one connection a turn: more
- * of it, and other hosts would wait for seconds.
+ * The limit for all downloads together. A piece that was read is sent in the same turn of the event loop, which accepts
+ * one connection a turn: with more reads, other hosts would wait for seconds.
  */
 const READS_AT_ONCE = 2
 
@@ -34,7 +34,10 @@ export async function keepArtifact(store: Store, sha256: string, bytes: Uint8Arr
   }
 }
 
-/** The stored bytes as a stream, for the caller to read or cancel. Throws HubError 500 when the file is incomplete. */
+/**
+ * Returns the stored bytes as a stream, which the caller must read or cancel. Throws HubError 500 if the file is
+ * incomplete.
+ */
 export async function streamArtifact(store: Store, { sha256, size }: ArtifactFile): Promise<ReadableStream> {
   const file = await open(artifactPath(store, sha256)).catch(() => undefined)
   if (file !== undefined && (await file.stat()).size === size) {
@@ -44,12 +47,12 @@ export async function streamArtifact(store: Store, { sha256, size }: ArtifactFil
   throw new HubError(500, `The hub's file for the artifact ${sha256} is missing or incomplete: publish it again.`)
 }
 
-/** Where the bytes with this SHA-256 are. */
+/** The path of the bytes with this SHA-256. */
 export function artifactPath(store: Store, sha256: string): string {
   return join(store.dataDir, 'artifacts', sha256)
 }
 
-/** Node.js' own conversion of a file's stream copies all bytes once more. */
+/** Node.js' own conversion of a file into a stream copies all bytes once more. */
 function streamFile(file: FileHandle, size: number): ReadableStream {
   let position = 0
   return new ReadableStream({
@@ -67,7 +70,7 @@ function streamFile(file: FileHandle, size: number): ReadableStream {
   })
 }
 
-/** A stream that fails calls nothing else. */
+/** Closes the file if a read fails, because a stream that fails calls nothing else. */
 async function readOrClose(file: FileHandle, chunk: Buffer, position: number): Promise<{ readonly bytesRead: number }> {
   try {
     return await file.read(chunk, 0, chunk.length, position)

@@ -5,7 +5,7 @@ const ALPHANUMERICS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 /**
  * Makes a random credential of 256 bits: the label, then base64url. The hub stores only its plain SHA-256, which is
- * safe because that much entropy cannot be guessed.
+ * safe because nobody can guess that much entropy.
  */
 export function newCredential(label: string): string {
   return `${label}_${randomBytes(CREDENTIAL_BYTES).toString('base64url')}`

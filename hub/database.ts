@@ -1,13 +1,13 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 
-/** More than the hub has; a page with a filter of many words makes its own. */
+/** More statements than the hub has, but a page with a filter of many words makes its own. */
 const MOST_KEPT = 100
 
-/** Compiles each statement once: for short ones, that takes longer than what they do. */
+/** Compiles each statement once: compiling a short one takes longer than running it. */
 export class HubDatabase extends DatabaseSync {
   readonly #kept = new Map<string, StatementSync>()
 
-  /** The same statement for the same text: read its rows at once. */
+  /** Returns the same statement for the same text, so read its rows at once. */
   override prepare(sql: string): StatementSync {
     const kept = this.#kept.get(sql)
     if (kept !== undefined) return kept

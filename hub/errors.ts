@@ -16,7 +16,10 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** The body of every refusal: the same sentence under both names, as clients of either contract read only one. */
+/**
+ * The body of every refusal. It has the same sentence under both names, because clients of either contract read only
+ * one.
+ */
 export interface ErrorBody {
   readonly error: string
   readonly detail: string

@@ -1,4 +1,4 @@
-/** Runs at most so many pieces of work at once, in the order in which they come. */
+/** Limits the work that runs at once. Waiting work starts in the order in which it came. */
 export class FewAtATime {
   readonly #most: number
   #running = 0
@@ -8,7 +8,7 @@ export class FewAtATime {
     this.#most = most
   }
 
-  /** Resolves or rejects as the work does; the next one starts in either case. */
+  /** Resolves or rejects as the work does. The next work starts in either case. */
   async run<T>(work: () => Promise<T>): Promise<T> {
     if (this.#running === this.#most) await new Promise<void>(resolve => this.#waiting.push(resolve))
     else this.#running += 1
@@ -16,7 +16,7 @@ export class FewAtATime {
       return await work()
     } finally {
       const next = this.#waiting.shift()
-      // It takes this one's place.
+      // The waiting work takes the place of this one.
       if (next !== undefined) next()
       else this.#running -= 1
     }

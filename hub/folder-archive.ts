@@ -11,21 +11,21 @@ const SETTINGS_WITH_VALUES = /^\.env\.(?!template$|example$|sample$)/
 const KEY_FILE = /^id_(rsa|dsa|ecdsa|ed25519)$|\.(key|p12|pfx|jks|keystore)$/
 const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/
 
-/** As hosts extract them by default (contract 4.3). All of it is in memory for a moment. */
+/** The limit with which hosts extract by default (contract 4.3). All of it is in memory for a moment. */
 const MAX_FILE_BYTES = 2 * 1024 ** 3
 const MAX_ENTRIES = 100_000
 
-/** A ZIP of a folder. `leftOut` are the paths that are not in it, relative to the folder, with `/`. */
+/** A ZIP of a folder. `leftOut` lists the paths that are not in it, relative to the folder, with `/`. */
 export interface FolderArchive {
   readonly bytes: Buffer
   readonly leftOut: string[]
 }
 
 /**
- * The folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, modes are 0644
- * or 0755. Symlinks stay symlinks. Version control, installed dependencies, caches, settings and private keys are left
- * out. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or socket, for more
- * than 100,000 entries or 2 GiB, when the folder does not exist, and when there is nothing to publish.
+ * Packs a folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, modes are
+ * 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
+ * private keys. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or
+ * socket, for more than 100,000 entries or 2 GiB, if the folder does not exist, and if there is nothing to publish.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)
@@ -72,7 +72,7 @@ function addPath(packing: Packing, path: string): void {
   }
 }
 
-/** Before the file is read: somebody may name their home folder. */
+/** Checked before the file is read, because somebody may name their home folder. */
 function requireRoom({ root, zip, fileBytes }: Packing): void {
   if (fileBytes <= MAX_FILE_BYTES && zip.getEntryCount() < MAX_ENTRIES) return
   const most = `more than ${MAX_ENTRIES} entries or ${MAX_FILE_BYTES} bytes`
@@ -112,7 +112,10 @@ function readLink(root: string, path: string): Buffer {
   return Buffer.from(target)
 }
 
-/** A target that leaves the folder and returns by its name breaks as soon as the folder has another name. */
+/**
+ * True for a target that leaves the folder. If it returns by the folder's name, it breaks once the folder has another
+ * name.
+ */
 function climbsOut(target: string): boolean {
   return target.split(sep)[0] === '..'
 }

@@ -16,8 +16,8 @@ export interface GitSource {
 }
 
 /**
- * The archive that a code host offers for download: a ZIP of the commit with one top-level directory, `<name>-<ref>/`.
- * Throws HubError 400 when the repository has no such commit or git cannot run.
+ * Makes the archive that a code host offers for download: a ZIP of the commit with one top-level directory,
+ * `<name>-<ref>/`. Throws HubError 400 if the repository has no such commit or git cannot run.
  */
 export async function zipGitCommit(source: GitSource): Promise<Buffer> {
   const commit = await resolveCommit(source)

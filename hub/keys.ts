@@ -44,7 +44,10 @@ export interface IssuedKey {
 
 const COLUMNS = 'id, name, prefix, owner, kind, slug, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
-/** Makes an API key; only its hash and first 10 characters are stored. Throws HubError 400 on a bad request. */
+/**
+ * Makes an API key, of which the hub stores only the hash and the first 10 characters. Throws HubError 400 for a bad
+ * request.
+ */
 export function createKey(store: Store, request: KeyRequest): IssuedKey {
   const { name, owner = name, kind = null, slug = null } = parseInput(keyRequestSchema, request)
   const key = newCredential(LABEL)
@@ -62,7 +65,7 @@ export function listKeys(store: Store): ApiKey[] {
   return rows.map(row => apiKeySchema.parse(row))
 }
 
-/** The hub refuses the key from now on. Throws HubError 404 when there is no key with this id. */
+/** Makes the hub refuse the key from now on. Throws HubError 404 if there is no key with this id. */
 export function revokeKey(store: Store, id: string): ApiKey {
   store.db
     .prepare('UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')
@@ -71,7 +74,7 @@ export function revokeKey(store: Store, id: string): ApiKey {
 }
 
 /**
- * Finds the active key with this value and notes that it was used. Returns undefined when there is none. The lookup is by
+ * Finds the active key with this value and notes that it was used. Returns undefined if there is none. The lookup is by
  * SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useKey(store: Store, value: string): ApiKey | undefined {

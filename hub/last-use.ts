@@ -8,8 +8,8 @@ interface UsedKey {
 }
 
 /**
- * Notes that a key was used, once a minute at most: each note waits for the disk, and hosts share keys. A note that
- * cannot be written, as on a full disk, refuses nobody what the key may read.
+ * Notes that a key was used, once a minute at most: each note waits for the disk, and hosts share keys. If the note
+ * cannot be written, as on a full disk, the request still succeeds.
  */
 export function noteUse({ db }: Store, table: 'api_keys' | 'project_keys', { id, last_used_at }: UsedKey): void {
   const now = Date.now()

@@ -22,33 +22,35 @@ const RESERVE_BYTES = 256 * 1024 * 1024
 
 export interface HubOptions {
   dataDir: string
-  /** Default: 0, any free port. */
+  /** Default: 0, which means any free port. */
   port?: number
   /** Default: 127.0.0.1. */
   host?: string
-  /** Serves HTTPS with them. Default: plain HTTP. */
+  /** Serves HTTPS with these. Default: plain HTTP. */
   tls?: TlsCredentials
-  /** A proxy passes on requests of other machines, so that a loopback address does not mean this machine. */
+  /** True if a proxy passes on requests of other machines, so that a loopback address does not mean this machine. */
   behindProxy?: boolean
   /** Replaces the admin token. Default: keeps the one in the data folder, or makes a random one. */
   adminToken?: string
   /** Receives one line for each internal error. Default: standard error. */
   log?: (line: string) => void
-  /** Of a sealed file. Default: 512 MiB. */
+  /** The limit for a sealed file. Default: 512 MiB. */
   maxArtifactBytes?: number
-  /** What an upload leaves free on the disk. Default: 256 MiB. */
+  /** The bytes that an upload leaves free on the disk. Default: 256 MiB. */
   reserveBytes?: number
-  /** What the disk of a folder has free. Default: as the system says. */
+  /** Returns the free bytes on the disk of a folder. Default: the system's answer. */
   freeBytes?: FreeBytes
-  /** When to look whether the body of a request comes fast enough. Default: as the machine's clock says. */
+  /**
+   * Decides when to check that the body of a request comes fast enough. Default: every minute of the machine's clock.
+   */
   everyMinute?: EveryMinute
-  /** An answer of which the client takes nothing for so long is ended. Default: two minutes. */
+  /** The time after which an answer ends if the client reads nothing of it. Default: two minutes. */
   stallMs?: number
-  /** Milliseconds since 1970; decides when access tokens and download URLs expire. Default: the machine's clock. */
+  /** Milliseconds since 1970. Decides when access tokens and download URLs expire. Default: the machine's clock. */
   now?: () => number
 }
 
-/** Where the hub listens. */
+/** The address on which the hub listens. */
 export interface ListenAddress {
   readonly host: string
   readonly port: number
@@ -57,15 +59,15 @@ export interface ListenAddress {
 export interface RunningHub {
   /** Without a slash at the end. */
   readonly url: string
-  /** Undefined when the data folder already had an admin token: only its hash is stored. */
+  /** Undefined if the data folder already had an admin token: only its hash is stored. */
   readonly adminToken: string | undefined
-  /** New connections use these. Throws when the hub speaks plain HTTP. */
+  /** Uses these for new connections. Throws if the hub speaks plain HTTP. */
   renewTls(tls: TlsCredentials): void
   /** Stops listening, gives requests in flight 3 s to finish, and closes the data folder. */
   close(): Promise<void>
 }
 
-/** Serves the data folder until `close`. Throws when it cannot listen, and as openStore and setAdminToken do. */
+/** Serves the data folder until `close`. Throws if it cannot listen, and as openStore and setAdminToken do. */
 export async function startHub(options: HubOptions): Promise<RunningHub> {
   const {
     host = '127.0.0.1',
@@ -115,7 +117,7 @@ function asTlsServer(server: Server): TlsServer {
   throw new Error('This hub speaks plain HTTP.')
 }
 
-/** For requests that no route sees, mostly because they make no URL. */
+/** Answers requests that no route sees, mostly because they make no URL. */
 function refuseRequest(error: unknown): Response {
   const [status, message] =
     error instanceof RequestError

@@ -35,14 +35,14 @@ const HUB_SCHEMA = `
 export interface Store {
   readonly dataDir: string
   readonly db: DatabaseSync
-  /** For what many requests write. */
+  /** For writes that many requests make at once. */
   readonly shared: SharedTransactions
   close(): void
 }
 
 /**
  * Opens the data folder, and creates it if necessary. Several processes may open it at once: a writer waits up to 10 s
- * for another. Throws HubError 500 when a newer hub has written the folder.
+ * for another. Throws HubError 500 if a newer hub has written the folder.
  */
 export function openStore(dataDir: string): Store {
   const folder = resolve(dataDir)
@@ -61,7 +61,7 @@ export function openStore(dataDir: string): Store {
 
 function prepareDatabase(db: DatabaseSync, folder: string): void {
   db.exec('PRAGMA journal_mode = WAL')
-  // What was committed is on the disk.
+  // Everything that was committed is on the disk.
   db.exec('PRAGMA synchronous = FULL')
   inTransaction({ db }, () => {
     const found = Number(db.prepare('PRAGMA user_version').get()?.['user_version'])
@@ -76,7 +76,7 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
   })
 }
 
-/** Hubs before this one could not hold a version back. */
+/** Adds the column that older hubs, which could not hold a version back, did not have. */
 function addHeldAt(db: DatabaseSync): void {
   const columns = db.prepare('PRAGMA table_info(versions)').all()
   if (!columns.some(({ name }) => name === 'held_at')) db.exec('ALTER TABLE versions ADD COLUMN held_at TEXT')

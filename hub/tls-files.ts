@@ -9,7 +9,7 @@ export interface TlsFiles {
   readonly keyFile: string
 }
 
-/** What a server needs; never logged. */
+/** The certificate and key of a server, which are never logged. */
 export interface TlsCredentials {
   readonly cert: Buffer
   readonly key: Buffer
@@ -21,14 +21,14 @@ export interface ReadTls {
   readonly warnings: readonly string[]
 }
 
-/** Its owner's alone; or root's, who may let a group read it. */
+/** The permissions that nobody but the key's owner may have. Root, as the owner, may let a group read it. */
 const OTHERS_OF_OWN_KEY = 0o077
 const OTHERS_OF_ROOTS_KEY = 0o037
 
 /**
- * Reads certificate and key. Throws HubError 400 when a file cannot be read or is not what it should be, when TLS cannot
- * use them together, when the key is not the certificate's, needs a passphrase, or could be read by users who have no
- * business with it. `now` is in milliseconds since 1970.
+ * Reads the certificate and the key. Throws HubError 400 if a file cannot be read or has other content, if TLS cannot
+ * use them together, and if the key is not the certificate's, needs a passphrase, or could be read by other users.
+ * `now` is in milliseconds since 1970.
  */
 export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   const { bytes: cert } = readPem('tls-cert', certFile)
@@ -63,7 +63,7 @@ function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredenti
   }
 }
 
-/** The state is of the file that was read, whatever is put in its place meanwhile. */
+/** The state belongs to the file that was read, even if another one takes its place meanwhile. */
 function readPem(option: string, path: string): { bytes: Buffer; found: Stats } {
   let file: number | undefined
   try {
@@ -89,7 +89,7 @@ function parseCertificate(path: string, pem: Buffer): X509Certificate {
   try {
     if (pem.includes('-----BEGIN')) return new X509Certificate(pem)
   } catch {
-    // Its message is about OpenSSL.
+    // The error is about OpenSSL, so it does not help the operator.
   }
   throw new HubError(400, `${path} contains no certificate in PEM format: give the file that begins with one.`)
 }

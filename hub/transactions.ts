@@ -4,8 +4,8 @@ import type { DatabaseSync } from 'node:sqlite'
 const COLLECTING_MS = 5
 
 /**
- * Runs the work under the write lock, taken at the start. Nothing is written if the work throws, or if it returns a
- * promise: what that does later would be outside the transaction. May be nested.
+ * Runs the work under the write lock, which it takes at the start. Writes nothing if the work throws or returns a
+ * promise, because a promise would continue outside the transaction. May be nested.
  */
 export function inTransaction<T>({ db }: { readonly db: DatabaseSync }, work: () => T): T {
   const [begin, commit, rollBack] = db.isTransaction ? NESTED : OUTERMOST
@@ -30,10 +30,7 @@ function refusePromise(result: unknown): void {
   if (typeof then === 'function') throw new TypeError('The work of a transaction must not be asynchronous.')
 }
 
-/**
- * Writes what several requests wait for in one transaction: each transaction waits for the disk, and every request with
- * it.
- */
+/** Combines the writes of several requests in one transaction, because each transaction waits for the disk. */
 export class SharedTransactions {
   readonly #db: DatabaseSync
   #waiting: Waiting[] = []
@@ -43,8 +40,8 @@ export class SharedTransactions {
   }
 
   /**
-   * Resolves when what the work wrote is on the disk. Rejects as the work throws; then, it has written nothing. The work
-   * runs a second time if the group was rolled back with what it wrote.
+   * Resolves when the work's writes are on the disk. Rejects as the work throws, in which case nothing was written. The
+   * work runs a second time if the group was rolled back with its writes.
    */
   async run<T>(work: () => T): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
@@ -67,7 +64,7 @@ export class SharedTransactions {
       })
       for (const answer of settled) answer()
     } catch (error) {
-      // Without the lock, each would wait for it as long as the group did.
+      // If the group never got the lock, each would wait for it as long again.
       if (!isBegun || all.length === 1) for (const { reject } of all) reject(error)
       else for (const waiting of all) writeAlone(waiting)
     }
@@ -83,7 +80,7 @@ export class SharedTransactions {
   }
 }
 
-/** One statement of another work can roll back the whole group, as a full disk does. */
+/** Used after a rollback of the whole group, which one statement of another work can cause, as a full disk does. */
 function writeAlone({ attempt, reject }: Waiting): void {
   try {
     attempt()()
@@ -93,7 +90,7 @@ function writeAlone({ attempt, reject }: Waiting): void {
 }
 
 interface Waiting {
-  /** Returns what answers the request once everything is on the disk. */
+  /** Returns a function that answers the request once everything is on the disk. */
   readonly attempt: () => () => void
   readonly reject: (error: unknown) => void
 }

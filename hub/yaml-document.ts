@@ -1,7 +1,7 @@
 import { type Alias, type Document, Lexer, LineCounter, Parser, parseDocument, visit, type YAMLError } from 'yaml'
 import { HubError } from './errors.ts'
 
-/** What clients read of each file (docs/contracts.md, "Limits, time-outs, retries"), in bytes. */
+/** The most bytes of each file that clients read (docs/contracts.md, "Limits, time-outs, retries"). */
 export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
 export const MAX_PLAN_BYTES = 64 * 1024
 const MAX_LEVELS = 32
@@ -23,8 +23,8 @@ export function requireShallowYaml(text: string, path: string): void {
 }
 
 /**
- * The value of a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400, with the place of
- * the error, when the file is not exactly one YAML document or uses aliases.
+ * Parses a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400, with the position of the
+ * error, if the file is not exactly one YAML document or uses aliases.
  */
 export function parseYaml(text: string, path: string, schema: 'core' | 'failsafe' = 'core'): unknown {
   requireShallowYaml(text, path)

@@ -1,31 +1,31 @@
 import { HubError } from '../errors.ts'
 
-/** What hosts unpack by default (docs/contracts.md, "Limits, time-outs, retries"). */
+/** The number of entries that hosts unpack by default (docs/contracts.md, "Limits, time-outs, retries"). */
 export const MAX_ENTRIES = 100_000
 export const MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 export const MAX_PATH_BYTES = 4096
 export const MAX_NAME_BYTES = 255
-/** Of a path, or of a symlink's target. */
+/** The most levels in a path, or in a symlink's target. */
 export const MAX_LEVELS = 64
 
-/** As hosts allow for all names and targets: 256 bytes an entry, and 1 MiB. */
+/** The limit of hosts for all names and targets together: 256 bytes an entry, and 1 MiB. */
 const MAX_NAME_BYTES_TOGETHER = 256 * MAX_ENTRIES + 1024 * 1024
 
-/** As it is in the archive: a directory's name may end with a slash. */
+/** The name as in the archive, where a directory's name may end with a slash. */
 export interface ArchiveEntry {
   readonly name: string
   readonly type: 'file' | 'directory' | 'symlink' | 'other'
-  /** Of a symlink; undefined if it is longer than a path may be. */
+  /** The target of a symlink; undefined if it is longer than a path may be. */
   readonly target?: string
 }
 
-/** The entries of an archive while it is read. */
+/** Collects the entries of an archive while it is read. */
 export class EntryList {
   readonly entries: ArchiveEntry[] = []
   #nameBytes = 0
 
-  /** Throws HubError 400 for more entries than hosts unpack, or longer names, before they fill the memory. */
+  /** Throws HubError 400 for more entries or longer names than hosts unpack, before they fill the memory. */
   add(entry: ArchiveEntry): void {
     this.#nameBytes += Buffer.byteLength(entry.name) + Buffer.byteLength(entry.target ?? '')
     if (this.entries.length >= MAX_ENTRIES || this.#nameBytes > MAX_NAME_BYTES_TOGETHER) throw tooMuch()

@@ -3,16 +3,16 @@ import { type ArchiveEntry, MAX_LEVELS, MAX_NAME_BYTES, MAX_PATH_BYTES, unsafe }
 import { childOf, EntryTree, type TreeNode } from './entry-tree.ts'
 import { Symlinks } from './symlinks.ts'
 
-/** What a host gets when it unpacks. */
+/** The tree that a host creates from an archive. */
 export interface SafeTree {
-  /** The file of this name at the top, also through symlinks; undefined if there is none. */
+  /** Returns the file of this name at the top, also through symlinks; undefined if there is none. */
   readonly fileAt: (path: string) => ArchiveEntry | undefined
 }
 
 /**
- * The tree that a host unpacks; without the only top-level directory, if `flattens` (contract 4.3, rule 5). Throws
- * HubError 400 for an archive that no host unpacks: with nothing in it, an unsafe name, a symlink that leads out, a
- * device, or two entries in one place.
+ * Returns the tree that a host unpacks, without the only top-level directory if `flattens` is set (contract 4.3, rule
+ * 5). Throws HubError 400 for an archive that no host unpacks: an empty one, or one with an unsafe name, a symlink that
+ * leads out, a device, or two entries in one place.
  */
 export function requireSafeTree(entries: readonly ArchiveEntry[], options: { flattens: boolean }): SafeTree {
   if (entries.length === 0) throw new HubError(400, 'The archive contains nothing to publish: pack the files again.')
@@ -47,7 +47,7 @@ function* nodesBelow(node: TreeNode): Generator<TreeNode> {
   }
 }
 
-/** Without the slash that may end a directory's name. */
+/** Returns the path without the slash that may end a directory's name. */
 function requireSafeName({ name, type }: ArchiveEntry): string {
   const path = name.replace(/\/$/, '')
   if (path === '') throw unsafe(name, 'has no name')

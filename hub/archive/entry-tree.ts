@@ -1,11 +1,11 @@
 import { type ArchiveEntry, MAX_ENTRIES, tooMuch, unsafe } from './archive-entry.ts'
 
-/** What a host creates at one place. */
+/** The file, directory or symlink that a host creates at one place. */
 export interface TreeNode {
   readonly type: ArchiveEntry['type']
   /** Undefined for the top itself. */
   readonly parent: TreeNode | undefined
-  /** By name; two forms of Unicode are one name. */
+  /** The children by name. Two Unicode forms of a name are one name. */
   readonly children: ReadonlyMap<string, TreeNode>
   /** Undefined for a directory that only the paths below it name. */
   readonly entry: ArchiveEntry | undefined
@@ -19,14 +19,14 @@ interface OwnNode extends TreeNode {
 const NO_CHILDREN: Map<string, OwnNode> = new Map()
 
 /**
- * The tree of a listing. Throws HubError 400 for two entries in one place, anything below a file or symlink, and more
- * directories than hosts create. Costs one step for each part of each path.
+ * The tree of a listing. Throws HubError 400 for two entries in one place, an entry below a file or symlink, and more
+ * directories than hosts create. Takes one step for each part of each path.
  */
 export class EntryTree {
   readonly #top = createNode('directory', undefined)
   #count = 0
 
-  /** The path is the entry's name without what a host drops. */
+  /** Adds an entry at its path: its name without the parts that a host drops. */
   add(path: string, entry: ArchiveEntry): void {
     const names = path.split('/')
     const last = names.pop() ?? ''
@@ -38,7 +38,7 @@ export class EntryTree {
     else throw unsafe(entry.name, 'is in the archive twice')
   }
 
-  /** The top, or the only directory in it, if `flattens`: code hosts put everything below one. */
+  /** The top, or the only directory in it if `flattens` is set: code hosts put everything below one. */
   top({ flattens }: { readonly flattens: boolean }): TreeNode {
     const [only, ...others] = this.#top.children.values()
     return flattens && others.length === 0 && only?.type === 'directory' ? only : this.#top
@@ -59,7 +59,7 @@ export class EntryTree {
   }
 }
 
-/** What has this name in a directory. */
+/** Returns the child of this name in a directory. */
 export function childOf(node: TreeNode, name: string): TreeNode | undefined {
   return node.children.get(keyOf(name))
 }

@@ -2,18 +2,18 @@ import { type ArchiveEntry, MAX_LEVELS, unsafe } from './archive-entry.ts'
 import { childOf, type TreeNode } from './entry-tree.ts'
 
 const MAX_HOPS = 40
-/** Linux keeps it in one page, with a NUL at its end. */
+/** Linux keeps a target in one page, with a NUL at its end. */
 const MAX_TARGET_BYTES = 4095
 const LEADS_OUT = 'leads out of the archive or in a circle'
 
-/** Where a way ends, and how many symlinks it passes. */
+/** The end of a path, and the number of symlinks that it passes. */
 interface End {
-  /** Undefined where the archive has nothing. */
+  /** Undefined if the archive has nothing there. */
   readonly node: TreeNode | undefined
   readonly hops: number
 }
 
-/** Follows symlinks below `top`, each of them once, whatever leads through it. */
+/** Follows symlinks below `top`. Each is followed only once, however many paths lead through it. */
 export class Symlinks {
   readonly #top: TreeNode
   readonly #ends = new Map<TreeNode, End | 'on the way'>()
@@ -23,8 +23,9 @@ export class Symlinks {
   }
 
   /**
-   * Where a symlink leads in the end; itself for everything else. Throws HubError 400 for one that no host creates: to an
-   * absolute or too long path, out of the tree, in a circle, through a file or up from nothing.
+   * Returns the final target of a symlink, or the node itself if it is none. Throws HubError 400 for a symlink that no
+   * host creates: to an absolute or too long path, out of the tree, in a circle, through a file, or up from a directory
+   * that does not exist.
    */
   endOf(node: TreeNode): TreeNode | undefined {
     return node.type === 'symlink' ? this.#resolve(node, 1).node : node
@@ -60,7 +61,7 @@ export class Symlinks {
   }
 }
 
-/** Checks the text before it costs anything. */
+/** Splits a target into its steps, after cheap checks of its text. */
 function stepsOf(entry: ArchiveEntry): string[] {
   const { target } = entry
   if (target === undefined || Buffer.byteLength(target) > MAX_TARGET_BYTES)

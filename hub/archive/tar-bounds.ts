@@ -2,10 +2,10 @@ import { HubError } from '../errors.ts'
 import { MAX_ENTRIES, MAX_EXTRACTED_BYTES } from './archive-entry.ts'
 
 const BLOCK_BYTES = 512
-/** With headers, padding and long names. */
+/** Includes headers, padding and long names. */
 const MAX_TAR_BYTES = MAX_EXTRACTED_BYTES + 4 * BLOCK_BYTES * MAX_ENTRIES
 
-/** Passes a tar on. Throws HubError 400 when it does not end within what hosts unpack. */
+/** Passes a tar on. Throws HubError 400 if it is longer than hosts unpack. */
 export async function* boundedTar(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let total = 0
   for await (const chunk of chunks) {

@@ -25,16 +25,16 @@ const TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
   [0o120000, 'symlink'],
 ])
 
-/** What is in a ZIP, and the bytes of one of its files. */
+/** The entries of a ZIP, and access to the bytes of its files. */
 export interface OpenZip {
   readonly entries: readonly ArchiveEntry[]
-  /** Throws HubError 400 as openZip does. */
+  /** Throws HubError 400, as openZip does. */
   readonly read: (name: string) => Promise<Buffer>
 }
 
 /**
- * Reads all of a ZIP, so that nothing in it is damaged. Throws HubError 400 when it is not a ZIP, has a damaged or
- * encrypted entry, a name in another encoding than UTF-8, or more than hosts unpack.
+ * Reads all of a ZIP, which shows that nothing in it is damaged. Throws HubError 400 if it is not a ZIP, has a damaged
+ * or encrypted entry, has a name in another encoding than UTF-8, or contains more than hosts unpack.
  */
 export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)

@@ -28,7 +28,10 @@ export function noKey(problem: string): HubError {
   )
 }
 
-/** Also for a file of the hub that cannot be read: the problem names it. Other errors stay as they are. */
+/**
+ * The refusal for a backup that cannot be written, or for a file of the hub that cannot be read: the problem names the
+ * file. Returns any other error unchanged.
+ */
 export function cannotWrite(file: string, error: unknown): unknown {
   const problem = fileProblem(error, file)
   if (problem === undefined) return error

@@ -15,7 +15,7 @@ import { formatSums, SUMS_FILE } from './sums.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 
-/** What a backup contains. */
+/** The extent of a backup. */
 export interface BackedUp {
   readonly artifacts: number
   readonly bytes: number
@@ -23,10 +23,10 @@ export interface BackedUp {
 
 /**
  * Writes everything in the data folder to a new tar file that only its owner can read, while hubs may continue to
- * publish and take reports: the database is copied as it is at one moment, and then the artifacts that it names,
- * which never change. The file appears complete or not at all. Throws HubError 409 when it exists, 400 when it cannot
- * be written, and 500 when the database, an artifact, or the key of sealed versions is missing or damaged. Rejects, and
- * leaves nothing, when the signal aborts it.
+ * publish and accept reports. It copies the database as it is at one moment, and then the artifacts that the copy
+ * names, which never change. The file appears complete or not at all. Throws HubError 409 if it exists, 400 if it
+ * cannot be written, and 500 if the database, an artifact, or the key of sealed versions is missing or damaged. If the
+ * signal aborts it, rejects and leaves nothing behind.
  */
 export async function backUp(store: Store, file: string, signal: AbortSignal): Promise<BackedUp> {
   const target = resolve(file)
@@ -81,7 +81,7 @@ async function addAll(tar: Pack, store: Store, { database, contents, signal }: C
     const sums = new Map<string, string>()
     const size = (await stat(database)).size
     sums.set(DATABASE_FILE, await addFile(tar, { name: DATABASE_FILE, path: database, size, signal }))
-    // Read after the database: a hub makes the key before it stores what the key encrypts.
+    // Read after the database: a hub makes the key before it stores anything that the key encrypts.
     const key = await readKey(store, contents)
     if (key !== undefined) sums.set(DEK_KEY_FILE, addBytes(tar, DEK_KEY_FILE, key))
     for (const { sha256, size } of contents.artifacts) {
@@ -99,7 +99,7 @@ async function addAll(tar: Pack, store: Store, { database, contents, signal }: C
   }
 }
 
-/** Without sealed versions, there may be none. */
+/** Without sealed versions, there may be no key. */
 async function readKey({ dataDir }: Store, { needsKey }: Contents): Promise<Buffer | undefined> {
   const path = join(dataDir, DEK_KEY_FILE)
   const key = await readFile(path).catch(error => {

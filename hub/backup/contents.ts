@@ -4,15 +4,15 @@ import type { ArtifactFile } from '../artifacts.ts'
 
 const artifactsSchema = z.array(z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size: z.number() }))
 
-/** What a database needs next to it. */
+/** The files that a database needs next to it. */
 export interface Contents {
-  /** Each once. */
+  /** Every artifact once. */
   readonly artifacts: readonly ArtifactFile[]
-  /** Whether sealed versions need the hub's own key. */
+  /** True if sealed versions need the hub's own key. */
   readonly needsKey: boolean
 }
 
-/** What a copied database needs. Throws when it is damaged or not a hub's. */
+/** Reads the needs of a copied database. Throws if it is damaged or not a hub's. */
 export function readContents(database: string): Contents {
   const db = new DatabaseSync(database, { readOnly: true })
   try {

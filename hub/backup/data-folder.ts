@@ -7,19 +7,20 @@ import { DATABASE_FILE } from '../store.ts'
 
 const REMAINS = '.restoring'
 
-/** A folder to restore into, which is no hub's before it is settled. */
+/** A folder to restore into, which becomes a hub's data folder only once it is settled. */
 export interface NewDataFolder {
-  /** Where the files go first. */
+  /** The folder that the files go to first. */
   readonly staging: string
-  /** Puts all of them into place, durably. */
+  /** Moves all files into place, durably. */
   readonly settle: () => Promise<void>
-  /** Removes what was not settled. */
+  /** Removes everything that was not settled. */
   readonly discard: () => Promise<void>
 }
 
 /**
- * A folder that does not exist appears complete or not at all. One that exists is filled, the database last, as it may be
- * a mount point that nothing can replace, or behind a symlink. Throws HubError 409 when it has anything in it.
+ * Prepares a folder to restore into. A folder that does not exist yet appears complete or not at all. An existing one
+ * is filled, with the database last, because it may be behind a symlink, or a mount point that nothing can replace.
+ * Throws HubError 409 if it is not empty.
  */
 export async function newDataFolder(dataDir: string): Promise<NewDataFolder> {
   return (await isThere(dataDir)) ? inside(await realpath(dataDir)) : await nextTo(resolve(dataDir))
@@ -30,7 +31,7 @@ async function isThere(dataDir: string): Promise<boolean> {
     if (error.code === 'ENOENT') return undefined
     throw new HubError(400, `${dataDir} cannot be read as a folder (${error.code}): name another one with --data.`)
   })
-  // The root of a file system of its own.
+  // The root of a file system may contain lost+found.
   if (found === undefined || found.every(name => name === 'lost+found')) return found !== undefined
   const remains = found.filter(name => name.endsWith(REMAINS))
   if (remains.length > 0)

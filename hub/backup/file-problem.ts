@@ -1,8 +1,8 @@
-/** SQLite's codes for what is no fault of a database: READONLY, IOERR, FULL, CANTOPEN. */
+/** SQLite's codes for errors that are not the database's fault: READONLY, IOERR, FULL, CANTOPEN. */
 const OF_THE_SYSTEM = new Set([8, 10, 13, 14])
 const PRIMARY_CODE = 0xff
 
-/** What the system says of a file: `/data/hub.sqlite: EACCES`. Undefined for an error that is not the system's. */
+/** The system's error about a file, as `/data/hub.sqlite: EACCES`. Undefined for an error that is not the system's. */
 export function fileProblem(error: unknown, path: string): string | undefined {
   if (!(error instanceof Error)) return undefined
   const { errno, code, errcode, path: named = path } = error as NodeJS.ErrnoException & { errcode?: number }

@@ -1,11 +1,11 @@
 import { constants, copyFile, link, open, rm } from 'node:fs/promises'
 
-/** File systems without hard links, such as exFAT and many network shares. */
+/** The errors of file systems without hard links, such as exFAT and many network shares. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /**
- * Gives a complete file a name that is not taken, next to it. Rejects with EEXIST if the name is taken. The file appears
- * complete or not at all; where the file system has no hard links, a crash may leave a part of it.
+ * Gives a complete file a new name next to it. Rejects with EEXIST if the name is taken. The file appears complete or
+ * not at all; if the file system has no hard links, a crash may leave a part of it.
  */
 export async function placeNew(written: string, target: string, linkFile = link): Promise<void> {
   try {

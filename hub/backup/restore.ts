@@ -16,17 +16,17 @@ import { formatSums, SUMS_FILE } from './sums.ts'
 const ARTIFACT = /^artifacts\/[0-9a-f]{64}$/
 const OTHER_FILES = new Set([DATABASE_FILE, DEK_KEY_FILE, SUMS_FILE])
 
-/** What was restored. */
+/** The extent of a restore. */
 export interface Restored {
   readonly artifacts: number
-  /** When the backup was made. */
+  /** The time of the backup. */
   readonly madeAt: Date
 }
 
 /**
- * Makes a data folder from a backup. Throws HubError 409 when the folder has anything in it, 404 when there is no such
- * backup, and 400 for a file that is not a whole backup of a hub, or when the system refuses a file. Rejects, and leaves
- * nothing, when the signal aborts it.
+ * Makes a data folder from a backup. Throws HubError 409 if the folder is not empty, 404 if there is no such backup,
+ * and 400 for a file that is not a whole backup of a hub, or if the system refuses a file. If the signal aborts it,
+ * rejects and leaves nothing behind.
  */
 export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
   if (!(await stat(file).catch(() => undefined))?.isFile())
@@ -60,7 +60,7 @@ async function restoreInto({ staging, settle }: NewDataFolder, { file, signal }:
   return { artifacts, madeAt }
 }
 
-/** An error of the reader of tar files, and not of the system or of ours. */
+/** True for an error of the reader of tar files, rather than the system's or ours. */
 function isOfTar(error: unknown): boolean {
   return !(error instanceof HubError) && fileProblem(error, '') === undefined
 }
@@ -74,7 +74,7 @@ function refusal(dataDir: string, error: unknown): unknown {
   )
 }
 
-/** Returns when the backup was made. */
+/** Returns the time of the backup. */
 async function readTar({ file, signal }: Source, folder: string): Promise<Date> {
   const tar = extract()
   const reading = pipeline(createReadStream(file), tar, { signal })
@@ -134,7 +134,7 @@ async function requireWhole(file: string, folder: string): Promise<number> {
   for (const { sha256, size } of artifacts)
     if ((await stat(join(folder, 'artifacts', sha256)).catch(() => undefined))?.size !== size)
       throw notABackup(file, `lacks the artifact ${sha256}`)
-  // Refuses what a newer hub has written.
+  // Refuses the data of a newer hub.
   openStore(folder).close()
   return artifacts.length
 }

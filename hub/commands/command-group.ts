@@ -9,7 +9,7 @@ export interface CommandGroup {
   readonly commands: Readonly<Record<string, Command | CommandGroup>>
 }
 
-/** Runs the command that the first arguments name, or prints its help. Throws UsageError when there is none. */
+/** Runs the command that the first arguments name, or prints its help. Throws UsageError if there is none. */
 export async function runGroup(group: CommandGroup, [name, ...args]: string[]): Promise<void> {
   if (name !== undefined && asksForHelp([name])) return console.log(overview(group))
   const command = name !== undefined && Object.hasOwn(group.commands, name) ? group.commands[name] : undefined

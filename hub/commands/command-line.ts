@@ -1,7 +1,9 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { UsageError } from '../errors.ts'
 
-/** Parses strictly. Throws UsageError for an unknown or incomplete option, and for an argument too many. */
+/**
+ * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, and for an argument too many.
+ */
 export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
   const parsed = parseOrThrow(args, options)
   if (parsed.positionals.length > positionals) {
@@ -12,13 +14,13 @@ export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[
   return parsed
 }
 
-/** Throws UsageError when the option was not given. */
+/** Throws UsageError if the option was not given. */
 export function requireOption(name: string, value: string | undefined): string {
   if (!value) throw new UsageError(`The option --${name} is required: --help explains it.`)
   return value
 }
 
-/** Whether the arguments ask for a usage text. */
+/** True if the arguments ask for a usage text. */
 export function asksForHelp(args: readonly string[]): boolean {
   const options = args.includes('--') ? args.slice(0, args.indexOf('--')) : args
   return options.includes('--help') || options.includes('-h')

@@ -4,7 +4,7 @@ import { HubError } from '../errors.ts'
 import { DATABASE_FILE, openStore, type Store } from '../store.ts'
 
 export interface Command {
-  /** One line that says what it does. */
+  /** One line about the command's purpose. */
   readonly summary: string
   /** The text for `--help`. */
   readonly usage: string
@@ -14,10 +14,10 @@ export interface Command {
 
 export const DATA_OPTION = { data: { type: 'string', default: '.hub-data' } } as const
 export const DATA_USAGE = '  --data DIR       the data folder (default .hub-data)'
-/** For the help of a command whose standard output a script catches. */
+/** For the help of a command whose standard output a script reads. */
 export const SILENT_USAGE = 'In a script, use npm run --silent hub: otherwise, npm prints lines of its own.'
 
-/** Reads the file that an option names. Throws HubError 400 when it cannot be read. */
+/** Reads the file that an option names. Throws HubError 400 if it cannot be read. */
 export function readGivenFile(option: string, path: string): Buffer {
   try {
     return readFileSync(path)
@@ -28,7 +28,7 @@ export function readGivenFile(option: string, path: string): Buffer {
   }
 }
 
-/** Runs the work on the data folder, which it creates if necessary, with a note, and always closes it. */
+/** Runs the work on the data folder and always closes it. Creates it if necessary, and says so. */
 export async function withStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   const isNew = !hasStore(dataDir)
   const store = openStore(dataDir)
@@ -42,7 +42,7 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
   }
 }
 
-/** The same for work that needs existing data: throws HubError 404, and creates nothing, if there is no hub. */
+/** Does the same for work that needs existing data: throws HubError 404, and creates nothing, if there is no hub. */
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   if (hasStore(dataDir)) return await withStore(dataDir, work)
   throw new HubError(404, `The data folder ${dataDir} has no hub: name another one with --data.`)

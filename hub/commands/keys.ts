@@ -42,7 +42,10 @@ ${SILENT_USAGE}`,
   },
 }
 
-/** A key may be made before the first version is published; mostly, the slug is a typing mistake. */
+/**
+ * Points out a slug that has no version yet. A key may be made before the first version is published, but mostly the
+ * slug is a typing mistake.
+ */
 function noteUnpublished(store: Store, { kind, slug }: ApiKey): void {
   if (kind === null || slug === null || isListed(store, { kind, slug })) return
   console.error(`Note: this hub has no ${kind} ${slug} yet. Publish it, or make another key for the correct slug.`)

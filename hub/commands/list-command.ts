@@ -3,7 +3,7 @@ import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './comm
 import { parseCommandLine } from './command-line.ts'
 
 export interface List<T> {
-  /** What you type after `npm run hub --`. */
+  /** The words after `npm run hub --`. */
   readonly name: string
   readonly summary: string
   readonly heading: readonly string[]
@@ -11,7 +11,7 @@ export interface List<T> {
   readonly toRow: (found: T) => readonly string[]
 }
 
-/** A command that prints a table of what it finds in the data folder, one row each, below the heading. */
+/** A command that prints a table of rows from the data folder, below a heading. */
 export function listCommand<T>({ name, summary, heading, find, toRow }: List<T>): Command {
   return {
     summary,

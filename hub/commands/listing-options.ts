@@ -3,7 +3,7 @@ import type { ListingId } from '../marketplace/catalogue.ts'
 import { type Kind, kindSchema } from '../names.ts'
 import { requireOption } from './command-line.ts'
 
-/** Parses `--kind` and `--slug`. Throws UsageError when one is missing or the kind is unknown. */
+/** Parses `--kind` and `--slug`. Throws UsageError if one is missing or the kind is unknown. */
 export function parseListing(values: { kind?: string | undefined; slug?: string | undefined }): ListingId {
   return { kind: parseKind(requireOption('kind', values.kind)), slug: requireOption('slug', values.slug) }
 }

@@ -10,7 +10,7 @@ import { parseCommandLine, requireOption } from './command-line.ts'
 
 const DEFAULT_PORT = 8787
 const MAX_PORT = 65_535
-/** Listened on, but no address to go to. */
+/** Addresses that a server can listen on, but that no client can reach. */
 const EVERY_ADDRESS = ['0.0.0.0', '::']
 
 export const serve: Command = {
@@ -66,7 +66,7 @@ function readTlsFiles(files: TlsFiles): TlsCredentials {
   return credentials
 }
 
-/** Keeps what it has when the new files cannot be used. */
+/** Keeps the present certificate if the new files cannot be used. */
 function renewOnSignal(hub: RunningHub, files: TlsFiles): () => void {
   const renew = () => {
     try {
@@ -104,7 +104,7 @@ function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAd
 }
 
 interface Served {
-  /** As given with --host. */
+  /** The host given with --host. */
   readonly host: string
   readonly tls?: TlsCredentials
 }
@@ -119,7 +119,7 @@ function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void 
     )
 }
 
-/** A guess: certificates name what they are for, and most networks know a machine by its name. */
+/** A guess: certificates contain the names that they are for, and most networks know a machine by its name. */
 function announceToOthers(url: string, tls: TlsCredentials | undefined): void {
   const names = tls === undefined ? [] : serverNames(tls)
   const others = names.filter(name => !isLoopbackHost(name))

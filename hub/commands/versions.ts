@@ -48,11 +48,11 @@ export const release = changeCommand({
 })
 
 interface VersionChange {
-  /** What you type after `npm run hub --`. */
+  /** The words after `npm run hub --`. */
   readonly name: string
   readonly summary: string
   readonly change: (store: Store, id: VersionId) => void
-  /** What the command prints before and after the version's name. */
+  /** The words that the command prints before and after the version's name. */
   readonly done: string
   readonly result: string
 }

@@ -5,7 +5,7 @@ import { type ApiKey, useKey } from '../keys.ts'
 import type { ListingId } from '../marketplace/catalogue.ts'
 import type { Store } from '../store.ts'
 
-/** The key sent in `X-API-Key` (contract 5.1). Throws HubError 401 when it is missing, unknown or revoked. */
+/** Returns the key sent in `X-API-Key` (contract 5.1). Throws HubError 401 if it is missing, unknown or revoked. */
 export function requireKey(c: Context, store: Store): ApiKey {
   const value = c.req.header('x-api-key')
   if (!value) throw unauthorized('This route needs an API key in the X-API-Key header.')
@@ -14,20 +14,20 @@ export function requireKey(c: Context, store: Store): ApiKey {
   return key
 }
 
-/** Throws HubError 403 when the key is bound to another plugin or service. */
+/** Throws HubError 403 if the key is bound to another plugin or service. */
 export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
   if (key.kind === null || (key.kind === kind && key.slug === slug)) return
   throw new HubError(403, `The API key ${key.prefix}... is bound to the ${key.kind} ${key.slug}.`)
 }
 
-/** Throws HubError 401 unless the admin token is sent as `Authorization: Bearer`. */
+/** Throws HubError 401 unless the request has the admin token as `Authorization: Bearer`. */
 export function requireAdmin(c: Context, store: Store): void {
   requireToken(c.req.header('authorization'), store)
 }
 
 /**
- * The same for a page, which a browser shows to a user who enters the token as the password. No route that changes
- * anything may accept it: a browser sends it with every request that another site makes it send.
+ * Does the same for a page, for which a browser asks its user to enter the token as the password. No route that changes
+ * anything may accept it, because the browser then sends it even with requests that another site triggers.
  */
 export function requireAdminToLook(c: Context, store: Store): void {
   const sent = c.req.header('authorization')

@@ -23,15 +23,18 @@ const PROXY_HEADERS = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host'
 const PROJECTS_MOUNT = '/app/xdeploy'
 
 export interface AppOptions extends PublishContext {
-  /** Whether only this machine can reach the hub. */
+  /** True if only this machine can reach the hub. */
   readonly isLocal: boolean
-  /** Milliseconds since 1970; decides when access tokens and download URLs expire. */
+  /** Milliseconds since 1970. Decides when access tokens and download URLs expire. */
   readonly now: () => number
   /** Receives one line for each internal error; the caller only learns that there was one. */
   readonly log: (line: string) => void
 }
 
-/** All routes of the hub. Every refusal and failure is JSON with `error` and `detail`, and never shows a stack trace. */
+/**
+ * Builds all routes of the hub. Every refusal and failure is JSON with `error` and `detail`, and never shows a stack
+ * trace.
+ */
 export function buildApp(options: AppOptions): Hono {
   const app = new Hono()
   app.use(protectAnswer)
@@ -57,7 +60,10 @@ export function buildApp(options: AppOptions): Hono {
   return app
 }
 
-/** At the root, and each contract's parts below the prefixes that hubs with several services use (docs/contracts.md). */
+/**
+ * Mounts all routes at the root, and each contract's parts below the prefixes that hubs with several services use
+ * (docs/contracts.md).
+ */
 function mountRoutes(app: Hono, options: AppOptions): void {
   const projects = new Hono()
   projects.route('/', projectRoutes(options))
@@ -78,7 +84,7 @@ async function protectAnswer(c: Context, next: () => Promise<void>): Promise<voi
   c.res.headers.set('Cache-Control', 'no-store')
 }
 
-/** A Host header like `1.2.3.4.5` passes the HTTP server but makes no URL, which the routes read. */
+/** A Host header like `1.2.3.4.5` passes the HTTP server, but the routes cannot make a URL of it. */
 async function refuseUnreadableUrl(c: Context, next: () => Promise<void>): Promise<void> {
   if (!URL.canParse(c.req.url))
     throw new HubError(400, 'The Host header must be a name or an address, with a port or without.')
@@ -90,8 +96,8 @@ function refuseBody(): never {
 }
 
 /**
- * The fleet of all owners. Only the machine itself may see it without the admin token. The Host header counts too,
- * because a foreign web page can point its own name at a loopback address and read what is served there.
+ * Serves the page with the fleet of all owners. Only the machine itself may see it without the admin token. The Host
+ * header counts too, because a foreign web page can point its own name at a loopback address and read the answers.
  */
 function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Response | Promise<Response> {
   if (!isLocal || !isLoopbackAuthority(c.req.header('host')) || isPassedOn(c)) {
@@ -109,7 +115,7 @@ function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Respo
   return c.html(buildFleetPage(shown), 200, { 'Content-Security-Policy': FLEET_PAGE_POLICY })
 }
 
-/** Many proxies ask for a loopback name, whatever name the client used. */
+/** Detects a proxy: many ask for a loopback name, whatever name the client used. */
 function isPassedOn(c: Context): boolean {
   return PROXY_HEADERS.some(name => c.req.header(name) !== undefined)
 }
@@ -125,7 +131,7 @@ function answerError(c: Context, error: Error, log: AppOptions['log']): Response
   return c.json(errorBody('The hub has an internal error: see its log for the cause.'), 500)
 }
 
-/** A download URL is a credential while it is valid. */
+/** Hides the ticket of a download URL, which is a credential while it is valid. */
 function withoutTicket(path: string): string {
   return path.replace(/\/downloads\/.*/, '/downloads/...')
 }

@@ -4,14 +4,14 @@ const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
 loopback.addAddress('::1', 'ipv6')
 
-/** Whether a name or address always means this machine. */
+/** True if a name or address always means this machine. */
 export function isLoopbackHost(host: string): boolean {
   const version = isIP(host)
   if (version === 0) return host.toLowerCase() === 'localhost'
   return loopback.check(host, version === 4 ? 'ipv4' : 'ipv6')
 }
 
-/** The same for a Host header: a host, in brackets if it is an IPv6 address, with or without a port. */
+/** Does the same for a Host header: a host, in brackets if it is an IPv6 address, with or without a port. */
 export function isLoopbackAuthority(authority: string | undefined): boolean {
   const [, bracketed, plain] = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(authority ?? '') ?? []
   return isLoopbackHost(bracketed ?? plain ?? '')

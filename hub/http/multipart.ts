@@ -8,7 +8,7 @@ const BOUNDARY =
   /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 const DISPOSITION = /^content-disposition:[ \t]*form-data((?:;[ \t]*[\w*-]+=(?:"[^"\r\n]*"|[^\s;"]+)[ \t]*)*)$/im
 
-/** One part of a form. Its bytes must be read, or skipped, before the next part is requested. */
+/** One part of a form. Its bytes must be read or skipped before the next part is requested. */
 export interface Part {
   readonly name: string
   readonly chunks: AsyncIterable<Buffer>
@@ -21,8 +21,8 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * The parts of a multipart/form-data body, as its bytes arrive: at most a chunk of it is in memory. Throws HubError 400
- * for a body that is cut, has bytes before its first part, more than 20 parts, or a part without a name.
+ * Yields the parts of a multipart/form-data body as its bytes arrive, with at most a chunk in memory. Throws HubError
+ * 400 for a body that is cut off, has bytes before its first part, more than 20 parts, or a part without a name.
  */
 export async function* readParts(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<Part> {
   const delimiter = Buffer.from(`\r\n--${boundary}`)
@@ -52,7 +52,10 @@ function parseName(headers: string): string {
   return name
 }
 
-/** Finds delimiters in a stream. The body begins as if a line had just ended. */
+/**
+ * Finds delimiters in a stream. It starts as if a line had just ended, because the first delimiter has no line break
+ * before it.
+ */
 class Scanner {
   readonly #source: AsyncIterator<Uint8Array>
   #waiting: Buffer = CRLF
@@ -61,7 +64,7 @@ class Scanner {
     this.#source = source[Symbol.asyncIterator]()
   }
 
-  /** The bytes before the next delimiter, which it consumes. */
+  /** Yields the bytes before the next delimiter, and consumes the delimiter. */
   async *until(delimiter: Buffer): AsyncGenerator<Buffer> {
     for (;;) {
       const at = this.#waiting.indexOf(delimiter)
@@ -71,14 +74,14 @@ class Scanner {
         yield last
         return
       }
-      // The end of what is there may be the beginning of the delimiter.
+      // The last bytes so far may be the beginning of the delimiter.
       const certain = this.#waiting.length - delimiter.length + 1
       if (certain > 0) yield this.#consume(certain)
       await this.#read()
     }
   }
 
-  /** The same as one buffer. Throws HubError 400 when it is longer than `maxBytes`. */
+  /** Returns the same bytes as one buffer. Throws HubError 400 if there are more than `maxBytes`. */
   async collect(delimiter: Buffer, maxBytes: number): Promise<Buffer> {
     const chunks: Buffer[] = []
     let length = 0

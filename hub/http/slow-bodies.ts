@@ -6,13 +6,14 @@ const MINUTE_MS = 60_000
 const MIN_BYTES_A_MINUTE = 60 * 16_000
 const REFUSAL = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
 
-/** Works every minute, until what it returns is called. */
+/** Runs the work every minute until the returned function is called. */
 export type EveryMinute = (work: () => void) => () => void
 
 /**
- * Ends requests of whose body less than 16 kB/s came in any minute but the first; so a body of 1 MiB, the most that any
- * route but that of uploads reads, takes at most three. Node.js' own limit, for the whole request, would end a large
- * upload over a slow line as well, and without one, anyone could hold connections forever.
+ * Ends a request if less than 16 kB/s of its body came in any minute but the first. A body of 1 MiB, the most that any
+ * route but that of uploads reads, can therefore take at most three minutes. Node.js' own limit is for the whole
+ * request, so it would also end a large upload over a slow line; without any limit, anyone could hold connections
+ * forever.
  */
 export function endSlowBodies(server: Server, everyMinute: EveryMinute = everyRealMinute): void {
   server.requestTimeout = 0
@@ -35,7 +36,7 @@ function watch(request: IncomingMessage, response: ServerResponse, everyMinute: 
   request.once('close', stop)
 }
 
-/** Bytes of the body alone: its sender can repeat the framing, in HTTP and in TLS, at no cost. */
+/** Counts only the bytes of the body: its sender can repeat the framing, in HTTP and in TLS, at no cost. */
 function countBody(request: IncomingMessage): () => number {
   let bytes = 0
   const push = request.push

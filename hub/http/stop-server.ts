@@ -6,7 +6,7 @@ const CLOSE_GRACE_MS = 3_000
 const IDLE_SWEEP_MS = 50
 
 /**
- * Returns what stops the server: it accepts no more connections, and those with requests in flight have 3 s. Call it
+ * Returns a function that stops the server: it accepts no more connections, and gives requests in flight 3 s. Call this
  * before the server listens, because the server itself knows a TLS connection only after its handshake.
  */
 export function prepareStop(server: Server): () => Promise<void> {

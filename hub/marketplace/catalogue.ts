@@ -25,7 +25,7 @@ const publishedVersionSchema = z.object({
   signature: z.string(),
   repo: z.string().nullable(),
   published_at: z.string(),
-  /** Since when the hub holds it back for review; null for a version that it serves. */
+  /** The time since which the hub holds the version back for review; null for a version that it serves. */
   held_at: z.string().nullable(),
   yanked_at: z.string().nullable(),
 })
@@ -41,20 +41,20 @@ const listingRowSchema = z.object({ kind: kindSchema, slug: z.string(), name: z.
 type ListingRow = z.infer<typeof listingRowSchema>
 
 interface AddOptions {
-  /** The listing's display name. Default: the name that it has; for a new listing, the slug. */
+  /** The listing's display name. Default: its present name, or the slug for a new listing. */
   readonly name: string | undefined
   /** Lets a published version get other bytes. */
   readonly replace: boolean
 }
 
-/** Throws HubError 404 when nothing was ever published under this kind and slug. */
+/** Throws HubError 404 if nothing was ever published under this kind and slug. */
 export function readListing(store: Store, { kind, slug }: ListingId): Listing {
   const row = store.db.prepare('SELECT kind, slug, name FROM listings WHERE kind = ? AND slug = ?').get(kind, slug)
   if (row === undefined) throw new HubError(404, `This hub has no ${kind} ${JSON.stringify(slug)}.`)
   return withVersions(store, listingRowSchema.parse(row))
 }
 
-/** Whether a version was ever published under this kind and slug. */
+/** True if a version was ever published under this kind and slug. */
 export function isListed(store: Store, { kind, slug }: ListingId): boolean {
   return store.db.prepare('SELECT 1 FROM listings WHERE kind = ? AND slug = ?').get(kind, slug) !== undefined
 }
@@ -64,14 +64,14 @@ export function listCatalogue(store: Store): Listing[] {
   return rows.map(row => withVersions(store, listingRowSchema.parse(row)))
 }
 
-/** The newest version that is not yanked, or null when there is none: also one that is held back for review. */
+/** The newest version that is not yanked, even if it is held back for review; null if there is none. */
 export function latestVersion(listing: Listing): string | null {
   return listing.versions.find(version => stateOf(version) !== 'yanked')?.version ?? null
 }
 
 /**
- * The version to serve; `latest` means the newest that is served. Throws HubError 404 when it was never published, is
- * held back for review, or was yanked.
+ * Returns the version to serve; `latest` means the newest that is served. Throws HubError 404 if it was never
+ * published, is held back for review, or was yanked.
  */
 export function chooseVersion(listing: Listing, wanted: string): PublishedVersion {
   const isWanted = (candidate: PublishedVersion) => wanted === 'latest' || candidate.version === wanted
@@ -97,7 +97,7 @@ export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at'
   return held_at === null ? 'served' : 'held back'
 }
 
-/** Throws HubError 409 when the version is already published with other bytes or another signature, or was yanked. */
+/** Throws HubError 409 if the version is already published with other bytes or another signature, or was yanked. */
 export function requireUnchanged(store: Store, version: PublishedVersion): void {
   requireNotYanked(store, version)
   const existing = findVersion(store, version)
@@ -116,14 +116,14 @@ export function addVersion(store: Store, version: PublishedVersion, { name, repl
   })
 }
 
-/** Stops serving the version, for good. Throws HubError 404 when it was never published. */
+/** Stops serving the version, for good. Throws HubError 404 if it was never published. */
 export function yankVersion(store: Store, id: VersionId): void {
   changeVersion(store, id, { column: 'yanked_at', value: new Date().toISOString() })
 }
 
 /**
- * Does not serve the version until it is released; it stays listed, also as the latest. Throws as yankVersion does, and
- * HubError 409 when it was yanked.
+ * Holds the version back until it is released. It stays listed, even as the latest. Throws as yankVersion does, and
+ * HubError 409 if it was yanked.
  */
 export function holdVersion(store: Store, id: VersionId): void {
   requireNotYanked(store, id)

@@ -7,10 +7,10 @@ import { type GivenId, identifyPlugin, identifyService, requirePluginKind } from
 import { PLUGIN_YAML, readPluginYaml } from './plugin-yaml.ts'
 
 /**
- * Which version the archive is; its plugin.yaml says what the publisher does not. Throws HubError 400 for an archive that
- * no deployment would install: empty, too large, no ZIP, damaged, unsafe to unpack, or with a plugin.yaml that clients
- * cannot read; and as requirePluginKind, identifyPlugin and identifyService do. It is a help for publishers: what a host
- * accepts, only the host decides.
+ * Identifies the version in an archive; its plugin.yaml supplies what the publisher did not give. Throws HubError 400
+ * for an archive that no deployment would install: empty, too large, no ZIP, damaged, unsafe to unpack, or with a
+ * plugin.yaml that clients cannot read; and as requirePluginKind, identifyPlugin and identifyService do. This is a help
+ * for publishers: only the host decides what it accepts.
  */
 export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<VersionId> {
   if (bytes.length === 0) throw new HubError(400, 'The archive is empty (0 bytes): pack it again.')

@@ -1,7 +1,7 @@
 /**
- * What each host runs and whether it needs attention, one row for each plugin or service on it, in the table `fleet`. It
- * follows from the reports alone. It exists so that a page of the fleet costs no more than its rows, however many
- * reports there are.
+ * The table `fleet`: the running version of each host and whether it needs attention, with one row for each plugin or
+ * service on it. It follows from the reports alone. It exists so that a page of the fleet costs no more than its rows,
+ * however many reports there are.
  */
 export const FLEET_SCHEMA = `
   CREATE TABLE IF NOT EXISTS fleet (

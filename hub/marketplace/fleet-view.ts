@@ -11,12 +11,12 @@ const MAX_LISTINGS_COUNTED = 6
 const MAX_VERSIONS_COUNTED = 4
 const MAX_MESSAGE_CHARS = 2000
 
-/** What a visitor asks for. */
+/** A visitor's filter for the page. */
 export interface FleetFilter {
   /** Words that host, slug, kind or version must all contain. */
   readonly text: string
   readonly onlyAttention: boolean
-  /** From 1. */
+  /** Starts at 1. */
   readonly page: number
 }
 
@@ -25,21 +25,21 @@ const rowSchema = z.object({
   slug: z.string(),
   deployer_id: z.string(),
   host_id: z.string(),
-  /** Whether this hub ever published something under that name. */
+  /** True if this hub ever published a version under that name. */
   is_known: z.number().transform(value => value === 1),
   attempted_version: z.string(),
   status: statusSchema,
   completed_at: z.string(),
   error_message: z.string().nullable(),
-  /** Of the newest success, which is what runs there; null when nothing ever succeeded. */
+  /** The version of the newest success, which is the one that runs there; null if nothing ever succeeded. */
   running_version: z.string().nullable(),
   running_since: z.string().nullable(),
 })
 
-/** A plugin or service on a host: what runs, and the last attempt. */
+/** A plugin or service on a host: the running version, and the last attempt. */
 export type FleetRow = z.infer<typeof rowSchema>
 
-/** How many hosts run which version of a plugin or service; the versions of most hosts. */
+/** The number of hosts for each version of a plugin or service, for the versions of most hosts. */
 export interface ListingCount {
   readonly kind: string
   readonly slug: string
@@ -51,24 +51,24 @@ export interface FleetCounts {
   readonly hosts: number
   readonly hostsThatNeedAttention: number
   readonly owners: number
-  /** Names that this hub never published. */
+  /** The number of names that this hub never published. */
   readonly unknown: number
-  /** The published names with most hosts; `moreListings` are not among them. */
+  /** The published names with most hosts, without the other `moreListings`. */
   readonly listings: readonly ListingCount[]
   readonly moreListings: number
 }
 
 export interface FleetView {
-  /** As it was applied: with a page that exists. */
+  /** The applied filter, with a page that exists. */
   readonly filter: FleetFilter
   readonly rows: readonly FleetRow[]
   readonly matching: number
   readonly pages: number
-  /** Of the whole fleet. */
+  /** The counts for the whole fleet. */
   readonly counts: FleetCounts
 }
 
-/** One page of the fleet of all owners: failures first, then hosts in natural order. */
+/** Reads one page of the fleet of all owners: failures first, then hosts in natural order. */
 export function readFleet(store: Store, wanted: FleetFilter): FleetView {
   catchUpWithReports(store)
   const text = wanted.text.slice(0, MAX_FILTER_CHARS)
@@ -94,7 +94,7 @@ export function readFleet(store: Store, wanted: FleetFilter): FleetView {
 const ORDER = ['needs_attention DESC', 'host_order', 'host_id', 'kind', 'slug', 'deployer_id'].map(by => `fleet.${by}`)
 const IS_KNOWN = 'EXISTS (SELECT 1 FROM listings WHERE listings.kind = fleet.kind AND listings.slug = fleet.slug)'
 
-/** SQL: reads reports only of the rows on the page. */
+/** SQL that reads only the reports of the rows on the page. */
 function rowsOf(condition: string): string {
   return `SELECT fleet.kind, fleet.slug, fleet.deployer_id, fleet.host_id, ${IS_KNOWN} AS is_known,
                  last.version AS attempted_version, last.status, last.completed_at,

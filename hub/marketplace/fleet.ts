@@ -3,16 +3,16 @@ import type { Store } from '../store.ts'
 import { inTransaction } from '../transactions.ts'
 import { HOST, newest } from './newest-report.ts'
 
-/** Hubs that wrote `fleet_seq` ordered reports in another way, so that all of them are applied once more. */
+/** Not `fleet_seq`: hubs that wrote that ordered reports differently, so all reports are applied once more. */
 const APPLIED = 'fleet_seq_by_completion'
 const BATCH = 10_000
 
-/** Brings the table up to date with reports that a hub without it has written. Mostly reads two numbers. */
+/** Brings the table up to date with reports from a hub that had no such table. Usually reads only two numbers. */
 export function catchUpWithReports(store: Store): void {
   if (newestReport(store) > appliedReport(store)) inTransaction(store, () => applyReports(store))
 }
 
-/** Applies all reports since the last one that was applied. Must run in a transaction. */
+/** Applies all reports since the last applied one. Must run in a transaction. */
 export function applyReports({ db }: Pick<Store, 'db'>): void {
   const last = newestReport({ db })
   const hosts = db.prepare(`SELECT DISTINCT ${HOST.join(', ')} FROM reports WHERE seq > ? AND seq <= ?`)
@@ -25,7 +25,7 @@ export function applyReports({ db }: Pick<Store, 'db'>): void {
   db.prepare('INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)').run(APPLIED, String(last))
 }
 
-/** Forgets what was removed: hosts without any other report, too. Must run in a transaction. */
+/** Removes hosts whose reports were all removed, and updates the others. Must run in a transaction. */
 export function applyPruning({ db }: Pick<Store, 'db'>): void {
   const pruned = db.prepare(`SELECT ${HOST.join(', ')} FROM fleet WHERE newest_seq NOT IN (SELECT seq FROM reports)`)
   const [read, save] = [db.prepare(STATE_OF_HOST), db.prepare(SAVE)]
@@ -37,7 +37,7 @@ export function applyPruning({ db }: Pick<Store, 'db'>): void {
   }
 }
 
-/** The form in which a filter's words are compared. */
+/** The form of a text in which a filter's words are compared. */
 export function searchable(text: string): string {
   return text.normalize('NFC').toLowerCase()
 }

@@ -2,12 +2,16 @@
 export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**
- * SQL: when a reported deployment was completed, by the host's own clock, so that a report delivered late does not hide
- * a newer one. Nothing is completed after this hub got its report: a clock that is years ahead must not hide what follows.
+ * SQL: the time at which a reported deployment was completed, by the host's own clock, so that a report delivered late
+ * does not hide a newer one. No deployment counts as completed after this hub got its report: a clock that is years
+ * ahead must not hide later reports.
  */
 export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
 
-/** SQL: a column of the newest report, or success, of the host in a row of that table: the one completed last. */
+/**
+ * SQL: a column of the newest report, or success, of the host in a row of that table. The newest one was completed
+ * last.
+ */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {
   const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
   // Left to itself, the planner walks through all failures since the last success.

@@ -11,7 +11,7 @@ const MAX_ALIASES = 100
 const STRANGE =
   /[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
-/** What clients read of a plugin's description; other keys are its own. */
+/** The fields of a plugin's description that clients read. Other keys are the plugin's own. */
 const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
 const pluginSchema = z.object({
   name: z.union([z.string(), z.number()]).nullish(),
@@ -21,10 +21,10 @@ const pluginSchema = z.object({
   environment: z.object({ required: names, optional: names }).nullish(),
 })
 
-/** What a plugin says of itself. */
+/** The name and the version in a plugin's own description. */
 export interface PluginYaml {
   readonly name: string | undefined
-  /** As it is written and as a host prints it: `1.10` is `1.1` to some. */
+  /** The version as it is written and as a host prints it: some read `1.10` as `1.1`. */
   readonly version: readonly [written: string, printed: string] | undefined
 }
 
@@ -75,7 +75,7 @@ function parse(text: string): Document.Parsed {
   return document
 }
 
-/** Of two equal keys, other readers take the last one, and the meaning of a merge key depends on the reader. */
+/** If two keys are equal, other readers take the last one, and the meaning of a merge key depends on the reader. */
 function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
   let aliases = 0
   visit(document, {

@@ -21,15 +21,16 @@ const publicationSchema = z.object({
 })
 
 /**
- * What to publish. `signingSecret` is the developer's own: it signs the artifact and is not stored. `name` defaults to
- * the slug, `repo` has the form `owner/repo@tag`, and `replace` lets a published version get other bytes.
+ * The facts about a version to publish. `signingSecret` is the developer's own: it signs the artifact and is not
+ * stored. `name` defaults to the slug, `repo` has the form `owner/repo@tag`, and `replace` lets a published version get
+ * other bytes.
  */
 export type Publication = z.input<typeof publicationSchema>
 
 /**
- * Publishes the bytes unchanged, whether or not a host would install them: see requireDeployable. Throws HubError 400
- * for a wrong field, and 409 when the version is already published with other bytes or another secret, unless `replace`
- * is set.
+ * Publishes the bytes unchanged, without checking that a host would install them: see requireDeployable. Throws
+ * HubError 400 for a wrong field, and 409 if the version is already published with other bytes or another secret,
+ * unless `replace` is set.
  */
 export async function publishArchive(
   store: Store,
@@ -52,7 +53,10 @@ export async function publishArchive(
   return published
 }
 
-/** Publishes a folder; `leftOut` are the paths that it left out. Throws as zipFolder and publishArchive do. */
+/**
+ * Publishes a folder. `leftOut` lists the paths that are not in the artifact. Throws as zipFolder and publishArchive
+ * do.
+ */
 export async function publishFolder(
   store: Store,
   folder: string,

@@ -11,7 +11,7 @@ import { HOST, newest } from './newest-report.ts'
 import { REPORTS_NEVER_GO } from './schema.ts'
 
 const MAX_ERROR_CHARS = 20_000
-/** Takes some tens of milliseconds, and a hub that waits to write asks again within the pause. */
+/** A batch takes some tens of milliseconds, and a hub that waits to write tries again within the pause. */
 const PRUNED_AT_ONCE = 5_000
 const PAUSE_MS = 100
 
@@ -49,7 +49,7 @@ const storedReportSchema = z.object({
 })
 export type StoredReport = z.infer<typeof storedReportSchema>
 
-/** The newest report of a host, with the version of its newest success, which is what runs there. */
+/** The newest report of a host, with the version of its newest success, which is the one that runs there. */
 const hostReportSchema = storedReportSchema.extend({ running_version: z.string().nullable() })
 export type HostReport = z.infer<typeof hostReportSchema>
 
@@ -70,8 +70,8 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * The newest report of each host, of one owner or of all (contract 4.1, fleet view), and what runs there. Reads of most
- * reports no more than their hosts, in the index: 20 ms for 100,000 reports of 1,000 hosts.
+ * The newest report of each host, of one owner or of all (contract 4.1, fleet view), with its running version. Of most
+ * reports it reads only the host, in the index: 20 ms for 100,000 reports of 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'
@@ -87,9 +87,10 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
 }
 
 /**
- * Removes the reports that this hub got before a time, but not the newest one of each host, nor its newest success: what
- * a host runs stays known. A name that this hub never published, and that no host ever ran, is a mistake and goes
- * entirely. Works in batches, between which a running hub may write. Resolves to how many.
+ * Removes the reports that this hub got before a time, but keeps the newest report and the newest success of each host,
+ * so that its running version stays known. Removes all reports of a name that this hub never published and no host ever
+ * ran: it is a mistake. Works in batches, between which a running hub may write. Resolves to the number of removed
+ * reports.
  */
 export async function pruneReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(seq) AS seq FROM reports').get()?.['seq'] ?? 0)
@@ -115,11 +116,11 @@ function pruneBatch(store: Store, before: Date, from: number): number {
   return Number(changes)
 }
 
-/** SQL: of the host of a report. */
+/** SQL: the running version of a report's host. */
 const RUNNING_VERSION = `CASE reports.status WHEN 'success' THEN reports.version
   ELSE (${newest('version', 'reports', { isSuccess: true })}) END AS running_version`
 
-/** SQL: a report of a name that was never published here and never ran on any host. */
+/** SQL: true for a report of a name that was never published here and never ran on any host. */
 const IS_MISTAKE = `(NOT EXISTS (SELECT 1 FROM listings WHERE listings.kind = reports.kind AND listings.slug = reports.slug)
   AND NOT EXISTS (SELECT 1 FROM reports AS good
                   WHERE good.kind = reports.kind AND good.slug = reports.slug AND good.status = 'success'))`

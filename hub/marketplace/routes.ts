@@ -23,7 +23,7 @@ export function marketplaceRoutes(store: Store): Hono {
   return app
 }
 
-/** Detail and artifact of plugins or of services. */
+/** The detail and artifact routes of plugins or of services. */
 export function catalogueRoutes(store: Store, segment: Segment): Hono {
   const app = new Hono()
   const listing = (c: Context) => ({ kind: KIND_OF_SEGMENT[segment], slug: c.req.param('slug') ?? '' })
@@ -32,7 +32,7 @@ export function catalogueRoutes(store: Store, segment: Segment): Hono {
   return app
 }
 
-/** Reports and hosts. */
+/** The routes of reports and hosts. */
 export function deploymentRoutes(store: Store): Hono {
   const app = new Hono()
   app.post('/deployments/report', c => acceptReport(c, store))
@@ -40,7 +40,7 @@ export function deploymentRoutes(store: Store): Hono {
   return app
 }
 
-/** Public (contract 4.3, rule 1). */
+/** Needs no key (contract 4.3, rule 1). */
 function answerDetail(c: Context, store: Store, wanted: ListingId): Response {
   const listing = readListing(store, wanted)
   const { kind, slug, name } = listing

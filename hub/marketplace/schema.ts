@@ -1,7 +1,7 @@
 import { FLEET_SCHEMA } from './fleet-schema.ts'
 import { COMPLETED } from './newest-report.ts'
 
-/** Only `pruneReports` goes round it. */
+/** Only `pruneReports` bypasses this trigger. */
 export const REPORTS_NEVER_GO = `
   CREATE TRIGGER IF NOT EXISTS reports_never_go BEFORE DELETE ON reports
     BEGIN SELECT RAISE(ABORT, 'the report journal is append-only'); END;

@@ -4,7 +4,7 @@ import { shortened } from './foreign-text.ts'
 import { pageLink } from './page-link.ts'
 import type { Html } from './time-element.ts'
 
-/** The whole fleet in one line, and a line for each plugin or service: how many hosts run which version. */
+/** The whole fleet in one line, and a line for each plugin or service with the number of hosts for each version. */
 export function fleetCounts(counts: FleetCounts): Html {
   const { hosts, hostsThatNeedAttention, owners, unknown, listings, moreListings } = counts
   const parts = [html`<strong>${number(hosts)}</strong> ${hosts === 1 ? 'host' : 'hosts'}${ofOwners(owners)}`]

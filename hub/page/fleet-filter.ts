@@ -4,7 +4,7 @@ import { number } from './fleet-counts.ts'
 import { pageLink } from './page-link.ts'
 import type { Html } from './time-element.ts'
 
-/** Needs no script: the browser puts the fields into the address. */
+/** A form without a script: the browser puts the fields into the address. */
 export function filterForm({ filter }: FleetView): Html {
   const { text, onlyAttention } = filter
   const isFiltered = text !== '' || onlyAttention

@@ -23,11 +23,11 @@ export const FLEET_PAGE_POLICY = [
 export interface FleetPageContent extends ProjectsContent {
   readonly fleet: FleetView
   readonly catalogue: readonly Listing[]
-  /** Milliseconds since 1970; times are shown as their distance from it. */
+  /** Milliseconds since 1970. The page shows times as their distance from it. */
   readonly now: number
 }
 
-/** A page that shows what runs on each host and what can be deployed. Every value in it is escaped. */
+/** A page with the running version of each host and the versions that can be deployed. Escapes every value. */
 export function buildFleetPage(content: FleetPageContent): Html {
   const { fleet, catalogue, now } = content
   const attention = fleet.counts.hostsThatNeedAttention

@@ -10,7 +10,7 @@ interface Table {
   readonly now: number
 }
 
-/** What runs on each host, and below it the last attempt if that did not succeed. */
+/** The running version of each host, and below it the last attempt if that did not succeed. */
 export function fleetTable({ view, now }: Table): Html {
   if (view.rows.length === 0) return html`<div class="card empty">${nothingShown(view)}</div>`
   const hasOwners = view.counts.owners > 1
@@ -28,7 +28,7 @@ function nothingShown({ filter, counts }: FleetView): string {
 
 interface Shown {
   readonly now: number
-  /** Whether the fleet has more than one owner, so that a row needs to name its own. */
+  /** True if the fleet has more than one owner, so that each row must name its own. */
   readonly hasOwners: boolean
 }
 
@@ -48,7 +48,7 @@ const UNKNOWN = html`<span class="tag" title="This hub never published it: a typ
 function running({ running_version, running_since, status }: FleetRow, now: number): Html {
   if (running_version === null || running_since === null)
     return html`<td class="runs soft">no success yet</td><td class="when"></td>`
-  // A failed deployment may leave it unclear what runs, which a report does not say.
+  // A failed deployment may leave it unclear which version runs, and a report does not say.
   const before = status === 'failed' ? html`<span class="soft">last success </span>` : ''
   return html`<td class="runs" data-label="runs"><span class="version">${shortened(running_version)}</span></td><td class="when">${before}${timeElement(running_since, now)}</td>`
 }

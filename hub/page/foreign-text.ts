@@ -23,7 +23,7 @@ export function firstSentence(message: string): string {
   return shown.length <= MAX_SENTENCE_CHARS ? shown : `${shown.slice(0, MAX_SENTENCE_CHARS).trimEnd()}…`
 }
 
-/** A version or id; a digest is shown without its middle, and whole in its title. */
+/** A version or id. A digest loses its middle; the title has all of it. */
 export function shortened(text: string): Html | string {
   const short = withShortDigests(text)
   const shown = short.length > MAX_VERSION_CHARS ? cut(short, { first: 24, last: 12 }) : short

@@ -12,7 +12,7 @@ const querySchema = z.object({
   page: z.coerce.number().int().min(1).max(MAX_PAGE).catch(1),
 })
 
-/** The filter in the address of a page; what cannot be read counts as not given. */
+/** Parses the filter in the address of a page. A field that cannot be read counts as absent. */
 export function parseFleetFilter(query: Readonly<Record<string, string>>): FleetFilter {
   const { q, attention, page } = querySchema.parse(query)
   return { text: q, onlyAttention: attention, page }

@@ -12,14 +12,14 @@ const MAX_PLUGINS = 12
 
 export interface ProjectsContent {
   readonly projects: readonly Project[]
-  /** What the reports of a project say. */
+  /** The state of a project according to its reports. */
   readonly stateOf: (projectId: string) => ProjectState
-  /** Newest first. */
+  /** The newest come first. */
   readonly deployments: readonly StoredProjectReport[]
   readonly now: number
 }
 
-/** The part of the page about projects; empty if there are none. Their reports name no host (contract 2.2). */
+/** The part of the page about projects; empty if there are none. Reports of projects name no host (contract 2.2). */
 export function projectSections(content: ProjectsContent): Html | string {
   const { projects, deployments } = content
   if (projects.length === 0 && deployments.length === 0) return ''
@@ -62,7 +62,7 @@ ${deployments.map(deployment => deploymentRow(deployment, { name: names.get(depl
 }
 
 interface Shown {
-  /** The project's; missing for one that was published without being created. */
+  /** The project's name; missing if it was published without being created. */
   readonly name: string | null | undefined
   readonly now: number
 }

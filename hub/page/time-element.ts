@@ -6,9 +6,9 @@ export type Html = ReturnType<typeof html>
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS
-/** From here on, the date says more. */
+/** Beyond this, the date is clearer. */
 const MAX_RELATIVE_DAYS = 30
-/** How far the clock of a host may be ahead. */
+/** The tolerance for the clock of a host that is ahead. */
 const CLOCK_TOLERANCE_MS = 5 * MINUTE_MS
 
 /** An ISO 8601 time as its distance from `now` (milliseconds since 1970), with the full time in UTC as its title. */

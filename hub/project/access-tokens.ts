@@ -6,7 +6,7 @@ import { KEY_TITLES, type ProjectKey, readProjectKey, useProjectKey } from './pr
 
 export const TOKEN_LIFE_SECONDS = 3600
 
-/** Access tokens are stored, and they expire. */
+/** The context of access tokens, which are stored and expire. */
 export interface TokenContext {
   readonly store: Store
   /** Milliseconds since 1970. */
@@ -21,8 +21,8 @@ export interface LogIn {
 const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number() })
 
 /**
- * Exchanges a dev key for an access token that is valid for one hour; only its hash is stored (contract 5.2, rule 1).
- * Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
+ * Exchanges a dev key for an access token that is valid for one hour, of which the hub stores only the hash (contract
+ * 5.2, rule 1). Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
  */
 export async function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): Promise<string> {
   const devkey = useProjectKey(store, ['devkey', 'publisher'], xdevkey)
@@ -39,8 +39,8 @@ export async function issueToken({ store, now }: TokenContext, { xdevkey, projec
 }
 
 /**
- * The dev key behind an access token (contract 5.2, rule 2). Throws HubError 401 when the token is unknown or expired,
- * or the dev key has been revoked since.
+ * Returns the dev key behind an access token (contract 5.2, rule 2). Throws HubError 401 if the token is unknown or
+ * expired, or if the dev key has been revoked since.
  */
 export function useToken({ store, now }: TokenContext, token: string): ProjectKey {
   const found = store.db
@@ -54,7 +54,7 @@ export function useToken({ store, now }: TokenContext, token: string): ProjectKe
   return devkey
 }
 
-/** Throws HubError 403 when the key is bound to another project. */
+/** Throws HubError 403 if the key is bound to another project. */
 export function refuseOtherProject({ purpose, project_id }: ProjectKey, wanted: string): void {
   if (project_id === wanted) return
   const title = KEY_TITLES[purpose]

@@ -18,7 +18,7 @@ const VALUE_FIELD = { devkey: 'xdevkey', publisher: 'xdevkey', credential: 'depl
 
 const devkeyRequestSchema = projectKeyRequestSchema.extend({ can_publish: z.boolean().optional() })
 
-/** Routes for the hub's administrator, not part of the contract. All of them need the admin token. */
+/** Routes for the hub's administrator, which are not part of the contract. All need the admin token. */
 export function projectAdminRoutes(store: Store): Hono {
   const app = new Hono()
   app.post('/v1/projects', c => acceptProject(c, store))

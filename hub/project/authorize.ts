@@ -22,8 +22,8 @@ export type DekRequest = z.infer<typeof authorizationSchema> & { readonly projec
 
 /**
  * Releases the DEK of the project's version with this signature. Revocation takes effect here (contract 4.2): throws
- * HubError 403 when the credential is unknown, revoked or for another project, and when the version is revoked. Throws
- * 404 when no version has the signature.
+ * HubError 403 if the credential is unknown, revoked or for another project, and if the version is revoked. Throws 404
+ * if no version has the signature.
  */
 export function releaseDek(store: Store, request: DekRequest): Buffer {
   const { project_id } = request

@@ -38,8 +38,8 @@ type Step = z.output<typeof stepSchema>
 const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema) })
 
 /**
- * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid YAML or too
- * much of it, the plan of another project, or a plugin, an extension or a template that does not exist or is left out.
+ * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid or too much
+ * YAML, the plan of another project, or a plugin, an extension or a template that does not exist or is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   const plan = parsePlan(readFileSync(tree.plan, 'utf8'))
@@ -56,8 +56,8 @@ export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
 }
 
 /**
- * Where the parts come from that the plan's steps do not take from the project. Throws HubError 400 as
- * `requireWorkablePlan`, and for a source in a step that installs nothing, and two sources of one part.
+ * Returns the sources of the parts that the project does not contain. Throws HubError 400 as `requireWorkablePlan`
+ * does, and for a source in a step that installs nothing, and for two sources of one part.
  */
 export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSources {
   const sources = new Map<string, PartSource>()

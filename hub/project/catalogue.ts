@@ -41,7 +41,7 @@ const ID_CHARS = 20
 
 const COLUMNS = projectVersionSchema.keyof().options.join(', ')
 
-/** Makes a project, with an id that every client of the contract accepts. Nothing is published yet. */
+/** Makes a project, with an id that every client of the contract accepts. Publishes nothing. */
 export function createProject(store: Store, name: string): CreatedProject {
   const project_id = `${ID_PREFIX}${randomAlphanumerics(ID_CHARS)}`
   const project = { project_id, name: parseInput(labelSchema, name), created_at: new Date().toISOString() }
@@ -51,7 +51,7 @@ export function createProject(store: Store, name: string): CreatedProject {
   return project
 }
 
-/** The projects that were created or published. */
+/** Lists the projects that were created or published. */
 export function listProjects(store: Store): Project[] {
   const names = new Map(listCreated(store).map(({ project_id, name }) => [project_id, name]))
   const rows = store.db.prepare(`SELECT ${COLUMNS} FROM project_versions ORDER BY project_id`).all()
@@ -64,7 +64,7 @@ export function listProjects(store: Store): Project[] {
   }))
 }
 
-/** Throws HubError 404 when the project was neither created nor published. */
+/** Throws HubError 404 if the project was neither created nor published. */
 export function requireProject(store: Store, projectId: string): void {
   if (findVersions(store, projectId).length > 0) return
   if (listCreated(store).some(({ project_id }) => project_id === projectId)) return
@@ -74,19 +74,19 @@ export function requireProject(store: Store, projectId: string): void {
   )
 }
 
-/** The newest version that is not revoked; undefined when there is none. */
+/** The newest version that is not revoked; undefined if there is none. */
 export function latestProjectVersion(store: Store, projectId: string): ProjectVersion | undefined {
   return newestFirst(findVersions(store, projectId)).find(({ revoked_at }) => revoked_at === null)
 }
 
-/** A version, revoked or not. Throws HubError 404 when it was never published. */
+/** Returns a version, revoked or not. Throws HubError 404 if it was never published. */
 export function readProjectVersion(store: Store, wanted: ProjectVersionId): ProjectVersion {
   const found = findVersions(store, wanted.project_id).find(({ version }) => version === wanted.version)
   if (found === undefined) throw neverPublished(wanted)
   return found
 }
 
-/** The version, revoked or not, that has this artifact signature; undefined when there is none. */
+/** Returns the version with this artifact signature, revoked or not; undefined if there is none. */
 export function findBySignature(
   store: Store,
   wanted: { project_id: string; artifact_signature: string },
@@ -102,14 +102,14 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 }
 
 /**
- * Adds a version. Adding the same version again changes nothing, and keeps it revoked if it is. Throws HubError 409
- * when the version has other bytes, or these bytes are another version, as a signature must identify one version.
+ * Adds a version. Adding the same version again changes nothing, and keeps it revoked if it is. Throws HubError 409 if
+ * the version has other bytes, or if these bytes are another version: a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
   return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))
 }
 
-/** The same version if it is already published. Throws HubError 409 as addProjectVersion does. */
+/** Returns the same version if it is already published. Throws HubError 409 as addProjectVersion does. */
 export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion | undefined {
   const same = findVersions(store, wanted.project_id).find(
     ({ version, signature }) => version === wanted.version || signature === wanted.signature,
@@ -124,7 +124,7 @@ export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion |
   )
 }
 
-/** Stops releasing the version's DEK. Throws HubError 404 when the version was never published. */
+/** Stops releasing the version's DEK. Throws HubError 404 if the version was never published. */
 export function revokeProjectVersion(store: Store, wanted: ProjectVersionId): void {
   const { changes } = store.db
     .prepare('UPDATE project_versions SET revoked_at = coalesce(revoked_at, ?) WHERE project_id = ? AND version = ?')

@@ -5,7 +5,7 @@ import { HubError } from '../errors.ts'
 import type { Store } from '../store.ts'
 
 export const DEK_KEY_FILE = 'dek.key'
-/** Of the file. */
+/** The size of the hub's own key. */
 export const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
@@ -18,8 +18,8 @@ export interface DekOwner {
 }
 
 /**
- * Encrypts a DEK for the database, under the hub's own key: the file dek.key next to the database, mode 0600, created
- * here if it does not exist. So a copy of the database alone opens no artifact.
+ * Encrypts a DEK for the database under the hub's own key. That key is the file dek.key next to the database, mode
+ * 0600, created here if it does not exist, so a copy of the database alone opens no artifact.
  */
 export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buffer {
   const nonce = randomBytes(NONCE_BYTES)
@@ -28,7 +28,7 @@ export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buff
   return Buffer.concat([nonce, cipher.update(dek), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Throws HubError 500 when the hub's own key is missing or is not the one that encrypted the DEK. */
+/** Throws HubError 500 if the hub's own key is missing or is not the one that encrypted the DEK. */
 export function decryptDek(store: Store, owner: DekOwner, encrypted: Uint8Array): Buffer {
   const key = readHubKey(store)
   try {

@@ -29,10 +29,10 @@ const manifestSchema = z.object({
 })
 
 /**
- * Opens a sealed file whose signature and key match, and throws HubError 400 when no host would install what is in it:
- * no tar in one zstd stream, unsafe entries, more than hosts unpack, no plan, no manifest, or the manifest of another
- * project or version. It is a help for publishers: what a host accepts, only the host decides. Keeps no more in memory
- * than the listing.
+ * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content: no tar
+ * in one zstd stream, unsafe entries, more than hosts unpack, no plan, no manifest, or the manifest of another project
+ * or version. This is a help for publishers: only the host decides what it accepts. Keeps no more than the listing in
+ * memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const { entries, sizes, manifest } = await readTar({ bytes, release })
@@ -46,7 +46,7 @@ export async function requireDeployableProject({ bytes, release }: SealedRelease
 
 interface Content {
   readonly entries: readonly ArchiveEntry[]
-  /** By name, in bytes. */
+  /** The size of each file in bytes, by name. */
   readonly sizes: ReadonlyMap<string, number>
   readonly manifest: string | undefined
 }
@@ -55,7 +55,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   const decrypted = decryptPieces({ bytes, dek: Buffer.from(release.dek, 'base64') })
   const tar = extract()
   const unpacking = pipeline(decrypted, createZstdDecompress(), boundedTar, tar)
-  // It ends the loop below as well.
+  // Its error ends the loop below as well.
   unpacking.catch(() => {})
   const list = new EntryList()
   const sizes = new Map<string, number>()
@@ -77,7 +77,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   return { entries: list.entries, sizes, manifest }
 }
 
-/** Many programs begin each name with `./`; the entry of the folder itself has no name then. */
+/** Many programs begin each name with `./`. The entry of the folder itself then has no name. */
 function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
   const plain = name.replace(/^(?:\.\/)+/, '').replace(/^\.$/, '')
   if (plain === MANIFEST && (size ?? 0) > MAX_MANIFEST_BYTES)

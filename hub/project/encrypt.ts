@@ -13,22 +13,22 @@ export const TAG_BYTES = 16
 export const PIECE_BYTES = 1024 * 1024
 const ZSTD_LEVEL = 3
 
-/** A key and its nonce: never use the pair for other bytes. */
+/** A key and its nonce. Never use the pair for other bytes. */
 export interface OneTimeKey {
   readonly dek: Buffer
   readonly nonce: Buffer
 }
 
-/** A tar and its length: clients that unpack in one call need it in the header of the zstd frame. */
+/** A tar and its length, which clients that unpack in one call need in the header of the zstd frame. */
 export interface Tar {
   readonly bytes: number
   readonly chunks: AsyncIterable<Uint8Array>
 }
 
 /**
- * The tar in the encrypted artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
- * with AES-256-GCM without associated data, and 16 bytes of tag. Throws when the tar has another length. To hold only
- * one copy in memory, it writes to a private temporary file first; that file contains only ciphertext and is removed.
+ * Encrypts the tar in the artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
+ * with AES-256-GCM without associated data, and 16 bytes of tag. Throws if the tar has another length. To hold only one
+ * copy in memory, writes to a private temporary file first; that file contains only ciphertext and is removed.
  */
 export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))
@@ -49,8 +49,8 @@ export interface Opened {
 }
 
 /**
- * What was encrypted, in pieces between which the event loop turns. Only the end says that the key and all pieces are
- * right: throws there, or before, when they are not.
+ * Decrypts in pieces, and lets the event loop turn between them. Only the end proves that the key and all pieces are
+ * right: throws there, or earlier, if they are not.
  */
 export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buffer> {
   const nonce = bytes.subarray(0, NONCE_BYTES)
@@ -60,7 +60,7 @@ export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buf
   yield decipher.final()
 }
 
-/** A view of each piece; the event loop turns between them. */
+/** Yields a view of each piece, and lets the event loop turn between them. */
 export async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     await setImmediate()

@@ -3,7 +3,7 @@ import { closeSync, openSync, readSync } from 'node:fs'
 
 const PIECE_BYTES = 256 * 1024
 
-/** A file's bytes in pieces of at most 256 KiB, each in its own memory. */
+/** Yields a file's bytes in pieces of at most 256 KiB, each in its own memory. */
 export function* readPieces(path: string): Generator<Buffer> {
   const fd = openSync(path, 'r')
   try {
@@ -18,7 +18,7 @@ export function* readPieces(path: string): Generator<Buffer> {
   }
 }
 
-/** Lowercase hex SHA-256 of a file's bytes. */
+/** The SHA-256 of a file's bytes, in lowercase hex. */
 export function hashFile(path: string): string {
   const hash = createHash('sha256')
   for (const piece of readPieces(path)) hash.update(piece)

@@ -43,7 +43,7 @@ const SETTINGS =
 const TEMPLATE = /\.(?:template|example|sample|dist|tmpl)$/
 
 /**
- * Whether sealing leaves out every file or folder of this name, in upper or lower case: version control, installed
+ * True if sealing leaves out every file or folder of this name, in upper or lower case: version control, installed
  * dependencies, caches, settings with values (`.env`, `x.env`, but not their templates), private keys and the
  * credential files of common tools.
  */

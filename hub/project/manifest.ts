@@ -33,10 +33,10 @@ export interface Manifest {
   readonly content_sha256: string
 }
 
-/** One of `sha256`, of what is sealed, and `source`. */
+/** Has either `sha256`, the digest of the sealed files, or `source`. */
 type PartIdentity = { id: string; sha256?: string; source?: PartSource }
 
-/** Throws HubError 400 when a plugin has no `plugin.yaml`, or its `plugin.yaml` has no version. */
+/** Throws HubError 400 if a plugin has no `plugin.yaml`, or its `plugin.yaml` has no version. */
 export function buildManifest(tree: SourceTree, facts: ManifestFacts): Manifest {
   const { projectId, projectName, version, builtAt, pluginsDirname, sources } = facts
   const identify = (path: string): PartIdentity => identityOf(tree.members, path, sources.get(path))
@@ -58,7 +58,7 @@ function identityOf(members: Members, path: string, source: PartSource | undefin
   return source === undefined ? { id, sha256: treeDigest(members, path) } : { id, source }
 }
 
-/** A stub need not have a plugin.yaml; then nothing but the version asked for is known. */
+/** A stub need not have a plugin.yaml; without one, only the requested version is known. */
 function describe(members: Members, path: string, source: PartSource | undefined): PluginDescription {
   if (source === undefined || members.has(`${path}/plugin.yaml`)) return readDescription(members, path)
   return { version: 'marketplace_version' in source ? source.marketplace_version : '0.0.0', environment: undefined }

@@ -21,12 +21,12 @@ export interface LinkMember extends Place {
 /** A file, symlink or folder that becomes one entry of the sealed tar. */
 export type Member = FileMember | LinkMember | (Place & { readonly type: 'directory' })
 
-/** As many as clients follow. */
+/** The limit of clients. */
 const MAX_HOPS = 40
 
 /**
- * The file or folder that a symlink leads to, through other symlinks too; undefined unless each target is relative, its
- * way leads through sealed folders of its own plugin or extension only, and there are at most 40 of them.
+ * Returns the file or folder that a symlink leads to, also through other symlinks. Undefined unless each target is
+ * relative, every step stays in sealed folders of its own plugin or extension, and there are at most 40 of them.
  */
 export function resolveLink(
   members: ReadonlyMap<string, Member>,

@@ -1,6 +1,7 @@
 /**
- * SQL: when a reported deployment was completed, by the host's own clock, so that a report delivered late does not hide
- * a newer one. Nothing is completed after this hub got its report: a clock that is years ahead must not hide what follows.
+ * SQL: the time at which a reported deployment was completed, by the host's own clock, so that a report delivered late
+ * does not hide a newer one. No deployment counts as completed after this hub got its report: a clock that is years
+ * ahead must not hide later reports.
  */
 export const COMPLETED = 'min(julianday(completed_at), julianday(reported_at))'
 

@@ -15,14 +15,14 @@ export interface TarContent {
 }
 
 /**
- * A tar of `manifest.json` and the members, in their order. The same content gives the same bytes: every entry has the
- * same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 when a file has changed.
+ * Packs `manifest.json` and the members as a tar, in their order. The same content gives the same bytes: every entry
+ * has the same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 if a file has changed.
  */
 export function packMembers(content: TarContent): AsyncIterable<Uint8Array> {
   return packEntries(entriesOf(content))
 }
 
-/** The bytes of the tar that packMembers makes of the content, without reading a file. */
+/** The size in bytes of the tar that packMembers makes of the content, without reading a file. */
 export async function measureMembers(content: TarContent): Promise<number> {
   const entries = [...entriesOf(content)]
   let bytes = entries.reduce((sum, { size }) => sum + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES, 0)

@@ -18,8 +18,9 @@ const descriptionSchema = z.object({
 export type PluginDescription = z.output<typeof descriptionSchema>
 
 /**
- * The fields of a `plugin.yaml` for the manifest; the version is exactly as written, so that 1.10 stays 1.10. Throws
- * HubError 400, which names the `path`, for invalid YAML, for more of it than clients read, and when there is no version.
+ * Reads the fields of a `plugin.yaml` for the manifest. The version stays exactly as written, so 1.10 stays 1.10.
+ * Throws HubError 400, which names the `path`, for invalid YAML, for more of it than clients read, and if there is no
+ * version.
  */
 export function parsePluginDescription(text: string, path: string): PluginDescription {
   requireYamlSize(path, Buffer.byteLength(text), MAX_PLUGIN_YAML_BYTES)

@@ -12,8 +12,8 @@ const VALUE_LABEL = { devkey: 'devkey', publisher: 'devkey', credential: 'deploy
 
 const purposeSchema = z.enum(['devkey', 'publisher', 'credential'])
 /**
- * A `devkey` gets access tokens; a `publisher` is a dev key that can also publish; a `credential`, that is, a deployment
- * credential, releases DEKs (contract 5.2).
+ * A `devkey` gets access tokens; a `publisher` is a dev key that can also publish; a `credential` is a deployment
+ * credential, which releases DEKs (contract 5.2).
  */
 export type Purpose = z.infer<typeof purposeSchema>
 
@@ -46,8 +46,8 @@ export interface IssuedProjectKey {
 const COLUMNS = 'id, purpose, project_id, name, prefix, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
 /**
- * Makes a dev key or deployment credential for one project; only its hash and first 10 characters are stored. The
- * project need not have a version yet. Throws HubError 400 on a bad request.
+ * Makes a dev key or deployment credential for one project, of which the hub stores only the hash and the first 10
+ * characters. The project need not have a version yet. Throws HubError 400 for a bad request.
  */
 export function createProjectKey(store: Store, request: ProjectKeyRequest): IssuedProjectKey {
   const { project_id, purpose, name } = parseInput(issueSchema, request)
@@ -66,7 +66,7 @@ export function listProjectKeys(store: Store): ProjectKey[] {
   return rows.map(row => projectKeySchema.parse(row))
 }
 
-/** The hub refuses the key and all of its access tokens from now on. Throws HubError 404 for an unknown id. */
+/** Makes the hub refuse the key and all of its access tokens from now on. Throws HubError 404 for an unknown id. */
 export function revokeProjectKey(store: Store, id: string): ProjectKey {
   store.db
     .prepare('UPDATE project_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')
@@ -74,7 +74,7 @@ export function revokeProjectKey(store: Store, id: string): ProjectKey {
   return readProjectKey(store, id)
 }
 
-/** Revokes all dev keys and deployment credentials that the project has now, and returns those that were active. */
+/** Revokes all present dev keys and deployment credentials of the project, and returns those that were active. */
 export function revokeProject(store: Store, projectId: string): ProjectKey[] {
   const rows = store.db
     .prepare(`UPDATE project_keys SET revoked_at = ? WHERE project_id = ? AND revoked_at IS NULL RETURNING ${COLUMNS}`)
@@ -84,7 +84,7 @@ export function revokeProject(store: Store, projectId: string): ProjectKey[] {
 
 /**
  * Finds the key for one of these purposes with this value, revoked or not, and notes that it was used. Returns
- * undefined when there is none. The lookup is by SHA-256, so its duration does not reveal how close a guess was.
+ * undefined if there is none. The lookup is by SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useProjectKey(store: Store, purposes: readonly Purpose[], value: string): ProjectKey | undefined {
   const isWanted = 'purpose IN (SELECT value FROM json_each(?))'
@@ -97,7 +97,7 @@ export function useProjectKey(store: Store, purposes: readonly Purpose[], value:
   return key
 }
 
-/** Throws HubError 404 when there is no such key. */
+/** Throws HubError 404 if there is no such key. */
 export function readProjectKey(store: Store, id: string): ProjectKey {
   const row = store.db.prepare(`SELECT ${COLUMNS} FROM project_keys WHERE id = ?`).get(id)
   if (row === undefined) throw new HubError(404, `There is no key or credential with the id ${JSON.stringify(id)}.`)

@@ -17,7 +17,7 @@ export const releaseSchema = z.object({
   signature: base64Schema(64),
   signer_public_key: publicKeySchema,
   dek: base64Schema(32),
-  /** Of the manifest; other hubs want it, and this one only checks its form. */
+  /** The digest in the manifest. Other hubs want it; this one only checks its form. */
   content_sha256: z
     .string()
     .regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits' })
@@ -27,7 +27,7 @@ export const releaseSchema = z.object({
 /** The description of a sealed file, including its key (DEK); binary fields are base64. */
 export type Release = z.infer<typeof releaseSchema>
 
-/** A sealed file with its release: all that publishing needs. */
+/** A sealed file with its release: everything that publishing needs. */
 export interface SealedRelease {
   readonly bytes: Uint8Array
   readonly release: Release
@@ -35,9 +35,9 @@ export interface SealedRelease {
 
 /**
  * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing it again changes
- * nothing. Throws HubError 400 when a field is wrong, when the Ed25519 signature does not match the whole file
- * (contract 5.2, rule 4), and when the DEK does not open the file. Throws 409 when the version is already published
- * with other bytes, or the bytes as another version. `inspect` sees what is about to be published, and may throw.
+ * nothing. Throws HubError 400 if a field is wrong, if the Ed25519 signature does not match the whole file (contract
+ * 5.2, rule 4), and if the DEK does not open the file. Throws 409 if the version is already published with other bytes,
+ * or the bytes as another version. `inspect` sees the file before it is published, and may throw.
  */
 export async function publishProject(
   store: Store,
@@ -69,14 +69,14 @@ async function requireSignature(
   throw new HubError(400, 'signature: must be the Ed25519 signature of the whole sealed file by signer_public_key')
 }
 
-/** In the thread pool, as Ed25519 needs the whole file at once. */
+/** Runs in the thread pool, because Ed25519 needs the whole file at once. */
 function isSigned(bytes: Uint8Array, key: KeyObject, signature: Buffer): Promise<boolean> {
   return new Promise((resolve, reject) => {
     verify(null, bytes, key, signature, (error, matches) => (error === null ? resolve(matches) : reject(error)))
   })
 }
 
-/** Otherwise the first deployment would find the wrong key. */
+/** Otherwise, the first deployment would be the one to find the wrong key. */
 async function requireOpens(opened: Opened): Promise<void> {
   try {
     for await (const _ of decryptPieces(opened));

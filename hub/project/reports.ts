@@ -8,7 +8,7 @@ import { partIdSchema, projectIdSchema } from './names.ts'
 import { NEWEST_FIRST } from './newest-report.ts'
 
 const MAX_PLUGINS = 1000
-/** Takes some tens of milliseconds, and a hub that waits to write asks again within the pause. */
+/** A batch takes some tens of milliseconds, and a hub that waits to write tries again within the pause. */
 const PRUNED_AT_ONCE = 5_000
 const PAUSE_MS = 100
 
@@ -51,7 +51,7 @@ export type StoredProjectReport = z.output<typeof storedSchema>
 
 const COLUMNS = storedSchema.keyof().options
 
-/** The report with what its sender left empty: a new id, and the hub's time (milliseconds since 1970). */
+/** Fills in the fields that the sender left empty: a new id, and the hub's time (milliseconds since 1970). */
 export function completeReport(report: z.output<typeof projectReportSchema>, now: number): ProjectReport {
   const completed_at = report.completed_at || new Date(now).toISOString()
   return {
@@ -62,7 +62,10 @@ export function completeReport(report: z.output<typeof projectReportSchema>, now
   }
 }
 
-/** Keeps one row for each deployment id: a later report replaces the earlier one. `now`: milliseconds since 1970. */
+/**
+ * Records a report. Keeps one row for each deployment id: a later report replaces the earlier one. `now` is in
+ * milliseconds since 1970.
+ */
 export function recordProjectReport(store: Store, report: ProjectReport, now: number): void {
   const row = { ...report, plugins: JSON.stringify(report.plugins), reported_at: new Date(now).toISOString() }
   const places = COLUMNS.map(column => `:${column}`).join(', ')
@@ -88,8 +91,8 @@ export function readProjectState(store: Store, projectId: string): ProjectState 
 }
 
 /**
- * Removes the reports that this hub got before a time, but not the newest one of each project, nor its newest success.
- * Works in batches, between which a running hub may write. Resolves to how many.
+ * Removes the reports that this hub got before a time, but keeps the newest report and the newest success of each
+ * project. Works in batches, between which a running hub may write. Resolves to the number of removed reports.
  */
 export async function pruneProjectReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(rowid) AS last FROM project_reports').get()?.['last'] ?? 0)

@@ -1,6 +1,8 @@
 import { COMPLETED } from './newest-report.ts'
 
-/** Created projects, sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments. */
+/**
+ * Created projects, sealed versions with their encrypted DEKs, keys and tokens of projects, and reported deployments.
+ */
 export const PROJECT_SCHEMA = `
   CREATE TABLE IF NOT EXISTS projects (
     project_id TEXT PRIMARY KEY,

@@ -28,7 +28,7 @@ export type SealOptions = z.input<typeof factsSchema> & {
   readonly source: string
   /** An Ed25519 private key. */
   readonly signingKey: KeyObject
-  /** Makes the DEK, then the nonce. Never use the same two for other bytes. */
+  /** Makes the DEK, then the nonce. Never use the same pair for other bytes. */
   readonly random?: (bytes: number) => Buffer
 }
 
@@ -40,10 +40,10 @@ export interface SealedProject extends SealedRelease {
 }
 
 /**
- * Seals a source folder, with only a stub of each part that comes from elsewhere, in the encrypted artifact format and
- * signs it (contract 5.2, rule 4). It writes nothing into the folder. The same files, facts, key and random bytes give
- * the same sealed bytes. Throws HubError 400 as readSourceTree, buildManifest and requireWorkablePlan do, and when a
- * file changes meanwhile.
+ * Seals a source folder in the encrypted artifact format, with only a stub of each part that comes from elsewhere, and
+ * signs it (contract 5.2, rule 4). Writes nothing into the folder. The same files, facts, key and random bytes give the
+ * same sealed bytes. Throws HubError 400 as readSourceTree, buildManifest and requireWorkablePlan do, and if a file
+ * changes meanwhile.
  */
 export async function sealProject({
   source,

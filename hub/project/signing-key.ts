@@ -4,7 +4,7 @@ import { HubError } from '../errors.ts'
 
 const RAW_BYTES = 32
 
-/** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 when the file already exists. */
+/** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 if the file already exists. */
 export function createSigningKey(path: string): KeyObject {
   const { privateKey } = generateKeyPairSync('ed25519')
   try {
@@ -21,7 +21,7 @@ export function createSigningKey(path: string): KeyObject {
   return privateKey
 }
 
-/** Throws HubError 400 when the file cannot be read or is not an Ed25519 private key in PEM. */
+/** Throws HubError 400 if the file cannot be read or is not an Ed25519 private key in PEM. */
 export function readSigningKey(path: string): KeyObject {
   const pem = readKeyFile(path)
   try {

@@ -11,11 +11,11 @@ export const PLAN_PATH = 'deployment/install.yaml'
 const UNPORTABLE_NAME = /[\\\p{Cc}\uFFFD]/u
 const MAX_NAME_BYTES = 255
 
-/** The content of a project's source folder that gets sealed. */
+/** The content of a project's source folder that is sealed. */
 export interface SourceTree {
-  /** By path; a folder comes before its content. */
+  /** The members by path. A folder comes before its content. */
   readonly members: ReadonlyMap<string, Member>
-  /** Where to read the plan. */
+  /** The path of the plan's file. */
   readonly plan: string
   /** The folder of the plugins, below the source folder. */
   readonly pluginsDirname: string
@@ -33,10 +33,9 @@ interface Reading {
 }
 
 /**
- * Reads the plugins, the extensions and the plan. It leaves out all other content of the source folder, and everything
- * that isNeverSealed names. Throws HubError 400 when there is no plugin or no plan, when a name is not valid on every
- * host, when a symlink is broken or leads out of its plugin or extension, and for anything but files, folders and
- * symlinks.
+ * Reads the plugins, the extensions and the plan. Leaves out all other content of the source folder, and everything
+ * that isNeverSealed names. Throws HubError 400 if there is no plugin or no plan, if a name is not valid on every host,
+ * if a symlink is broken or leads out of its plugin or extension, and for anything but files, folders and symlinks.
  */
 export function readSourceTree(source: string, pluginsDirname: string): SourceTree {
   const reading: Reading = { root: openFolder(source), members: new Map(), leftOut: [] }
@@ -59,7 +58,7 @@ function openFolder(source: string): string {
   throw refused(`There is no folder ${source} to seal: correct the path.`)
 }
 
-/** A file next to the plugins is not a part; nor is a folder whose name starts with "_", which host frameworks skip. */
+/** Skips files next to the plugins, and folders whose names start with "_", as host frameworks do. */
 function addParts(reading: Reading, dirname: string): string[] {
   const found = statOf(reading, dirname)
   if (found === undefined) return []
@@ -131,7 +130,7 @@ function requirePortable(path: string): void {
   )
 }
 
-/** The folder of the part in which a path is. */
+/** The folder of the part that contains a path. */
 function partOf(path: string, pluginsDirname: string): string {
   const levels = path.startsWith('extensions/') ? 2 : pluginsDirname.split('/').length + 1
   return path.split('/', levels).join('/')

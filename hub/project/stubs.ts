@@ -13,7 +13,9 @@ const subdirectory = z
   })
   .optional()
 
-/** Where a part comes from that the project does not contain, as a step of the plan says it and the manifest repeats it. */
+/**
+ * The source of a part that the project does not contain, as a step of the plan names it and the manifest repeats it.
+ */
 export const partSourceSchema = z.union(
   [
     z.strictObject({
@@ -41,7 +43,9 @@ const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 /** The source of each part that comes from elsewhere, by its path. */
 export type PartSources = ReadonlyMap<string, PartSource>
 
-/** The tree with nothing but a stub of each part that comes from elsewhere; a folder is made where there is none. */
+/**
+ * Returns the tree with only a stub of each part that comes from elsewhere, and adds a folder for a part that has none.
+ */
 export function withStubs(tree: SourceTree, sources: PartSources): SourceTree {
   const paths = [...sources.keys()]
   const partOf = (path: string): string | undefined => paths.find(part => path.startsWith(`${part}/`))
@@ -67,7 +71,7 @@ function isStub({ path, type }: Member, part: string): boolean {
   return type === 'file' && (STUB_FILES.has(path.slice(part.length + 1)) || basename(path).endsWith('.template'))
 }
 
-/** Everybody who may open the project reads its manifest, so nothing in it may be a secret. */
+/** True for a URL without secrets: everybody who may open the project can read its manifest. */
 function isPublicUrl(text: string): boolean {
   const url = URL.parse(text)
   if (url === null || !/^https:\/\/[^/]/i.test(text) || url.href.length > MAX_URL_CHARS) return false

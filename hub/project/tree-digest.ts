@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { type Member, resolveLink } from './member.ts'
 
 /**
- * The tree digest of the members below `folder` (docs/files.md, "Tree digest"), with paths relative to it; `''`
- * means the whole tree. A symlink to a regular file counts as that file; other symlinks do not count.
+ * The tree digest of the members below `folder` (docs/files.md, "Tree digest"), with paths relative to it; `''` means
+ * the whole tree. A symlink to a regular file counts as that file; other symlinks do not count.
  */
 export function treeDigest(members: ReadonlyMap<string, Member>, folder: string): string {
   const prefix = folder === '' ? '' : `${folder}/`
@@ -18,8 +18,8 @@ export function treeDigest(members: ReadonlyMap<string, Member>, folder: string)
 }
 
 /**
- * Orders paths component by component, each by code points. Comparing UTF-8 bytes has that effect, with a zero byte as
- * separator: it sorts before every other character.
+ * Orders paths component by component, each by code points. Comparing UTF-8 bytes with a zero byte as separator has
+ * that effect, because it sorts before every other character.
  */
 export function comparePaths(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a.replaceAll('/', '\0')), Buffer.from(b.replaceAll('/', '\0')))

@@ -19,9 +19,9 @@ export const credential: Command = issuing('credential', {
 
 interface Issuing {
   readonly summary: string
-  /** The action's input that takes the value. */
+  /** The action's input for this value. */
   readonly input: string
-  /** Whether --publish makes one that can also publish. */
+  /** True if --publish makes one that can also publish. */
   readonly canPublish?: boolean
 }
 

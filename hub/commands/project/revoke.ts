@@ -26,7 +26,7 @@ It takes effect at once, even on a running hub: the next deployment gets no key.
   },
 }
 
-/** Revokes, and returns a sentence that says so. */
+/** Revokes, and returns a sentence about it. */
 type Revocation = (store: Store) => string
 
 function chooseRevocation(id: string | undefined, { 'project-id': projectId, version }: Values): Revocation {

@@ -24,7 +24,10 @@ export const SEAL_USAGE = `  --source DIR           the folder with plugins/, ex
 
 type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | undefined }
 
-/** Seals as the options say; standard error lists the paths left out. Throws UsageError, and as sealProject does. */
+/**
+ * Seals according to the options, and lists the omitted paths on standard error. Throws UsageError, and as sealProject
+ * does.
+ */
 export async function sealSource(values: SealValues): Promise<SealedProject> {
   const sealed = await sealProject({
     source: requireOption('source', values.source),

@@ -27,7 +27,7 @@ folders. It also writes FILE.release.json, which contains the key that opens the
   },
 }
 
-/** The next run would find the sealed file among the sources. */
+/** A sealed file in the source folder would be a source of the next run. */
 function requireOutside(source: string, out: string): void {
   const [folder, target] = [followFolder(source), join(followFolder(dirname(out)), basename(out))]
   const way = relative(folder, target)

@@ -3,14 +3,14 @@ import { HubError } from '../../errors.ts'
 import { parseInput } from '../../names.ts'
 import { releaseSchema, type SealedRelease } from '../../project/publish.ts'
 
-/** The file next to a sealed file that publishing needs; it contains the DEK. */
+/** The file next to a sealed file that publishing needs. It contains the DEK. */
 export function releasePath(file: string): string {
   return `${file}.release.json`
 }
 
 /**
- * Writes a sealed file, and next to it its release, which only the user can read. Throws HubError 400 when one of the
- * two files already exists.
+ * Writes a sealed file, and next to it its release, which only the user can read. Throws HubError 400 if one of the two
+ * files already exists.
  */
 export function writeSealedFile(file: string, { bytes, release }: SealedRelease): void {
   const taken = [file, releasePath(file)].find(path => existsSync(path))
@@ -24,7 +24,7 @@ export function writeSealedFile(file: string, { bytes, release }: SealedRelease)
   }
 }
 
-/** Throws HubError 400 when one of the two files is missing or invalid. */
+/** Throws HubError 400 if one of the two files is missing or invalid. */
 export function readSealedFile(file: string): SealedRelease {
   for (const path of [file, releasePath(file)]) {
     if (!existsSync(path)) throw new HubError(400, `The file ${path} does not exist: "project seal" writes it.`)

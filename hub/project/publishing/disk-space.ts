@@ -1,11 +1,11 @@
 import { statfs } from 'node:fs/promises'
 import { HubError } from '../../errors.ts'
 
-/** The disk that uploads share with the database, which must never find it full: no report could be written. */
+/** The disk that uploads share with the database. It must never be full, or no report could be written. */
 export interface Disk {
-  /** On it. */
+  /** A folder on the disk. */
   readonly folder: string
-  /** What must stay free. */
+  /** The number of bytes that must stay free. */
   readonly reserveBytes: number
   readonly freeBytes: FreeBytes
 }

@@ -14,13 +14,13 @@ import { Receptions } from './receptions.ts'
 import { newUploadFolder } from './upload-folder.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
-/** What a form may have beyond its file. */
+/** The most that a form may have in addition to its file. */
 const FORM_BYTES = 64 * 1024
-/** After so many, the disk is looked at again. */
+/** The number of bytes after which the free space is checked again. */
 const CHECKED_BYTES = 8 * 1024 * 1024
 const RETRY_SECONDS = '60'
 const FILE_FIELD = 'artifact'
-/** Other clients send it; nothing here depends on it. */
+/** Other clients send this field; nothing here depends on it. */
 const nameSchema = z.object({ project_name: labelSchema.optional() })
 const HEADER_OF_FIELD = {
   version: 'x-version',
@@ -29,7 +29,7 @@ const HEADER_OF_FIELD = {
   dek: 'x-dek',
 } as const
 
-/** A file as it arrives; the caller gives its limit, in bytes. */
+/** A file that is being received, with the caller's limit in bytes. */
 interface Upload {
   readonly projectId: string
   readonly maxBytes: number
@@ -39,16 +39,16 @@ interface Upload {
 
 type Publish<T> = (sealed: SealedRelease) => Promise<T>
 
-/** Each has its whole file in memory. */
+/** One at a time, because each has its whole file in memory. */
 const publications = new FewAtATime(1)
 const receptions = new Receptions()
 
 /**
- * Receives a sealed file with its release, and publishes it when no other one is being published: as a form
- * (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the fields in
- * headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory. Throws
- * HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as soon as
- * there are more than `maxBytes`, and 400 for a malformed form.
+ * Receives a sealed file with its release, and publishes it once no other one is being published. It comes either as a
+ * form (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the
+ * fields in headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory.
+ * Throws HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as
+ * soon as there are more than `maxBytes`, and 400 for a malformed form.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   refuseAnnounced(c, upload)
@@ -121,7 +121,7 @@ async function readField(name: string, chunks: AsyncIterable<Buffer>): Promise<s
   return Buffer.concat(value).toString('utf8')
 }
 
-/** Returns nothing that a field could be mistaken for. */
+/** Saves the file, and returns an empty text in place of its field. */
 async function saveFile(chunks: AsyncIterable<Uint8Array>, { file, ...upload }: Receiving): Promise<''> {
   await pipeline(limited(chunks, upload), createWriteStream(file, { flags: 'wx', mode: 0o600 }))
   return ''
@@ -132,7 +132,7 @@ async function* limited(chunks: AsyncIterable<Uint8Array>, { maxBytes, disk }: U
   for await (const chunk of chunks) {
     length += chunk.length
     if (length > maxBytes) throw tooLarge(maxBytes)
-    // Others write there too.
+    // Other programs write to the disk too.
     if (length - checked >= CHECKED_BYTES) {
       await requireRoom(disk, chunk.length)
       checked = length
@@ -141,7 +141,7 @@ async function* limited(chunks: AsyncIterable<Uint8Array>, { maxBytes, disk }: U
   }
 }
 
-/** Missing fields are for publishProject to name. */
+/** Leaves missing fields empty, for publishProject to report. */
 function releaseOf(fields: Fields, { projectId }: Upload): SealedRelease['release'] {
   const names = Object.keys(HEADER_OF_FIELD) as (keyof typeof HEADER_OF_FIELD)[]
   const [version = '', signature = '', signer_public_key = '', dek = ''] = names.map(name => fields[name] ?? '')

@@ -16,13 +16,13 @@ const NO_KEY =
 
 export interface PublishContext {
   readonly store: Store
-  /** Of a sealed file. */
+  /** The limit for a sealed file. */
   readonly maxArtifactBytes: number
-  /** With the data folder. */
+  /** The disk of the data folder. */
   readonly disk: Disk
 }
 
-/** The route that takes sealed files: the only one whose body may exceed the limit for JSON. */
+/** The route for sealed files, and the only one whose body may exceed the limit for JSON. */
 export function publishRoutes(context: PublishContext): Hono {
   const app = new Hono()
   app.post(PUBLISH_PATH, c => acceptVersion(c, context))
@@ -30,8 +30,8 @@ export function publishRoutes(context: PublishContext): Hono {
 }
 
 /**
- * Takes a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads no byte of the body
- * before it knows that the sender may publish.
+ * Accepts a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads no byte of the
+ * body before it knows that the sender may publish.
  */
 async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''
@@ -49,7 +49,7 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: Publ
   )
 }
 
-/** Throws HubError 401 and 403: a dev key that hosts use to log in cannot publish. */
+/** Throws HubError 401 or 403. A dev key with which hosts log in cannot publish. */
 function requirePublisher(store: Store, { value, projectId }: { value: string; projectId: string }): void {
   const key = useProjectKey(store, ['devkey', 'publisher'], value)
   if (key?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')

@@ -2,17 +2,17 @@ import { HubError } from '../../errors.ts'
 import { type Disk, requireRoom } from './disk-space.ts'
 
 const MOST_AT_ONCE = 2
-/** The file as it came, and the artifact that it becomes. */
+/** The uploaded file, and the artifact that it becomes. */
 const COPIES = 2
 
-/** The sealed files that are being received. */
+/** Limits the sealed files that are received at once. */
 export class Receptions {
   #running = 0
   #promised = 0
 
   /**
-   * Runs the work if the disk has room for all that is being received. Throws HubError 503 next to two others, and 507
-   * without the room. `bytes`: the most that may come.
+   * Runs the work if the disk has room for everything that is being received. Throws HubError 503 if two others are
+   * running, and 507 if there is no room. `bytes` is the most that may arrive.
    */
   async run<T>(disk: Disk, bytes: number, work: () => Promise<T>): Promise<T> {
     if (this.#running === MOST_AT_ONCE)

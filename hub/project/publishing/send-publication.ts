@@ -17,7 +17,7 @@ export interface Published {
 }
 
 const answerSchema = z.object({ version: z.string(), size_bytes: z.number(), content_sha256: z.string() })
-/** Of a connection that was never established, or not trusted. */
+/** The errors of a connection that was never established, or not trusted. */
 const BEFORE_SENDING =
   /^(?:ECONNREFUSED|ENOTFOUND|EAI_\w+|E(?:HOST|NET)UNREACH|EADDR\w+|UND_ERR_CONNECT_TIMEOUT)$|CERT|TLS|SSL|SIGNED|UNABLE_TO|bad port/
 
@@ -28,9 +28,9 @@ const MOST_ATTEMPTS = 11
 const MOST_WAIT_SECONDS = 60
 
 /**
- * Publishes a sealed file on a running hub, as a form. Sends key and DEK over https or to this machine only, and follows
- * no redirect. Waits for a hub that is busy, at most ten times for a minute. Throws HubError 400 with the hub's own words
- * when it refuses, and for any other answer or none. `wait`: for so many milliseconds.
+ * Publishes a sealed file on a running hub, as a form. Sends the key and the DEK only over https or to this machine,
+ * and follows no redirect. Waits for a busy hub, at most ten times for a minute. Throws HubError 400 with the hub's own
+ * words if it refuses, and for any other answer or none. `wait` waits for a number of milliseconds.
  */
 export async function sendPublication(
   access: HubAccess,
@@ -88,7 +88,7 @@ function bare(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '')
 }
 
-/** On one line of a terminal, whatever the other hub says. */
+/** Quotes the other hub's words on one line of a terminal. */
 function quoted(answer: unknown): string {
   const { data } = refusalSchema.safeParse(answer)
   if (data === undefined) return ''

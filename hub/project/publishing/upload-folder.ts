@@ -2,9 +2,9 @@ import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
 const FOLDER = 'uploads'
-/** The process that made it, and when that process started. */
+/** The process that made the folder, and the time at which that process started. */
 const NAME = /^(?<pid>\d+)-(?<start>\d+)-[A-Za-z0-9]{6}$/
-/** Of `/proc/PID/stat`, counted after the command, which may contain anything. */
+/** The position of the start time in `/proc/PID/stat`, counted after the command, which may contain anything. */
 const START_FIELD = 20
 
 /** Makes a private folder for one upload, on the disk that has room for artifacts. */
@@ -14,7 +14,7 @@ export async function newUploadFolder(dataDir: string): Promise<string> {
   return await mkdtemp(join(folder, `${process.pid}-${await startOf(process.pid)}-`))
 }
 
-/** Removes what hubs that were killed have left, and nothing of one that runs. Logs what it cannot remove. */
+/** Removes the uploads of hubs that were killed, and none of a running hub. Logs what it cannot remove. */
 export async function removeLeftUploads(dataDir: string, log: (line: string) => void): Promise<void> {
   const folder = join(dataDir, FOLDER)
   const report = (path: string) => (error: NodeJS.ErrnoException) => {
@@ -38,7 +38,10 @@ async function isLeft(name: string): Promise<boolean> {
   return pid !== undefined && (await startOf(Number(pid))) !== start
 }
 
-/** In clock ticks since the machine started, as a process id is used again. '0' if there is no such process. */
+/**
+ * The start time of a process in clock ticks since the machine started, which tells apart processes with the same id.
+ * '0' if there is no such process.
+ */
 async function startOf(pid: number): Promise<string> {
   const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '')
   return stat.slice(stat.lastIndexOf(')') + 1).split(' ')[START_FIELD] ?? '0'
