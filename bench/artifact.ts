@@ -15,7 +15,7 @@ export interface SealedArtifact {
   readonly path: string
   readonly size: number
   readonly version: string
-  /** The raw 64 bytes in base64; the fields below are base64 too. */
+  /** The raw 64 bytes in base64. The fields below are base64 too. */
   readonly signature: string
   readonly signerPublicKey: string
   readonly dek: string

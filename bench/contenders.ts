@@ -22,7 +22,7 @@ export interface Job {
 export interface Contender {
   readonly name: ContenderName
   readonly format: Format
-  /** The programs that this machine lacks; empty when the contender can run. */
+  /** The programs that this machine lacks; empty if the contender can run. */
   readonly missing: readonly string[]
   start(job: Job, ...how: Parameters<Start>): Promise<ProcessEnd>
 }
@@ -56,7 +56,7 @@ export function listContenders(format: Format, repository: string): Contender[] 
   return peers[format]
 }
 
-/** Deploys with our action; `more` adds to the run, for example variables. */
+/** Deploys with our action. `more` adds to the run, for example variables. */
 export function deployWithOurs(job: Job, more: Partial<ActionRun> = {}): ReturnType<typeof runAction> {
   const { format, version } = job.artifact
   writeFileSync(join(job.workspace.path, PLAN), installPlan(version))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 const PAGE = join(import.meta.dirname, '../docs/performance.md')
 
 /**
- * Replaces the text between `<!-- section -->` and `<!-- /section -->` in docs/performance.md. Throws when the page has
+ * Replaces the text between `<!-- section -->` and `<!-- /section -->` in docs/performance.md. Throws if the page has
  * no such markers.
  */
 export function writeSection(section: string, text: string): void {

@@ -32,7 +32,7 @@ export function openFileSystem(wanted: string | undefined): FileSystem {
   }
 }
 
-/** Milliseconds to create and to delete 3,000 small files: no contender can be faster. */
+/** The milliseconds to create and to delete 3,000 small files. No contender can be faster. */
 export function probe({ folder }: FileSystem): { createMs: number; deleteMs: number } {
   const files = mkdtempSync(join(folder, 'probe-'))
   const startedAt = performance.now()

@@ -36,7 +36,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 interface Call {
   /** The path below the base path. */
   readonly route: string
-  /** Of the base path. */
+  /** The URL of the base path. */
   readonly url: string
   readonly response: ServerResponse
 }

@@ -10,7 +10,7 @@ export function stopOnSignals(): void {
   }
 }
 
-/** The interruption, if there was one: it is the cause of every later error. */
+/** Returns the interruption, if there was one: it is the cause of every later error. */
 export function interruptionIfAny(): unknown {
   return interruption.signal.reason
 }

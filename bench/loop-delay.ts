@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
-// A preload for `node --import`: at the exit, writes the longest block of the process's event loop, in milliseconds, to
-// the file that LOOP_DELAY_FILE names. It ignores the time to load the program, when there is nothing to cancel yet.
+// A preload for `node --import`. At the exit, it writes the longest block of the process's event loop, in milliseconds,
+// to the file that LOOP_DELAY_FILE names. It ignores the time to load the program, when there is nothing to cancel yet.
 
 const RESOLUTION_MS = 1
 const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS })

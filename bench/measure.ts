@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 export interface Cost {
   readonly ms: number
-  /** Peak resident memory of the largest process, in MB of 10^6 bytes; undefined where it cannot be measured. */
+  /** Peak resident memory of the largest process, in MB of 10^6 bytes; undefined if it cannot be measured. */
   readonly peakMb: number | undefined
 }
 
@@ -21,7 +21,7 @@ const GNU_TIME = '/usr/bin/time'
 /** Peak memory needs GNU time, which asks the kernel after the process has ended. */
 export const canMeasureMemory = spawnSync(GNU_TIME, ['-f', '%M', 'true']).status === 0
 
-/** Measures a process to its end, with a temporary file in `folder`. Throws, with the log, when the process fails. */
+/** Measures a process to its end, with a temporary file in `folder`. Throws, with the log, if the process fails. */
 export async function measure(what: string, folder: string, start: Start): Promise<Cost> {
   const usage = join(folder, 'peak-kib')
   let startedAt = 0

@@ -17,7 +17,9 @@ const REPEATS = 7
 const SHOWN_FUNCTIONS = 16
 const TRACED = 'fsync,fdatasync,syncfs,rename,link,openat,write,writev,mkdir,unlink,unlinkat'
 
-/** Where the time of a first install goes: the start-up, then each workload's states, system calls and functions. */
+/**
+ * Reports how a first install spends its time: the start-up, then each workload's states, system calls and functions.
+ */
 export async function profileReport(races: readonly RacedWorkload[], place: Place): Promise<string> {
   const parts = [startTable(place)]
   for (const workload of races.filter(({ format }) => format === 'zip'))

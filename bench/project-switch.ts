@@ -9,12 +9,12 @@ import type { Place } from './run-races.ts'
 import { median } from './statistics.ts'
 import { PROJECT } from './workloads.ts'
 
-/** A host is neither old nor new for no longer than this. */
+/** The longest time for which a host may be neither old nor new. */
 const MAX_SWITCH_MS = 50
 const ROUNDS = 5
 const HEAD = ['Project of 40 parts', 'Time', '`sync -f`', 'Renames', 'First to last rename']
 
-/** How one deployment has switched the trees of a project. */
+/** The switch of a project's trees in one deployment. */
 interface Switch {
   readonly ms: number
   readonly syncs: number
@@ -22,7 +22,9 @@ interface Switch {
   readonly switchMs: number
 }
 
-/** A table with the time between the first and the last rename of a project's trees, medians of several rounds. */
+/**
+ * Makes a table with the time between the first and the last rename of a project's trees, medians of several rounds.
+ */
 export async function projectReport({ repository, cache, folder }: Place): Promise<string> {
   const rounds = await withReleases({ workload: PROJECT, format: 'sealed', cache, folder }, async releases => {
     const found: Switch[][] = []
@@ -38,7 +40,7 @@ export async function projectReport({ repository, cache, folder }: Place): Promi
   return markdownTable(HEAD, rows)
 }
 
-/** A first install, then an update. */
+/** Makes a first install, then an update. */
 function deployBoth(
   releases: Releases,
   { repository, folder }: Pick<Place, 'repository' | 'folder'>,

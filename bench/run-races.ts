@@ -13,7 +13,7 @@ export interface Place {
   readonly folder: string
 }
 
-/** Runs the races one after the other, without the contenders that cannot run; `skipped` says why. */
+/** Runs the races one after the other, without the contenders that cannot run; `skipped` gives the reasons. */
 export async function runRaces(
   races: readonly RacedWorkload[],
   place: Place,

@@ -7,7 +7,7 @@ const TEXT_FILE = /\.(py|js|ts|md|txt|json|sh|h|c|css|xml|ya?ml|pl|pm)$/
 const MAX_FILE_BYTES = 200_000
 const SAMPLE_BYTES = 24_000_000
 
-/** Up to 24 MB of code and prose from this machine's files, always in the same order. */
+/** Returns up to 24 MB of code and prose from this machine's files, always in the same order. */
 export function readSampleText(): Buffer {
   const pieces: Buffer[] = []
   for (const [index, source] of SOURCES.filter(path => existsSync(path)).entries()) {
@@ -27,7 +27,7 @@ function collectText(folder: string, wanted: number, pieces: Buffer[]): void {
   }
 }
 
-/** Only readable files: a user other than root cannot read some. */
+/** Skips unreadable files, of which a user other than root meets some. */
 function listTextFiles(folder: string): string[] {
   return listFiles(folder)
     .filter(path => TEXT_FILE.test(path) && isAccessible(path, constants.R_OK) && statSync(path).size <= MAX_FILE_BYTES)

@@ -14,7 +14,7 @@ export function percentile(values: readonly number[], share: number): number {
   return found
 }
 
-/** The exponent k of the y = c · x^k that fits best: least squares of the logarithms. All values must be above 0. */
+/** The exponent k of the best fit y = c · x^k, by least squares of the logarithms. All values must be above 0. */
 export function fitExponent(points: readonly (readonly [x: number, y: number])[]): number {
   const logs = points.map(([x, y]) => [Math.log(x), Math.log(y)] as const)
   const meanX = mean(logs.map(([x]) => x))

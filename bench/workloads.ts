@@ -3,7 +3,7 @@ export interface Workload {
   readonly name: string
   readonly files: number
   readonly bytes: number
-  /** How many plugins they are divided among; default 1. */
+  /** The number of plugins that the files are divided among; default 1. */
   readonly parts?: number
 }
 
@@ -27,5 +27,5 @@ export const RACES: readonly RacedWorkload[] = [
   { name: 'sealed-L', format: 'sealed', ...LARGE, rounds: 5 },
 ]
 
-/** What `npm run bench -- --project` deploys: the content of L in a project of many parts. */
+/** The workload of `npm run bench -- --project`: the content of L in a project of many parts. */
 export const PROJECT = { name: 'project', ...LARGE, parts: 40 } as const satisfies Workload

@@ -23250,8 +23250,8 @@ class DecodedURL extends URL {
 // EXTERNAL MODULE: ./build/node_modules/tunnel/index.js
 var tunnel = __nccwpck_require__(4609);
 ;// CONCATENATED MODULE: ./build/node_modules/undici/index.js
-// Takes the place of undici in the bundle. @actions/http-client imports undici, 0.9 MB, only for `getAgentDispatcher()`,
-// which this project never calls: its requests use node:http and the agent of `getAgent()`.
+// Takes the place of undici in the bundle. @actions/http-client imports undici, 0.9 MB, only for
+// `getAgentDispatcher()`, which this project never calls: its requests use node:http and the agent of `getAgent()`.
 
 class ProxyAgent {
   constructor() {

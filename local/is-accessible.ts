@@ -1,6 +1,6 @@
 import { accessSync } from 'node:fs'
 
-/** Whether this process may use a path so. `mode`: of `constants` in `node:fs`, such as `X_OK`. */
+/** True if this process may access a path in this mode, a constant of `node:fs` such as `X_OK`. */
 export function isAccessible(path: string, mode: number): boolean {
   try {
     accessSync(path, mode)

@@ -56,7 +56,7 @@ export function makeWorkspace(parent: string = tmpdir()): Workspace {
 /**
  * Runs an action from `dist/` as the runner does: the file that its action.yml names, with the inputs and their
  * defaults as `INPUT_*`, the runner's variables and its command files. Of this process's environment, the action gets
- * only PATH, HOME and XDG_CACHE_HOME. Throws when the program cannot start.
+ * only PATH, HOME and XDG_CACHE_HOME. Throws if the program cannot start.
  */
 export async function runAction(run: ActionRun): Promise<ActionResult> {
   const folder = resolve(run.repository ?? REPOSITORY, run.action ?? '.')
@@ -78,7 +78,7 @@ export async function runAction(run: ActionRun): Promise<ActionResult> {
   }
 }
 
-/** Parsed once for all runs, which would otherwise take several milliseconds each time. */
+/** Keeps each parsed action.yml: parsing takes several milliseconds. */
 const definitions = new Map<string, ReturnType<typeof parse>>()
 
 function definitionIn(text: string): ReturnType<typeof parse> {
@@ -105,7 +105,7 @@ function commandFiles(workspace: Workspace): { output: string; state: string; su
   const folder = mkdtempSync(join(workspace.temp, 'commands-'))
   const files = { output: join(folder, 'output'), state: join(folder, 'state'), summary: join(folder, 'summary') }
   for (const file of Object.values(files)) writeFileSync(file, '')
-  // As whichever user the action runs, it can write where the workspace's owner can.
+  // Whatever user the action runs as, it can write what the workspace's owner can.
   const { uid, gid } = statSync(workspace.temp)
   for (const path of [folder, ...Object.values(files)]) chownSync(path, uid, gid)
   return files

@@ -24,10 +24,10 @@ export interface LocalStage {
   close(keep?: boolean): Promise<void>
 }
 
-/** What a stage begins with instead of an empty hub and an empty host: those of an earlier, closed one. */
+/** The origin of a stage with the hub and host of an earlier, closed one in place of an empty hub and an empty host. */
 export type StageOrigin = Pick<LocalStage, 'dataDir' | 'root' | 'apiKey'>
 
-/** In a new temporary folder, whose name starts with `name`. */
+/** Opens a stage in a new temporary folder, whose name starts with `name`. */
 export async function openLocalStage(name: string, origin?: StageOrigin): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
   // Both have the names that they get here.
@@ -35,7 +35,9 @@ export async function openLocalStage(name: string, origin?: StageOrigin): Promis
   return await openStageIn(folder, origin?.apiKey)
 }
 
-/** In a folder that exists: with the hub and the host of an earlier, closed stage there, or with new ones. */
+/**
+ * Opens a stage in an existing folder, with the hub and the host of an earlier, closed stage there, or with new ones.
+ */
 export async function openStageIn(folder: string, knownApiKey?: string): Promise<LocalStage> {
   const dataDir = join(folder, 'hub')
   const root = join(folder, 'host')

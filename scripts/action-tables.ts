@@ -13,7 +13,7 @@ interface ActionFile {
 
 /**
  * Fills the tables of an action's README: the inputs between `<!-- inputs -->` and `<!-- /inputs -->`, the outputs
- * between `<!-- outputs -->` and `<!-- /outputs -->`. Throws when a marker is missing.
+ * between `<!-- outputs -->` and `<!-- /outputs -->`. Throws if a marker is missing.
  */
 export function replaceActionTables(readme: string, actionYaml: string): string {
   const action: ActionFile = parse(actionYaml)

@@ -10,7 +10,7 @@ import { runProgram } from './program.ts'
 const ROOT = join(import.meta.dirname, '..')
 const BUILD = join(ROOT, 'build')
 const DIST = join(ROOT, 'dist')
-/** As in `runs.using` of action.yml. */
+/** The version in `runs.using` of action.yml. */
 const NODE_MAJOR = 24
 
 await runProgram({
@@ -31,10 +31,7 @@ async function build(): Promise<void> {
   process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
 }
 
-/**
- * What is built is CommonJS, because only such code can be kept as Node.js has compiled it. The bundler asks the
- * package.
- */
+/** Compiles to CommonJS, because Node.js keeps compiled code only for it. The bundler asks the package.json. */
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
   for (const folder of [BUILD, DIST]) {
@@ -44,8 +41,8 @@ function compile(): void {
 }
 
 /**
- * The bundler resolves an import next to the file that contains it. So it bundles copies of these packages, in which
- * the files of `scripts/replaced/` take the place of some that load much for what no run, or hardly any, needs.
+ * Puts the files of `scripts/replaced/` in the place of some that load much for features that few or no runs need. The
+ * bundler resolves an import next to the file that contains it, so it bundles copies of these packages.
  */
 function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')
@@ -54,7 +51,7 @@ function replaceUnused(): void {
   cpSync(join(ROOT, 'scripts', 'replaced'), modules, { recursive: true })
 }
 
-/** What loads the bundle, in a file of its own. */
+/** Bundles the loader of the bundle into a file of its own. */
 function bundleStart(): void {
   bundle('start/start.js')
   renameSync(join(DIST, 'index.js'), join(DIST, 'start.js'))
@@ -66,7 +63,10 @@ function bundleActions(): void {
   writeFileSync(file, bundleText(readFileSync(file, 'utf8')))
 }
 
-/** Not minified, so that operators can read what they run. Not cached, so that the same sources give the same bytes. */
+/**
+ * Does not minify, so that operators can read what they run, and does not cache, so that the same sources give the same
+ * bytes.
+ */
 function bundle(program: string, ...more: readonly string[]): void {
   const options = ['--out', DIST, '--target', 'es2022', '--no-cache', '--quiet', ...more]
   runTool('ncc', ['build', join(BUILD, program), ...options])
@@ -85,8 +85,9 @@ function writeStubs(): void {
 }
 
 /**
- * Node.js 12.22, which some systems still have, can parse it, and any that is too old says so before it loads the bundle.
- * A promise that never settles is no success. An action, which a runner starts without arguments, explains itself.
+ * Builds a stub that Node.js 12.22, which some systems still have, can parse: a version that is too old says so before
+ * it loads the bundle. A promise that never settles is no success. An action, which a runner starts without arguments,
+ * explains itself.
  */
 function stubOf(action: string, usage: string | undefined): string {
   const help =

@@ -1,7 +1,7 @@
 /**
- * The bundle's text, which `loadBundle` compiles as it is: a function, on whose first line the code begins, all in ASCII.
- * Of other characters, V8 would keep two bytes for each, and of a text that is put together, a copy. Throws for a raw
- * string with such a character, and for one behind a backslash: there an escape means something else.
+ * Builds the text that `loadBundle` compiles as it is: a function whose code begins on its first line, all in ASCII.
+ * Other characters would make V8 keep two bytes for each, and keep a copy of a text that is put together. Throws for a
+ * raw string with such a character, and for one behind a backslash, where an escape would change the meaning.
  */
 export function bundleText(code: string): string {
   if (/String\.raw`[^`]*[^\0-\x7f]|\\[^\0-\x7f]/.test(code))

@@ -11,7 +11,7 @@ import { type DemoStage, openStage } from './demo/stage.ts'
 import { runProgram } from './program.ts'
 import { print, printBlock, printHeading, tableLines } from './terminal/screen.ts'
 
-/** What happens between two headings. */
+/** The headings of the demo, each with the index of its first deployment. */
 const CHAPTERS = [
   { title: 'Deploy and update', first: 0 },
   { title: 'When something is wrong', first: 3 },

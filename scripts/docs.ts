@@ -22,7 +22,7 @@ await runProgram({
 interface GeneratedFile {
   /** Relative to the repository. */
   readonly path: string
-  /** As it should be. */
+  /** The text that it should have. */
   readonly text: string
 }
 

@@ -9,8 +9,8 @@ interface ActionDefinition {
 }
 
 /**
- * What each file of `dist/` that an action.yml starts answers to `--help`, by its name: that it is for a runner, what it
- * requires, and what to do instead in a terminal.
+ * The answer to `--help` of each file of `dist/` that an action.yml starts, by its name. It says that the file is for a
+ * runner, lists the required inputs, and names the alternative in a terminal.
  */
 export function entryUsages(repository: string): Map<string, string> {
   return new Map(actionFolders(repository).flatMap(folder => usagesOf(repository, join(folder, 'action.yml'))))

@@ -10,7 +10,7 @@ import { logPage, summaryPage } from './pictures/page.ts'
 import { shrinkPng } from './pictures/small-png.ts'
 import { runProgram } from './program.ts'
 
-/** The endings of which the docs have a picture. */
+/** The endings whose summary the docs show. */
 const SUMMARIES = [
   'update',
   'update-with-drift',
@@ -42,7 +42,7 @@ await runProgram({
   },
 })
 
-/** Plays every ending, and takes pictures of what a reader sees of some, and of the page of a hub. */
+/** Plays every ending, and takes pictures of some of them and of the page of a hub. */
 async function makePictures(folder: string): Promise<void> {
   const endings = new Map((await playEndings()).map(ending => [ending.name, ending]))
   mkdirSync(folder, { recursive: true })
@@ -67,7 +67,7 @@ async function makePictures(folder: string): Promise<void> {
 
 interface Picture {
   readonly path: string
-  /** In pixels; the height is that of the content. */
+  /** In pixels. The height is that of the content. */
   readonly width: number
 }
 

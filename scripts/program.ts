@@ -5,22 +5,22 @@ import { DeployError } from '../src/core/errors.ts'
 
 /** An option with its line in the usage text. */
 export interface ProgramOption extends ParseArgsOptionDescriptor {
-  /** What stands for its value in the usage text. */
+  /** The placeholder of its value in the usage text. */
   readonly value?: string
-  /** What it does; further lines stay below the first. */
+  /** Its purpose. Further lines stay below the first. */
   readonly help: string
 }
 
-/** A program that `npm run` starts, or node. */
+/** A program that `npm run` or node starts. */
 export interface Program<T extends Readonly<Record<string, ProgramOption>>> {
-  /** What you type, up to its options: `npm run demo`. */
+  /** The command up to its options: `npm run demo`. */
   readonly name: string
-  /** What it does, in sentences, one a line. */
+  /** Its purpose in sentences, one a line. */
   readonly purpose: string
   readonly options: T
   /** The one argument that it takes without an option's name, if any. */
   readonly argument?: string
-  /** What follows the options in the usage text. */
+  /** The text after the options in the usage text. */
   readonly notes?: string
   run(values: OptionValues<T>, argument?: string): Promise<void>
 }
@@ -28,15 +28,16 @@ export interface Program<T extends Readonly<Record<string, ProgramOption>>> {
 type OptionValues<T extends ParseArgsOptionsConfig> = ReturnType<typeof parseArgs<{ options: T }>>['values']
 
 /**
- * Runs a program with the arguments of this process. `--help` and `-h` print its usage text. A wrong command line prints
- * one sentence, with the exit code 2, as does an expected failure with 1. Any other failure is a defect and keeps its stack.
+ * Runs a program with the arguments of this process. `--help` and `-h` print its usage text. A wrong command line
+ * prints one sentence and exits with 2, and an expected failure exits with 1. Any other failure is a defect and keeps
+ * its stack.
  */
 export async function runProgram<T extends Readonly<Record<string, ProgramOption>>>(
   program: Program<T>,
 ): Promise<void> {
   const args = process.argv.slice(2)
   if (asksForHelp(args)) return void process.stdout.write(usageText(program))
-  // A reader that stops reading does not stop the program before it has cleaned up.
+  // If the reader of the output stops, the program still cleans up.
   process.stdout.on('error', () => {})
   try {
     const { values, positionals } = parseCommandLine(args, program.options, program.argument === undefined ? 0 : 1)
@@ -59,7 +60,7 @@ function optionUsage([name, { value, help }]: [string, ProgramOption]): readonly
   return [value === undefined ? `--${name}` : `--${name} ${value}`, help]
 }
 
-/** One sentence for a failure that its user can cause; the stack for one that only a defect can. */
+/** One sentence for a failure that its user can cause, and the stack for one that only a defect can cause. */
 function describeFailure(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const isExpected = [UsageError, HubError, DeployError].some(type => error instanceof type) || 'syscall' in error

@@ -5,11 +5,11 @@ import { whyLeftToCi } from '../test/extent.ts'
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = join(ROOT, '.test-processes')
 
-/** Those of which every test is left to CI: only there, each is in a process of its own. */
+/** Files whose every test is left to CI. Each is in a process of its own only there. */
 const LEFT_TO_CI =
   'test/e2e/{kill-sweep,kill-undo-full-disk,project-kills,rollback-kills,power-cuts,error-sweep,systemd-nights,durability-order}.test.ts'
 
-/** Those that take longest with CI=true, or that wait for long: each in a process of its own, which starts early. */
+/** Files that take longest with CI=true, or that wait for long. Each is in a process of its own, which starts early. */
 const ALONE = [
   'test/e2e/{*kill*,*cancel*,nights,disk,damaged-state}.test.ts',
   'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',
@@ -19,9 +19,9 @@ const ALONE = [
 ]
 
 /**
- * The others share processes, because each process costs a quarter of a second before its first test. But the more
- * memory a process has, the longer it takes to start a child; so those that start many share theirs with few. The last
- * ones take least, so that no processor waits at the end.
+ * The other files share processes, because each process costs a quarter of a second before its first test. But the more
+ * memory a process has, the longer it takes to start a child, so files that start many children share theirs with few.
+ * The last processes take least, so that no processor waits at the end.
  */
 const SHARED: readonly { readonly name: string; readonly files: string; readonly processes: number }[] = [
   { name: 'e2e', files: 'test/e2e/*.test.ts', processes: 12 },
@@ -38,7 +38,7 @@ const SHARED: readonly { readonly name: string; readonly files: string; readonly
 
 if (import.meta.main) writeProcesses(testProcesses())
 
-/** The test files of each process, by its name; every test file is in one of them. */
+/** The test files of each process, by its name. Every test file is in exactly one. */
 export function testProcesses(): ReadonlyMap<string, readonly string[]> {
   const free = new Set(globSync('test/**/*.test.ts', { cwd: ROOT }).toSorted())
   const take = (pattern: string): string[] =>
@@ -55,7 +55,7 @@ export function testProcesses(): ReadonlyMap<string, readonly string[]> {
   return new Map<string, readonly string[]>([...single, ...(isLeft ? [['left-to-ci', left] as const] : []), ...shared])
 }
 
-/** For `node --test`, which starts them in the order of their names. */
+/** Writes a file for each process. `node --test` starts them in the order of their names. */
 function writeProcesses(processes: ReturnType<typeof testProcesses>): void {
   mkdirSync(FOLDER, { recursive: true })
   const together = relative(FOLDER, join(ROOT, 'test', 'together.ts'))
@@ -68,13 +68,13 @@ function writeProcesses(processes: ReturnType<typeof testProcesses>): void {
   for (const path of readdirSync(FOLDER)) if (!written.includes(path)) rmSync(join(FOLDER, path))
 }
 
-/** Only what changes, because another test run may be reading the same. */
+/** Writes a file only if it changes, because another test run may be reading the same one. */
 function write(name: string, text: string): void {
   const path = join(FOLDER, name)
   if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text)
 }
 
-/** In so many parts, of which none has two files more than another; neighbors stay together. */
+/** Splits the files into equal parts, give or take one file. Neighbors stay together. */
 function split(files: readonly string[], parts: number): string[][] {
   const cut = (part: number): number => Math.round((files.length * part) / parts)
   return Array.from({ length: parts }, (_, part) => files.slice(cut(part), cut(part + 1)))

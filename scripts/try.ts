@@ -17,7 +17,7 @@ interface Values extends FileOptions, RepeatedOptions {
   readonly verbose: boolean
 }
 
-/** One part on one stage, as the command line wants it. */
+/** One part on one stage, with the options of the command line. */
 interface Trial {
   readonly part: Part
   readonly stage: TryStage
@@ -135,7 +135,7 @@ function adviceAfter({ exitCode, outputs }: ActionResult, { part, values }: Tria
   return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
-/** How everything ends. */
+/** The end of the hub and the folder, in words. */
 function fate({ stage, values }: Trial): string {
   return `the hub stops, and ${stage.folder} is ${values.root === undefined ? 'removed' : 'kept'}`
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { makeCall, type Tally } from './tally.ts'
 
-/** What is deployed from a hub, with what a host needs for it. */
+/** A plugin or project to deploy from a hub, with the credentials that a host needs. */
 export type Target = MarketplaceTarget | ProjectTarget
 
 interface Published {
@@ -26,11 +26,11 @@ export interface ProjectTarget extends Published {
 /** One deployment of a host. */
 export interface Deployment {
   readonly hostId: string
-  /** Otherwise, the host has that version already. */
+  /** False if the host has that version already. */
   readonly downloads: boolean
 }
 
-/** Makes every call of a deployment, in order, and adds them to the tally. Rejects when one of them fails. */
+/** Makes every call of a deployment, in order, and adds them to the tally. Rejects if one of them fails. */
 export async function deploy(target: Target, deployment: Deployment, tally: Tally): Promise<void> {
   if (target.contract === 'marketplace') await deployPlugin(target, deployment, tally)
   else await deployProject(target, deployment, tally)

@@ -4,7 +4,7 @@ import { newTally, type Tally } from './tally.ts'
 /** Hosts that deploy at the same time, each one deployment after the other. */
 export interface Hosts {
   readonly count: number
-  /** Of each host. */
+  /** The number for each host. */
   readonly deployments: number
   readonly downloads: boolean
 }

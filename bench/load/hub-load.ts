@@ -12,7 +12,7 @@ import { publishTargets } from './publish-targets.ts'
 import { type ServedHub, serveHub } from './served-hub.ts'
 import { addTally, newTally, type Tally } from './tally.ts'
 
-/** Some 20 MB packed. */
+/** Some 20 MB when packed. */
 const WORKLOAD = { name: 'the load', files: 1_000, bytes: 72_000_000 }
 const REPORTING: Hosts = { count: 200, deployments: 20, downloads: false }
 const DOWNLOADING: Hosts = { count: 50, deployments: 4, downloads: true }
@@ -21,8 +21,9 @@ const PROGRAM = join(import.meta.dirname, 'hosts-program.ts')
 const HEAD = ['Contract', 'Call', 'Calls', 'p50', 'p99', 'Longest']
 
 /**
- * Deploys from the reference hub on 200 hosts that have the version already and 50 that download it, all at once: how
- * many requests per second it answers, and how long each call takes. Throws when the hub gives one wrong answer.
+ * Deploys from the reference hub on 200 hosts that have the version already and 50 that download it, all at once.
+ * Reports the requests per second that the hub answers, and the duration of each call. Throws if the hub gives one
+ * wrong answer.
  */
 export async function hubLoadReport({ cache, folder }: Place): Promise<string> {
   const dataDir = mkdtempSync(join(folder, 'hub-'))

@@ -9,7 +9,7 @@ import { SIGNING_SECRET, SLUG } from '../release.ts'
 import type { Workload } from '../workloads.ts'
 import type { MarketplaceTarget, ProjectTarget } from './host.ts'
 
-/** What is deployed, before its hub runs. */
+/** The targets before their hub runs. */
 export interface Targets {
   readonly marketplace: Omit<MarketplaceTarget, 'hubUrl'>
   readonly project: Omit<ProjectTarget, 'hubUrl'>

@@ -10,12 +10,12 @@ const CLI = join(import.meta.dirname, '../../hub/cli.ts')
 export interface ServedHub {
   readonly url: string
   readonly child: ChildProcess
-  /** Milliseconds of processor time, and the peak of memory in MB of 10^6 bytes. Only Linux has them. */
+  /** The processor time in milliseconds, and the peak memory in MB of 10^6 bytes. Only Linux has them. */
   usage(): { cpuMs: number; peakMb: number }
   stop(signal?: NodeJS.Signals): Promise<void>
 }
 
-/** Serves a data folder on a free port of 127.0.0.1. Rejects when the hub ends before it listens. */
+/** Serves a data folder on a free port of 127.0.0.1. Rejects if the hub ends before it listens. */
 export async function serveHub(dataDir: string): Promise<ServedHub> {
   const child = spawn(process.execPath, [CLI, '--port', '0', '--data', dataDir], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,6 +1,6 @@
 import { type Answer, type Call, timedRequest } from './timed-request.ts'
 
-/** What hosts did: the milliseconds of each call, by its name, and what went wrong. */
+/** The results of hosts: the milliseconds of each call, by its name, and the errors. */
 export interface Tally {
   readonly calls: Record<string, number[]>
   readonly errors: string[]
@@ -17,7 +17,10 @@ export function newTally(): Tally {
   return { calls: {}, errors: [] }
 }
 
-/** Adds the call to the tally: a download until its first byte, another call until its end. Rejects for a wrong answer. */
+/**
+ * Adds the call to the tally: a download until its first byte, any other call until its end. Rejects for a wrong
+ * answer.
+ */
 export async function makeCall(tally: Tally, { name, status, sha256, ...call }: ExpectedCall): Promise<Answer> {
   const answer = await timedRequest(call).catch(error => {
     throw new Error(`${name}: ${error.code ?? error.message}`)
@@ -29,7 +32,7 @@ export async function makeCall(tally: Tally, { name, status, sha256, ...call }: 
   return answer
 }
 
-/** Adds what other hosts did to the first tally. */
+/** Adds the results of other hosts to the first tally. */
 export function addTally(to: Tally, { calls, errors }: Tally): void {
   for (const [name, each] of Object.entries(calls)) to.calls[name] = [...(to.calls[name] ?? []), ...each]
   to.errors.push(...errors)

@@ -8,11 +8,11 @@ export interface Call {
   readonly json?: object
 }
 
-/** An answer, with milliseconds from the call to its first byte and to its end. */
+/** An answer, with the milliseconds from the call to its first byte and to its end. */
 export interface Answer {
   readonly status: number
   readonly headers: IncomingMessage['headers']
-  /** Of a download, only its digest is kept. */
+  /** Empty for a download, of which only the digest is kept. */
   readonly body: string
   readonly sha256: string
   readonly firstByteMs: number
@@ -21,7 +21,7 @@ export interface Answer {
 
 const KEPT_BYTES = 64 * 1024
 
-/** Sends one request on a connection of its own, as another host would. Rejects when the answer does not arrive whole. */
+/** Sends one request on a connection of its own, as another host would. Rejects if the answer is cut off. */
 export function timedRequest({ url, method = 'GET', headers = {}, json }: Call): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()

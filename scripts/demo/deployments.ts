@@ -8,7 +8,7 @@ import type { DemoStage } from './stage.ts'
 /** One chapter of the demo. */
 export interface Deployment {
   readonly title: string
-  /** What the people of the story do, before the operator deploys. */
+  /** The actions of the people in the story, before the operator deploys. */
   readonly story: string
   /** Makes the story true. */
   arrange(on: DemoStage): Promise<void>
@@ -17,7 +17,7 @@ export interface Deployment {
   readonly expected: Readonly<Record<string, string>>
   /** Checks more than the outputs. */
   verify?(on: DemoStage): void
-  /** What the checks have shown, besides the version that the host runs. */
+  /** The result of the checks, in addition to the version on the host. */
   readonly verified: string
 }
 

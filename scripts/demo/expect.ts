@@ -1,4 +1,4 @@
-/** Throws, which ends the demo, when a check fails. */
+/** Throws if a check fails, which ends the demo. */
 export function expectEqual<T>(what: string, found: T, expected: T): void {
   if (found !== expected) {
     throw new Error(`Expected ${what} to be ${JSON.stringify(expected)}, found ${JSON.stringify(found)}.`)

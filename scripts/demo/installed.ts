@@ -7,7 +7,7 @@ export interface InstalledPart {
   readonly version: string
 }
 
-/** What the host runs, by the record that each deployment leaves there. */
+/** The installed parts, according to the record that each deployment leaves on the host. */
 export function listInstalled(projectRoot: string): InstalledPart[] {
   return readInstalled(layoutOf(projectRoot)).map(({ id, version }) => ({ id, version: version ?? 'unknown' }))
 }

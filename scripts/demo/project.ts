@@ -12,7 +12,7 @@ import { type ProjectRelease, writeSources } from './releases.ts'
 const PROJECT_ID = 'prj_ShopExample01'
 const MOST_REPORTS = 100
 
-/** What the publisher, the hub's administrator and the operator do with the demo's project. */
+/** The actions of the publisher, the hub's administrator and the operator in the demo's project. */
 export interface DemoProject {
   /** Seals a release with the publisher's key and publishes it. */
   publish(release: ProjectRelease): Promise<void>

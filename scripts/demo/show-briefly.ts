@@ -8,10 +8,10 @@ import { listInstalled } from './installed.ts'
 
 const EMOJI = /^\p{Extended_Pictographic}\ufe0f?\s*/u
 const DIGEST = /\b([\da-f]{12})[\da-f]{52}\b/g
-/** Leaves room in 100 columns for the name of the field, and for the mark of a text that was cut. */
+/** Leaves room in 100 columns for the name of the field, and for the mark of a shortened text. */
 const TEXT_WIDTH = 90
 
-/** What was done, what the step said, and what the host runs now. */
+/** Prints the story, the result of the step, and the version on the host. */
 export function showBriefly(deployment: Deployment, { result, root }: { result: ActionResult; root: string }): void {
   const { title, story, verified } = deployment
   const isSuccess = result.exitCode === 0
@@ -31,7 +31,7 @@ function messageIn(log: string): string {
   return error?.replace(/^.*?\): /, '') ?? ''
 }
 
-/** At most two lines: a message may have several sentences, and the log has all of them. */
+/** Prints at most two lines: a message may have several sentences, and the log has all of them. */
 function printField(name: string, text: string): void {
   const lines = wrapped(text.replace(DIGEST, '$1…'), TEXT_WIDTH)
   const shown = lines.length > 2 ? [lines[0], `${lines[1]} …`] : lines

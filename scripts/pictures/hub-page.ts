@@ -9,7 +9,7 @@ import { openStore, type Store } from '../../hub/store.ts'
 import { verifyHmacSignature } from '../../src/core/trust/signature.ts'
 import { NOW, type ReportGiven, report } from '../../test/hub/fleet-of.ts'
 
-/** As a file of `docs/pictures/` is named, without its ending. */
+/** `name` is that of the file in `docs/pictures/`, without its extension. */
 export interface HubPicture {
   readonly name: string
   readonly png: Buffer
@@ -21,7 +21,7 @@ const VIEWS = [
   { name: 'hub-phone', width: 390, colorScheme: 'light' },
 ] as const
 
-/** Pictures of the page of a real hub to which the hosts of a small fleet have reported. */
+/** Takes pictures of the page of a real hub to which the hosts of a small fleet have reported. */
 export async function hubPictures(browser: Browser): Promise<HubPicture[]> {
   const dataDir = mkdtempSync(join(tmpdir(), 'hub-pictures-'))
   const hub = await startHub({ dataDir, now: () => NOW })
@@ -79,7 +79,7 @@ const REPORTS: readonly ReportGiven[] = [
   },
 ]
 
-/** What a host reports of a signature that is not the hub's. */
+/** The report of a host about a signature that is not the hub's. */
 function mismatch(): string {
   const artifact = { fd: -1, size: 919, sha256: hash('sha256', 'greeter 1.1.0') }
   try {

@@ -1,12 +1,12 @@
 import { marked } from 'marked'
 
-/** A job summary as a page that looks as the code host shows it. */
+/** A job summary as a page that looks like the code host's. */
 export function summaryPage(markdown: string): string {
   const html = marked.parse(markdown, { async: false, gfm: true })
   return page(SUMMARY_STYLE, `<article>${withAlerts(html)}</article>`)
 }
 
-/** A log whose groups are folded, as lines of which some begin with a triangle. */
+/** A log with folded groups as a page, one row a line. The line of a group begins with a triangle. */
 export function logPage(lines: readonly string[]): string {
   const rows = lines.map(line => `<div class="${classOf(line)}">${escaped(line)}</div>`)
   return page(LOG_STYLE, rows.join('\n'))
@@ -14,7 +14,7 @@ export function logPage(lines: readonly string[]): string {
 
 const ALERTS = { NOTE: 'Note', WARNING: 'Warning', CAUTION: 'Caution' } as const
 
-/** The library shows a highlighted block as the quotation that it also is. */
+/** Adds the class and the title of a highlighted block, which the library shows as a plain quotation. */
 function withAlerts(html: string): string {
   return html.replace(
     /<blockquote>\n<p>\[!(NOTE|WARNING|CAUTION)\](?:<\/p>\n|\n)/g,

@@ -7,13 +7,14 @@ const RGB = 3
 interface Pixels {
   readonly width: number
   readonly height: number
-  /** Three bytes each, row by row. */
+  /** Three bytes a pixel, row by row. */
   readonly rgb: Buffer
 }
 
 /**
- * The same picture in a third of the bytes: with the 256 colours that it has most often, others as the nearest of them.
- * For a screenshot of text, whose few other colours are edges of letters. Reads what Chromium writes, 8 bits of RGB.
+ * Returns the same picture in a third of the bytes: with its 256 most frequent colors, and the nearest of them for all
+ * others. Meant for a screenshot of text, whose few other colors are edges of letters. Reads the format that Chromium
+ * writes, 8 bits of RGB.
  */
 export function shrinkPng(png: Buffer): Buffer {
   const { width, height, rgb } = readPixels(png)
@@ -72,7 +73,7 @@ function readChunks(png: Buffer): Map<string, Buffer[]> {
   return chunks
 }
 
-/** Each row begins with how it was filtered (PNG specification, section 9). */
+/** Each row begins with the number of its filter (PNG specification, section 9). */
 function unfilter(filtered: Buffer, stride: number, height: number): Buffer {
   const bytes = Buffer.alloc(stride * height)
   for (let at = 0; at < bytes.length; at++) {

@@ -1,5 +1,5 @@
 /**
- * What an editor shows for each key of a plan and a host config; `*` stands for any item or name. It is here and not in
+ * The help that an editor shows for each key of a plan and a host config; `*` stands for any item or name. It is not in
  * the schemas themselves, because the actions would load it with every run.
  */
 type Help = Readonly<Record<string, string>>

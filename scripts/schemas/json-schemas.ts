@@ -6,7 +6,7 @@ import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
 
 type JsonSchema = JSONSchema.JSONSchema
 
-/** Where each JSON Schema is in the repository, and its text: made of the schemas with which the actions parse. */
+/** The text of each JSON Schema by its path in the repository, made from the schemas with which the actions parse. */
 export function buildJsonSchemas(): Record<string, string> {
   return {
     'schemas/install-plan.schema.json': textOf(buildPlanSchema()),
@@ -21,7 +21,10 @@ function buildPlanSchema(): JsonSchema {
   return titled('Hub Deploy: install plan', schema)
 }
 
-/** Each form of a step under the condition that it has such an action: an editor explains `oneOf` by the wrong form. */
+/**
+ * Puts each form of a step under the condition that the step has its action. With `oneOf`, an editor would explain the
+ * wrong form.
+ */
 function stepByAction(forms: readonly JsonSchema[]): JsonSchema {
   const { id = {}, action = {} } = requireSchema(forms[0] ?? {}, ['properties']) as Record<string, JsonSchema>
   const { description = '' } = action
@@ -51,7 +54,7 @@ function helpOf(action: string): string {
 function buildHostConfigSchema(): JsonSchema {
   const schema = explained(convert(hostConfigSchema), HOST_CONFIG_HELP)
   const check = requireSchema(schema, ['properties', 'plugins', 'additionalProperties', 'properties', 'healthcheck'])
-  // These rules are functions where the actions parse.
+  // The actions check these rules with functions, which a JSON Schema cannot contain.
   check.oneOf = ['http', 'tcp', 'command'].map(name => ({ required: [name] }))
   check['dependencies'] = { status: ['http'], body: ['http'] }
   return titled('Hub Deploy: host config', schema)
@@ -61,12 +64,12 @@ function titled(title: string, { $schema, ...schema }: JsonSchema): JsonSchema {
   return { ...($schema === undefined ? {} : { $schema }), title, ...schema }
 }
 
-/** Editors support draft 7 best. The input is what a file contains. */
+/** Editors support draft 7 best. The input is the form that a file has. */
 function convert(schema: typeof planSchema | typeof hostConfigSchema): JsonSchema {
   return toJSONSchema(schema, { target: 'draft-7', io: 'input', unrepresentable: 'any' })
 }
 
-/** Adds the help for every key. Throws where a key has none, or where there is help for no key. */
+/** Adds the help for every key. Throws if a key has no help, or if there is help for a key that does not exist. */
 function explained(schema: JsonSchema, help: Readonly<Record<string, string>>): JsonSchema {
   const unused = new Set(Object.keys(help))
   explain(schema, '', path => {
@@ -102,7 +105,7 @@ function textOf(schema: JsonSchema): string {
   return `${JSON.stringify(schema, portable, 2)}\n`
 }
 
-/** The categories of characters that our patterns name, all of them inside of brackets. */
+/** The categories of characters that our patterns name, always inside of brackets. */
 const RANGES: Readonly<Record<string, string>> = {
   Cc: '\\u0000-\\u001f\\u007f-\\u009f',
   Zl: '\\u2028',

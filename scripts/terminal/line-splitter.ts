@@ -1,7 +1,7 @@
 /** Splits text that arrives in pieces into its lines. */
 export interface LineSplitter {
   add(text: string): void
-  /** The last line need not have ended. */
+  /** Ends the text, whose last line may be incomplete. */
   end(): void
 }
 

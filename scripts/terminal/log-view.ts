@@ -4,14 +4,14 @@ import { styled, symbol } from './screen.ts'
 const COMMAND = /^\s*::([a-z-]+)(?: (.*?))?::(.*)$/
 
 export interface LogViewOptions {
-  /** Shows what is in the groups, too, as the runner does after a click. */
+  /** True to show the lines in groups too, as the runner does after a click. */
   readonly isOpen: boolean
 }
 
 /**
- * A function that takes a log line by line and returns the line that the runner's page shows for it, if any: the titles
- * of groups, messages with their titles, and `***` for what the log itself has masked so far. Commands for the runner
- * alone are not shown.
+ * Creates a function that takes a log line by line and returns the line that the runner's page shows for it, if any:
+ * the titles of groups, messages with their titles, and `***` in place of everything that the log has masked so far.
+ * Hides commands that only the runner reads.
  */
 export function createLogView({ isOpen }: LogViewOptions): (line: string) => string | undefined {
   const masks: string[] = []
@@ -42,7 +42,7 @@ export function createLogView({ isOpen }: LogViewOptions): (line: string) => str
   }
 }
 
-/** A whole log as `createLogView` shows it. */
+/** Views a whole log as `createLogView` does. */
 export function viewLog(log: string, options: LogViewOptions): string[] {
   const view = createLogView(options)
   return log

@@ -4,7 +4,7 @@ import { styled, tableLines, wrapped } from './screen.ts'
 const ALERT = /^\[!(\w+)\]\s*/
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: ' ' }
 
-/** The lines of a job summary, for a terminal: what its page shows, with every `<details>` open. */
+/** The lines of a job summary for a terminal, as its page shows it with every `<details>` open. */
 export function markdownLines(markdown: string): string[] {
   return blockLines(lexer(markdown))
 }
@@ -50,7 +50,7 @@ function quoteLines({ text }: Tokens.Blockquote): string[] {
   return [`${styled(kind === 'NOTE' ? 'cyan' : 'yellow', title)}${first}`, ...others]
 }
 
-/** Without its heading if that is empty. */
+/** Leaves out an empty heading. */
 function tableOf({ header, rows }: Tokens.Table): string[] {
   const cells = (row: readonly Tokens.TableCell[]): string[] => row.map(({ tokens }) => inline(tokens))
   const heading = cells(header)
@@ -96,7 +96,10 @@ function withoutTags(html: string): string {
   return plain(text)
 }
 
-/** Entities as characters. What could control the terminal becomes a space, however it is written. */
+/**
+ * Turns entities into characters. A character that could control the terminal becomes a space, in whatever form it is
+ * written.
+ */
 function plain(text: string): string {
   return text
     .replace(/&(?:#(\d+)|#x([\da-f]+)|(\w+));/gi, (entity, decimal, hex, name) => {

@@ -7,12 +7,12 @@ const SYMBOLS = process.stdout.isTTY
   ? { good: '✔ ', bad: '✘ ', open: '▾ ', closed: '▸ ', bar: '│ ', rule: '─' }
   : { good: '', bad: '', open: '', closed: '', bar: '| ', rule: '-' }
 
-/** A symbol on a terminal; elsewhere nothing, or what plain text uses. */
+/** A symbol on a terminal; elsewhere nothing, or its form in plain text. */
 export function symbol(name: keyof typeof SYMBOLS): string {
   return SYMBOLS[name]
 }
 
-/** Text with a colour or weight on a terminal that can show it. `NO_COLOR` and `FORCE_COLOR` are respected. */
+/** Text with a color or weight on a terminal that can show it. Respects `NO_COLOR` and `FORCE_COLOR`. */
 export function styled(format: Parameters<typeof styleText>[0], text: string): string {
   return styleText(format, text)
 }
@@ -21,13 +21,13 @@ export function print(...lines: string[]): void {
   process.stdout.write(lines.map(line => `${line}\n`).join(''))
 }
 
-/** Starts a part of what is shown. */
+/** Prints the heading of a section. */
 export function printHeading(title: string): void {
   const rule = symbol('rule')
   print('', styled('bold', `${rule.repeat(3)} ${title} ${rule.repeat(Math.max(3, WIDTH - 5 - title.length))}`))
 }
 
-/** A bar starts each line, so that a runner never mistakes one for a workflow command. */
+/** Prints lines that each start with a bar, so that a runner never mistakes one for a workflow command. */
 export function printBlock(lines: readonly string[]): void {
   print(...lines.map(line => `${symbol('bar')}${line}`.trimEnd()))
 }
@@ -43,7 +43,7 @@ export function tableLines(rows: readonly (readonly string[])[]): string[] {
   )
 }
 
-/** The text in lines of at most `width` characters, broken at spaces; a longer word stays whole. */
+/** Wraps a text at spaces into lines of at most `width` characters. A longer word stays whole. */
 export function wrapped(text: string, width: number = WIDTH): string[] {
   const lines = ['']
   for (const word of text.trimEnd().split(' ')) {

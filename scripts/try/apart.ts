@@ -3,8 +3,8 @@ import { basename, dirname, join, resolve, sep } from 'node:path'
 import { UsageError } from '../../hub/errors.ts'
 
 /**
- * Throws UsageError when the folder of a part contains that of --root, whose secrets would be published with it, or the
- * other way round, whichever symlinks lead there.
+ * Throws UsageError if the folder of a part contains that of --root, whose secrets would be published with it, or the
+ * other way round. Symlinks are resolved first.
  */
 export function requireApart(source: string, named: string): void {
   const [from, root] = [realPathOf(source), realPathOf(named)]
@@ -14,7 +14,7 @@ export function requireApart(source: string, named: string): void {
   )
 }
 
-/** Where a folder is, or would be made. */
+/** The real path of a folder that may not exist yet. */
 function realPathOf(path: string): string {
   const absolute = resolve(path)
   if (existsSync(absolute)) return realpathSync(absolute)

@@ -1,16 +1,19 @@
-/** How `npm run try` reacts to signals. */
+/** The reaction of `npm run try` to signals. */
 export interface Interruption {
   readonly hasCome: boolean
   /** Resolves at the first signal, or at once if one has come. */
   readonly wait: Promise<void>
   /**
-   * Lets a signal that only this process gets stop that process, too, as the runner does when a job is cancelled;
-   * undefined once it has ended.
+   * Passes on a signal that only this process gets to that process too, as the runner does when a job is cancelled.
+   * Pass undefined once it has ended.
    */
   alsoStops(pid: number | undefined): void
 }
 
-/** From now on, a signal does not end this process: it ends by itself, after what it started has cleaned up. */
+/**
+ * From now on, a signal does not end this process. It ends by itself, after the processes that it started have cleaned
+ * up.
+ */
 export function watchSignals(): Interruption {
   let hasCome = false
   let started: number | undefined
@@ -43,6 +46,6 @@ function interrupt(pid: number): void {
   try {
     process.kill(pid, 'SIGINT')
   } catch {
-    // It has ended.
+    // The process has ended.
   }
 }

@@ -11,7 +11,10 @@ export interface RepeatedOptions {
   readonly root?: string | undefined
 }
 
-/** What to type to deploy the next version of the part. The values of settings may be secret, so only their names appear. */
+/**
+ * The command that deploys the next version of the part. The values of settings may be secret, so only their names
+ * appear.
+ */
 export function nextCommand(part: Part, given: RepeatedOptions): string {
   const repeated = Object.entries({
     from: given.from ?? part.folder,
@@ -29,7 +32,7 @@ export function nextCommand(part: Part, given: RepeatedOptions): string {
   ].join(' ')
 }
 
-/** As a shell reads it back. */
+/** Quotes a text so that a shell reads it back unchanged. */
 function quoted(text: string): string {
   return /^[\w@%+=:,./…-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -4,17 +4,17 @@ import { UsageError } from '../../hub/errors.ts'
 import { buildDefaultPlan } from '../../src/core/plan/default-plan.ts'
 import type { Part } from './part.ts'
 
-/** A file in the repository of the workflow; the action needs none. */
+/** A file in the repository of the workflow. The action needs none. */
 export interface OperatorFile {
   /** The input that names it. */
   readonly input: string
   readonly path: string
   readonly text: string
-  /** The file of yours that it is a copy of; messages name `path`. */
+  /** Your file that it is a copy of; messages name `path`. */
   readonly copyOf?: string
 }
 
-/** The options of the command line that say what the operator's files contain. */
+/** The options of the command line that decide the content of the operator's files. */
 export interface FileOptions {
   readonly plan?: string | undefined
   readonly 'host-config'?: string | undefined
@@ -33,7 +33,7 @@ export function readOperatorFiles(part: Part, options: FileOptions): OperatorFil
   ]
 }
 
-/** The plan that the action follows without one, as a file. */
+/** The plan that the action uses by default, as a file. */
 export function defaultPlanFile(part: Part): OperatorFile {
   return planOf(buildDefaultPlan(part, undefined).text)
 }
@@ -48,7 +48,7 @@ function readCopy(option: string, given: string, fileOf: (text: string) => Opera
   return { ...fileOf(readGivenFile(option, path).toString()), copyOf: path }
 }
 
-/** A plan that fails as soon as the part is in place, by a command of the host config. */
+/** Creates a plan that fails as soon as the part is in place, by a command of the host config. */
 function failingFiles(part: Part): OperatorFile[] {
   const step = `- {id: broken, action: provision, plugin: "${part.slug}", depends_on: [files]}\n`
   return [

@@ -10,7 +10,7 @@ import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
 import { needsPluginSig } from '../../src/install/host/plugin-sig.ts'
 
-/** A service has no file that says its version. */
+/** The version of a service, which has no file that names one. */
 const FIRST_VERSION = '1.0.0'
 const PROJECT_PLAN = 'deployment/install.yaml'
 const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.txt']
@@ -19,16 +19,16 @@ const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.tx
 export interface Part extends ListingId {
   readonly folder: string
   readonly version: string
-  /** Whether the host gets a signature of its own for it, which needs the host framework's key. */
+  /** True if the host signs it, which needs the host framework's key. */
   readonly isSigned: boolean
 }
 
-/** What the command line says of the part; the rest is read from the folder. */
+/** The options of the command line about the part. The folder gives the rest. */
 export type GivenPart = { readonly [Name in 'kind' | 'slug' | 'version']?: string | undefined }
 
 /**
  * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, whose name and version count, or a service if
- * it has a program at its top. Throws UsageError when there is no folder, and ArtifactError, which says what to add, when
+ * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if
  * the folder is neither or the file cannot be used.
  */
 export function readPart(folder: string, given: GivenPart): Part {
@@ -45,7 +45,7 @@ export function readPart(folder: string, given: GivenPart): Part {
   }
 }
 
-/** Where the version of the part is raised, in words. */
+/** The way to raise the version of the part, in words. */
 export function howToRaise({ kind, version }: Pick<Part, 'kind' | 'version'>): string {
   if (kind === 'plugin') return 'in plugin.yaml'
   const next = version.replace(/\d+$/, digits => String(Number(digits) + 1))
@@ -101,7 +101,7 @@ function readOwnPluginYaml(folder: string): PluginYaml {
   return parsePluginYaml(text)
 }
 
-/** In words for the one who wrote the file. */
+/** Words the error for the author of the file. */
 function requireStrictYaml(path: string, text: string): void {
   try {
     readStrictYaml(text, PLUGIN_YAML_LIMITS)

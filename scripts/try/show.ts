@@ -13,7 +13,7 @@ import type { Published, TryStage } from './stage.ts'
 import { workflowLines } from './workflow.ts'
 
 const MAX_FILES = 20
-/** Where the host's parts are; the action's own records are next to them. */
+/** The directories of the host's parts. The action's own records are next to them. */
 const PARTS = ['plugins', 'extensions']
 
 /** `root` is the folder of --root. */
@@ -25,13 +25,13 @@ export function showPublished(part: Part, { size, sha256, leftOut }: Published, 
   if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
 }
 
-/** What the messages of the step mean by the paths of the operator's files. */
+/** Names the operator's files behind the paths in the messages of the step. */
 export function showFiles(files: readonly OperatorFile[], { break: isBroken }: FileOptions): void {
   for (const { path, copyOf } of files) if (copyOf !== undefined) print(`In messages, ${path} is your file ${copyOf}.`)
   if (isBroken) print('--break adds the provision step `broken`, which runs `false`, after the files are in place.')
 }
 
-/** What the step left: its summary, its outputs and the files. */
+/** Shows the result of the step: its summary, its outputs and the files. */
 export function showResult({ summary, outputs }: ActionResult, { root }: TryStage): void {
   printHeading('Job summary')
   printBlock(markdownLines(summary))
@@ -50,7 +50,7 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
   if (more > 0) print(`… and ${countInWords(more, 'more line')}`)
 }
 
-/** `given` are lines `NAME=value` that the action has accepted; their values are not shown. */
+/** `given` are lines `NAME=value` that the action has accepted. Their values are not shown. */
 export function showWorkflow(part: Part, files: readonly OperatorFile[], given: readonly string[]): void {
   const { settings } = parseSettings(given.join('\n'))
   printHeading('The same on a real host: .github/workflows/deploy.yml')

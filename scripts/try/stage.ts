@@ -11,7 +11,7 @@ import { howToRaise, type Part } from './part.ts'
 
 const SECRETS_FILE = 'secrets.json'
 const SECRET_BYTES = 24
-/** No workflow runs here, so nothing may lead to one. */
+/** No workflow runs here, so no report may link to one. */
 const NO_WORKFLOW = Object.fromEntries(
   ['ACTOR', 'JOB', 'REPOSITORY', 'RUN_ATTEMPT', 'RUN_ID', 'WORKFLOW'].map(name => [`GITHUB_${name}`, undefined]),
 )
@@ -22,14 +22,14 @@ type Secrets = Readonly<z.infer<typeof secretsSchema>>
 /** A hub and a host for one part. */
 export interface TryStage {
   readonly hubUrl: string
-  /** Where everything is, and the host's project root in it. */
+  /** The folder with everything, and the host's project root in it. */
   readonly folder: string
   readonly root: string
   /** Signs and publishes the part's folder. Throws as `publishFolder` does. */
   publish(part: Part): Promise<Published>
   /** Deploys the part's version with the deploy action from `dist/`. */
   deploy(part: Part, choices: DeployChoices): Promise<ActionResult>
-  /** Stops the hub. Removes the folder, unless it was named. */
+  /** Stops the hub. Removes the folder unless the caller named it. */
   close(): Promise<void>
 }
 
@@ -41,15 +41,15 @@ export interface Published {
 
 export interface DeployChoices {
   readonly files: readonly OperatorFile[]
-  /** `NAME=value` each. */
+  /** Lines `NAME=value`. */
   readonly settings: readonly string[]
   readonly onStart: (pid: number) => void
   readonly onLog: (text: string) => void
 }
 
 /**
- * Starts a hub on loopback. With `named`, it and the host are in that folder and stay there; another stage in it goes on
- * with them. Throws UsageError when the folder contains something else.
+ * Starts a hub on loopback. With `named`, the hub and the host are in that folder and stay there, and the next stage in
+ * the same folder continues with them. Throws UsageError if the folder has any other content.
  */
 export async function openTryStage(named: string | undefined): Promise<TryStage> {
   const [stage, secrets] = named === undefined ? await openTemporary() : await openNamed(named)

@@ -3,8 +3,8 @@ import type { OperatorFile } from './operator-files.ts'
 import type { Part } from './part.ts'
 
 /**
- * The lines of a workflow that deploys the part on a real host: that of the README, for this part. Each setting takes its
- * value from a secret of the same name.
+ * The lines of a workflow that deploys the part on a real host: the README's workflow, for this part. Each setting
+ * takes its value from a secret of the same name.
  */
 export function workflowLines(
   { kind, slug, isSigned }: Part,
@@ -52,7 +52,7 @@ export function workflowLines(
 
 const CHECKOUT = ['      - uses: actions/checkout@v4', '        with:', '          persist-credentials: false']
 
-/** As in the README: `GREETER_SIGNING_SECRET`. GitHub accepts letters, digits and `_`, and no digit first. */
+/** Named as in the README: `GREETER_SIGNING_SECRET`. GitHub accepts letters, digits and `_`, and no digit first. */
 function signingSecretName(slug: string): string {
   const name = slug.toUpperCase().replace(/[^A-Z0-9]+/g, '_')
   return `${/^\d/.test(name) ? '_' : ''}${name}_SIGNING_SECRET`
