@@ -19073,16 +19073,16 @@ const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT
 
 
 /**
- * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
- * else, whatever it says.
+ * The paths at which each kind of change may happen, relative to the project root. Nothing else is ever moved or
+ * deleted, whatever a journal says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
 const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN);
-/** Next to an installed part, or in it. */
+/** A settings file next to an installed part, or in it. */
 const settingsPathSchema = pathSchema(`${PLACE_PATTERN}(?:\\.env|/\\.env)`);
 const stagedPathSchema = pathSchema(STAGED);
-/** What is moved, and where it was. */
+/** Either end of a move. */
 const movablePathSchema = pathSchema(`(?:${PLACE_PATTERN}(?:\\.env)?|${SNAPSHOT_PATTERN}(?:${BELOW_PATTERN})?|${STAGED})`);
 const IS_PLACE = exactly(PLACE_PATTERN);
 const IS_SETTINGS = exactly(`${PLACE_PATTERN}\\.env`);
@@ -19090,12 +19090,13 @@ const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
 const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
-/** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
+/** In a staging folder: a tree that waits to be restored into its place, and a path of it that a kept path replaces. */
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the
- * new; for a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
+ * True if a deployment makes moves of this kind: of a tree out of a place or into it, of a plugin's settings, or of a
+ * kept path from the old tree to the new; in a rollback also of a snapshot into the staging folder, and of a kept path
+ * that it contained into another snapshot.
  */
 function isMove({ from, to }) {
     if (isSettingsMove({ from, to }))
@@ -19108,37 +19109,37 @@ function isMove({ from, to }) {
         return true;
     return isKeptMove({ from, to }) && to.endsWith(KEPT_PATH.exec(from)?.[1] ?? '');
 }
-/** Whether the move takes the settings of a plugin along to another directory of plugins. */
+/** True if the move takes the settings of a plugin to another directory of plugins. */
 function isSettingsMove({ from, to }) {
     if (!IS_SETTINGS.test(from) || !IS_SETTINGS.test(to))
         return false;
     const [before, after] = [placeAt(from), placeAt(to)];
     return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to;
 }
-/** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */
+/** True if the move takes a snapshot to the staging folder, from where it returns to its place. */
 function isRestoring({ from, to }) {
     const [, place, inner] = OF_SNAPSHOT.exec(from) ?? [];
     return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place;
 }
-/** Whether the move takes a kept path out of an old tree, in the snapshots, into the new one, which is staged. */
+/** True if the move takes a kept path from an old tree, among the snapshots, into the new one, which is staged. */
 function isKeptMove({ from, to }) {
     return KEPT_PATH.test(from) && IS_STAGED.test(to);
 }
-/** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */
+/** True if the move gives a snapshot the kept path that another snapshot of the same place contained. */
 function isPutInSnapshot({ from, to }) {
     const [, place, path] = REPLACED.exec(from) ?? [];
     const [, shelf, inner] = OF_SNAPSHOT.exec(to) ?? [];
     return place !== undefined && place === shelf && path === inner;
 }
-/** The deployment whose staging folder contains the path, or undefined where none does. */
+/** Returns the deployment whose staging folder contains the path, or undefined if none does. */
 function stagedBy(path) {
     return IS_STAGED.test(path) ? path.split('/')[2] : undefined;
 }
-/** Whether the path is one in which a version is installed. */
+/** True if the path is one at which versions are installed. */
 function isPlacePath(path) {
     return IS_PLACE.test(path);
 }
-/** Whether only this action can have put there what is at the path. */
+/** True if only this action can have put the files at the path there. */
 function isOwnPath(path) {
     return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
 }
@@ -19158,8 +19159,8 @@ function exactly(pattern) {
 
 
 /**
- * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. Where the
- * file system has no hard links, the name is claimed by an empty file, which the staged one then replaces.
+ * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. If the
+ * file system has no hard links, an empty file claims the name, and the staged file then replaces it.
  */
 const createdFileSchema = object({
     type: literal('create_file'),
@@ -19168,7 +19169,7 @@ const createdFileSchema = object({
     /** Inode of the staged file. */
     ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
 });
-/** The file as it is announced. */
+/** Returns the file as it is announced, with the inode of the staged one. */
 function identifyFileSync(root, file) {
     return { ...file, ino: String((0,external_node_fs_namespaceObject.lstatSync)((0,external_node_path_namespaceObject.join)(root, file.staged), { bigint: true }).ino) };
 }
@@ -19179,7 +19180,7 @@ async function createFromStaged(root, { staged, path }) {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
 }
-/** Removes the file if it is the one that was created; what is not there any more is done. Returns whether it was. */
+/** Removes the file if it is the one that was created, and returns whether it did. */
 async function removeCreated(root, file) {
     const [staged, path] = [(0,external_node_path_namespaceObject.join)(root, file.staged), (0,external_node_path_namespaceObject.join)(root, file.path)];
     const wasMade = withShelf(path, shelf => {
@@ -19188,7 +19189,7 @@ async function removeCreated(root, file) {
         const at = shelf.entry((0,external_node_path_namespaceObject.basename)(path));
         if (pathExistsSync(staged))
             (0,external_node_fs_namespaceObject.unlinkSync)(at);
-        // Back to where it proves that whatever is created there later is not ours.
+        // Return it to staging, where it proves that a file created here later is not ours.
         else
             (0,external_node_fs_namespaceObject.renameSync)(at, staged);
         return true;
@@ -19197,11 +19198,11 @@ async function removeCreated(root, file) {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return wasMade;
 }
-/** Whether the file is there, and is the one that was created. */
+/** True if the file that was created is there. */
 function isCreated(root, file) {
     return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
 }
-/** A shelf may be a symlink of the operator. */
+/** Follows a symlink to the folder: a shelf may be a symlink of the operator. */
 function withShelf(path, act) {
     return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
 }
@@ -19215,7 +19216,7 @@ function isOurs(root, file, shelf) {
         return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
     return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
 }
-/** Whether there are hard links here; if not, an empty file of ours can be a claim. */
+/** True if there are hard links here; if not, an empty file of ours can be a claim. */
 function hasLinks(path) {
     try {
         (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
@@ -19275,7 +19276,7 @@ function withEnds(root, paths, act) {
         ends.close();
     }
 }
-/** The inode at the path, or null where nothing is. */
+/** Returns the inode at the path, or null if nothing is there. */
 function inodeOf({ at }) {
     try {
         return String((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }).ino);
@@ -19291,7 +19292,7 @@ async function syncFolders(renamed) {
     for (const folder of new Set(renamed.flatMap(({ from, to }) => [to.folder, from.folder])))
         await syncDirectory(folder);
 }
-/** A system error says by which descriptor a path was reached; the operator knows the path. */
+/** Makes a system error name the paths, which the operator knows, instead of the descriptors that led to them. */
 function held_path_namedAfter({ from, to }, error) {
     if (!(error instanceof Error && 'path' in error))
         return error;
@@ -19299,8 +19300,8 @@ function held_path_namedAfter({ from, to }, error) {
     return Object.assign(error, { message, path: from.path, dest: to.path });
 }
 /**
- * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away what is there instead of a
- * folder. The tree itself exists.
+ * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away whatever stands in place of
+ * a folder. The tree itself exists.
  */
 function remakeFoldersSync(root, path, setAside) {
     const { base, inside } = splitPath(root, path);
@@ -19341,7 +19342,7 @@ function holdInside(base, inside, open) {
     open.push(folder);
     return { at: folder.entry(name), folder: String(folder.entry()) };
 }
-/** Closes the folder that it comes from: only the last one is needed. */
+/** Closes the folder that it starts from: only the last one is needed. */
 function openInside(folder, name) {
     try {
         return tryOpen(folder.entry(name));
@@ -19350,7 +19351,7 @@ function openInside(folder, name) {
         folder.close();
     }
 }
-/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+/** Returns undefined for anything but a directory: a symlink that a process has put there leads nowhere. */
 function tryOpen(path) {
     try {
         return openDirectorySync(path);
@@ -19361,7 +19362,7 @@ function tryOpen(path) {
         throw error;
     }
 }
-/** A path as the directory in which a tree is, which only we or an operator can change, and what is inside of that. */
+/** Splits a path into the directory of a tree, which only we or an operator can change, and the parts inside it. */
 function splitPath(root, path) {
     const parts = path.split('/');
     const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1;
@@ -19379,23 +19380,23 @@ function splitPath(root, path) {
 
 
 
-/** Where goes what another process has made in the way of a version; relative to the root. */
+/** Receives files that another process has put in the way; relative to the project root. */
 const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
-/** With a wait of as many milliseconds after each. */
+/** After each attempt, the wait is that many milliseconds: 1 after the first, 2 after the second. */
 const MAX_ATTEMPTS = 20;
 const moveSchema = object({
     type: literal('move'),
     from: movablePathSchema,
     to: movablePathSchema,
-    /** Inode of what is moved, which distinguishes it from anything else at the other path. */
+    /** Inode of the moved file or tree, which distinguishes it from anything else at the other path. */
     ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
-    /** When it was modified and made, in nanoseconds: some file systems renumber inodes at each mount. */
+    /** Its times of modification and creation, in nanoseconds: some file systems renumber inodes at each mount. */
     times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
 })
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
 /**
- * What is going to be moved; waits for another process that is just replacing it. Throws DeploymentError `step_failed`
- * when it is missing, or the target is taken.
+ * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
+ * `step_failed` if it is missing or the target is taken.
  */
 async function identify(root, move) {
     requireFree(root, move);
@@ -19408,7 +19409,10 @@ async function identify(root, move) {
         await (0,promises_namespaceObject.setTimeout)(attempt);
     }
 }
-/** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
+/**
+ * Throws DeploymentError `step_failed` if the target is taken. The place of a version is exempt: its contents are set
+ * aside.
+ */
 function requireFree(root, move) {
     const isTree = isPlacePath(move.to) && isOwnPath(move.from);
     if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
@@ -19416,8 +19420,8 @@ function requireFree(root, move) {
     throw justAppeared(move.to);
 }
 /**
- * Moves. Another process, perhaps the old version itself, may replace what is moved, or make something in the way, as
- * often as that is set aside: the two renames follow each other at once.
+ * Makes a move. Another process, perhaps the old version itself, may replace the source or put something in the way, as
+ * often as that is set aside, so the two renames follow each other at once.
  */
 async function makeMove(root, paths) {
     const setAside = [];
@@ -19442,9 +19446,9 @@ async function makeMove(root, paths) {
     }
 }
 /**
- * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
- * another process has made in the way. Throws when what was moved is at neither path; but a kept path that the old version
- * itself has removed is lost, and no older move depends on it.
+ * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
+ * another process has put in the way. Throws if it is at neither path, except for a kept path that the old version
+ * itself removed: that one is lost, and no older move depends on it.
  */
 async function move_moveBack(root, move) {
     switch (withEnds(root, move, ends => whereIs(move, ends))) {
@@ -19459,8 +19463,8 @@ async function move_moveBack(root, move) {
     }
 }
 /**
- * Whether a move was certainly not made, or is certainly undone. A kept path is only where it was while the new tree,
- * which takes it along, is in the staging folder: what is there otherwise may be a new directory with an old number.
+ * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
+ * only while its target's folder is there, too: otherwise, a new directory with the old inode may be in its place.
  */
 function isMovedBack(root, move) {
     return withEnds(root, move, ({ from, to }) => {
@@ -19472,7 +19476,7 @@ function isMovedBack(root, move) {
         return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
     });
 }
-/** In our own folders is only what we moved there, whatever its number. */
+/** In our own folders, there are only files that we moved there, so their inodes do not matter. */
 function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     const [before, after] = [inodeOf(from), inodeOf(to)];
     if (before === ino)
@@ -19484,7 +19488,7 @@ function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }
-/** Returns where what was in the way is now. */
+/** Returns where files that were in the way are now. */
 async function moveDurably(root, paths) {
     const { ends, setAside } = await makeMove(root, paths);
     try {
@@ -19495,7 +19499,10 @@ async function moveDurably(root, paths) {
         ends.close();
     }
 }
-/** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
+/**
+ * A tree that was to be installed may be gone: the host does not run it. Everything else that was moved belongs to the
+ * host.
+ */
 function withoutIt({ from, to }, ends) {
     if (stagedBy(from) !== undefined || isRestoring({ from, to }))
         return { wasMade: true, setAside: [] };
@@ -19508,7 +19515,7 @@ async function putStrayAside(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)]);
 }
-/** For a path inside a tree whose folders another process has removed or replaced. */
+/** Makes the folders of a path inside a tree again, after another process has removed or replaced them. */
 async function remakeFolders(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     const setAside = [];
@@ -19559,29 +19566,29 @@ function justDisappeared(path) {
 
 
 /**
- * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
- * needs to know. Paths are relative to the project root, and lie where such a change may happen.
+ * The changes that a deployment makes outside its staging folder, as data: announced in the journal, with everything
+ * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
  */
 const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
     object({ type: literal('make_directory'), path: partsDirectorySchema }),
     moveSchema,
     createdFileSchema,
 ]));
-/** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
+/** True if the change takes nothing from, and puts nothing into, the staging folder of another deployment. */
 function isOfDeployment(change, deploymentId) {
     const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : [];
     return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)));
 }
-/** The places out of which or into which changes move a tree, each once. */
+/** Returns the places that changes move a tree out of or into, each once. */
 function placesIn(changes) {
     const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change));
     const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []));
     return [...new Set(paths)].filter(isPlacePath).map(placeAt);
 }
 /**
- * A change as it is announced: with the identity of what it moves. Waits for what another process is just replacing.
- * Throws DeploymentError `step_failed` when its source is missing or its target is taken: after a change that was never
- * possible, an undo might move the host's own files.
+ * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
+ * is replacing it. Throws DeploymentError `step_failed` if its source is missing or its target is taken: the undo of a
+ * change that was never possible might move the host's own files.
  */
 async function announceable(root, change) {
     if (change.type === 'move')
@@ -19590,13 +19597,13 @@ async function announceable(root, change) {
         throw justAppeared(change.path);
     return change.type === 'create_file' ? identifyFileSync(root, change) : change;
 }
-/** Each keeps the folders of its ends open, two at most; a process may have no more than 1,024 descriptors. */
+/** Each move keeps the folders of its two ends open, and a process may have no more than 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100;
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100
+ * Makes changes, none of which depends on another, one right after the other, and only then makes them durable: 100
  * moves at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is
- * made. Never replaces anything that is there; what another process has made in the place of a new version is set
- * aside. Returns where to.
+ * made. Never replaces an existing file. Sets aside whatever another process has put in the place of a new version, and
+ * returns the paths where it is now.
  */
 async function applyChanges(root, changes, reach = () => undefined) {
     const open = [];
@@ -19623,13 +19630,13 @@ async function applyChanges(root, changes, reach = () => undefined) {
             ends.close();
     }
 }
-/** Makes moves durable, and leaves none of them open. */
+/** Makes moves durable and closes them. */
 async function syncAndClose(open) {
     await syncFolders(open);
     for (const ends of open.splice(0))
         ends.close();
 }
-/** Durable when it returns. */
+/** Makes the change, which is durable when this returns. */
 async function make(root, change) {
     if (change.type === 'create_file')
         return await createFromStaged(root, change);
@@ -19638,7 +19645,8 @@ async function make(root, change) {
 }
 /**
  * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
- * removes, what another process has put there in the meantime. Throws when what was moved is at neither path.
+ * removes, files that another process has put there in the meantime. Throws if the moved file or tree is at neither
+ * path.
  */
 async function undoChange(root, change) {
     switch (change.type) {
@@ -19651,11 +19659,11 @@ async function undoChange(root, change) {
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }
 }
-/** Whether a change was certainly not made, or is certainly undone: what it moves is where it was. */
+/** True if a move was certainly not made, or is certainly undone: the path that it moves is where it was. */
 function isBack(root, change) {
     return change.type === 'move' && isMovedBack(root, change);
 }
-/** Whether the host differs from what it was before this change; a directory that was only made does not count. */
+/** True if the host differs from its state before this change; a directory that was only made does not count. */
 function isMade(root, change) {
     switch (change.type) {
         case 'make_directory':
@@ -19666,7 +19674,7 @@ function isMade(root, change) {
             return isCreated(root, change);
     }
 }
-/** A change in words, for an operator who has to undo it by hand. */
+/** Describes a change for an operator who has to undo it by hand. */
 function describeChange(change) {
     switch (change.type) {
         case 'make_directory':
@@ -19677,16 +19685,16 @@ function describeChange(change) {
             return `${change.path} was created`;
     }
 }
-/** What undoing a change has done, in words. */
+/** Describes the undo of a change. */
 function describeUndo(change) {
     return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`;
 }
-/** That what belongs to the host is gone; named as it was in its place, to which the rest of its tree returns. */
+/** Reports that a file of the host is gone, by its path in the place to which the rest of its tree returns. */
 function describeLost(path) {
     const [, , shelf, id, , ...inner] = path.split('/');
     return `${[shelf, id, ...inner].join('/')} was removed by another process during the switch, and cannot be put back`;
 }
-/** An empty directory that stays harms nobody, so nothing fails because of it. */
+/** An empty directory that stays does no harm, so this never fails. */
 async function removeIfEmpty(path) {
     try {
         (0,external_node_fs_namespaceObject.rmdirSync)(path);
@@ -19698,28 +19706,28 @@ async function removeIfEmpty(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/announcement.js
-/** The record that announces these changes, at least one. */
+/** Builds the record that announces these changes, at least one. */
 function announcementOf([change, ...others]) {
     if (others.length === 0)
         return { record: 'change', change };
     return { record: 'changes', changes: [change, ...others] };
 }
-/** The changes that a record announces; none where it is no announcement. */
+/** Returns the changes that a record announces; none if it is not an announcement. */
 function announcedIn(record) {
     if (!isAnnouncement(record))
         return [];
     return record.record === 'change' ? [record.change] : record.changes;
 }
-/** The same with their numbers. */
+/** Returns the same changes with their numbers. */
 function numberedIn(record, seq) {
     const changes = announcedIn(record);
     return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }));
 }
-/** The record of an undo. */
+/** Builds the record that a change is undone. */
 function undoneRecord({ seq, nth }, wasMade) {
     return { record: 'undone', of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade };
 }
-/** Whether a record of an undo is of this change. */
+/** True if this record of an undo is about this change. */
 function isUndoneBy({ seq, nth }, undone) {
     return undone.of === seq && undone.nth === nth;
 }
@@ -19729,13 +19737,13 @@ function isAnnouncement(record) {
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-line.js
 
-/** A journal that is not what this action wrote, and what was found. */
+/** A journal that contains anything this action did not write. */
 class JournalDamage extends Error {
     name = 'JournalDamage';
 }
-/** What the journal is filled up with: room that is already allocated when a record needs it. */
+/** Fills the journal up, so that each record finds its room already allocated. */
 const PADDING = ' ';
-/** What a disk writes whole or not at all. */
+/** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512;
 /** One line of the journal: a record with its number, and a checksum of both. */
 function formatLine(seq, record) {
@@ -19743,9 +19751,10 @@ function formatLine(seq, record) {
     return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
 }
 /**
- * Reads the lines of a journal. What was being written when the power failed may be torn: a proper prefix of the next
- * record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet, so the
- * first torn one ends the journal.
+ * Reads the lines of a journal. A power cut may have torn the records that were being written: a proper prefix of the
+ * next record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet,
+ * so the first torn one ends the journal.
+ *
  * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
  */
 function parseJournalText(bytes) {
@@ -19778,7 +19787,7 @@ function findWholeRecords(tail) {
         }
     });
 }
-/** Where the padding begins that the bytes end with. */
+/** Returns the position where the padding at the end of the bytes begins. */
 function startOfPadding(bytes) {
     const padding = Buffer.alloc(bytes.length, PADDING);
     let [low, high] = [0, bytes.length];
@@ -19791,7 +19800,7 @@ function startOfPadding(bytes) {
     }
     return low;
 }
-/** Never undefined for the first record, which is durable before there is any other. */
+/** Returns undefined for a torn line. The first record is never torn: it is durable before there is any other. */
 function parseLineUnlessTorn(bytes, line) {
     try {
         return { record: parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
@@ -19802,7 +19811,7 @@ function parseLineUnlessTorn(bytes, line) {
         throw error;
     }
 }
-/** Whether the span contains a sector, or the rest of its first one, that is nothing but padding. */
+/** True if the span contains a sector, or the rest of its first one, that is nothing but padding. */
 function hasUnwrittenSector(bytes, { start, end }) {
     const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
     for (let at = start, next = 0; at < end; at = next) {
@@ -19835,7 +19844,7 @@ function isPrefixOfRecord(seq, text) {
     const head = `{"seq":${seq},"sum":"`;
     return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text);
 }
-/** Whether the text can be continued to one JSON object, or is one, without control characters. */
+/** True if the text is one JSON object, or can be continued to one, without control characters. */
 function isJsonPrefix(text) {
     let depth = 0;
     let isInString = false;
@@ -19949,7 +19958,7 @@ function isUnique(names) {
 
 ;// CONCATENATED MODULE: ./build/install/services/service.js
 
-/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
+/** A service that a supervisor of this host runs, by its name in the host config; as written to the journal. */
 const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
     object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
     object({ supervisor: literal('docker'), container: schemas_string() }),
@@ -19961,7 +19970,7 @@ const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
         context: nullable(schemas_string()),
     }),
 ]));
-/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
+/** Returns the service of an id, or undefined if the host config has no supervisor, or says `none`. */
 function serviceOf(config, id) {
     const named = config.plugins.get(id);
     const fill = (template) => template.replaceAll('{id}', id);
@@ -19985,17 +19994,20 @@ function serviceOf(config, id) {
         }
     }
 }
-/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
+/**
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
+ * own.
+ */
 function projectServiceOf(config, id) {
     const own = serviceOf(config, id);
     const { projectUnit } = config.systemd;
     return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
 }
-/** Its name where a reader sees from the name what it is. */
+/** Returns a unit's name alone, which shows that it is one; any other service with its type. */
 function shortName(service) {
     return service.supervisor === 'systemd' ? service.unit : describeService(service);
 }
-/** The service's name for an operator. */
+/** Returns the service's type and name, for an operator. */
 function describeService(service) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20015,7 +20027,7 @@ const probeSchema = schemas_lazy(() => discriminatedUnion('type', [
     object({ type: literal('tcp'), address: schemas_string() }),
     object({ type: literal('command'), command: readonly(tuple([schemas_string()], schemas_string())) }),
 ]));
-/** What a healthcheck step checks for one id; as written to the journal. */
+/** The check of a healthcheck step for one id; as written to the journal. */
 const healthcheckSchema = schemas_lazy(() => object({
     id: schemas_string(),
     service: nullable(serviceSchema),
@@ -20025,17 +20037,17 @@ const healthcheckSchema = schemas_lazy(() => object({
 }));
 /** The check of a restored version: the step's own, with the version that ran before; null where none did. */
 const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
-/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
+/** Returns a step's checks: that of its plugin, else of every id that the plan installs. Equal checks are made once. */
 function healthchecksOf(step, config, ids) {
     const checks = checksOf(step, config, ids);
     const keyOf = ({ service, check }) => JSON.stringify([service, check]);
     return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at);
 }
-/** The ids of which a step examines a service or a check; it finds nothing out about others. */
+/** Returns the ids whose service or check a step examines. */
 function examinedBy(step, config, ids) {
     return checksOf(step, config, ids).map(({ id }) => id);
 }
-/** Whether there is anything to examine. What an earlier version of the action has noted may have nothing. */
+/** True if there is anything to examine. A check that an earlier version of the action noted may have nothing. */
 function isExamining({ service, check }) {
     return service !== null || check !== null;
 }
@@ -20087,12 +20099,12 @@ function stateCommand(service) {
             return [...kubectl(service), 'get', `deployment/${service.deployment}`, `--output=jsonpath=${KUBERNETES_STATE}`];
     }
 }
-/** What was done to which service: `greeter.service restarted`. */
+/** Reports an action in the past tense: `greeter.service restarted`. */
 function inPast({ service, action }) {
     return `${shortName(service)} ${PAST[action]}`;
 }
 const PAST = { start: 'started', stop: 'stopped', restart: 'restarted' };
-/** The command line with which an operator reads what a service last wrote. */
+/** The command line that shows an operator the last lines of a service's log. */
 function logCommand(service) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20104,8 +20116,8 @@ function logCommand(service) {
     }
 }
 /**
- * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
- * For a Kubernetes deployment the answer is the time when it last became available.
+ * The command line whose answer changes with every start of a service, even one by the supervisor itself. For a
+ * Kubernetes deployment, the answer is the time when it last became available.
  */
 function runCommand(service) {
     switch (service.supervisor) {
@@ -20118,24 +20130,26 @@ function runCommand(service) {
     }
 }
 /**
- * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
- * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
+ * The command line that asks how often each container of a Kubernetes deployment was restarted in its place. The labels
+ * are those of its pods, from `parseState`; `parseRestarts` reads the answer.
  */
 function restartsCommand(service, labels) {
     return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
 }
-/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
+/** Returns the sum of the restarts of all containers; a new pod, and one that has ended, add nothing. */
 function parseRestarts(text) {
     return text
         .split(' ')
         .map(Number)
         .reduce((sum, count) => sum + count, 0);
 }
-/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
+/**
+ * The command line that makes a supervisor forget its recent starts of a service; undefined if it does not count them.
+ */
 function forgetStartsCommand(service) {
     return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
 }
-/** What the answer to `stateCommand` says. */
+/** Parses the answer to `stateCommand`. */
 function parseState(service, answer) {
     // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
     const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
@@ -20148,7 +20162,7 @@ function parseState(service, answer) {
             return parseDeploymentState(text);
     }
 }
-/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
+/** True if the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
 function saysMissing(service, output) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20202,7 +20216,7 @@ function parseDeploymentState(text) {
     const known = /^\d+$/.test(fields[2] ?? '');
     return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
 }
-/** As kubectl prints a map; older versions print none that can be read. */
+/** Parses a map as kubectl prints it; null for older versions, which print it in another form. */
 function parseLabels(text) {
     try {
         const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
@@ -20234,7 +20248,7 @@ function kubernetesAction({ action, replicas }) {
 
 ;// CONCATENATED MODULE: ./build/install/services/environment.js
 
-/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
+/** The variables that lead each supervisor's command line to its daemon or cluster, apart from files in `HOME`. */
 const WHEREABOUTS = {
     systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
     docker: [
@@ -20248,7 +20262,10 @@ const WHEREABOUTS = {
     ],
     kubernetes: ['KUBECONFIG'],
 };
-/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
+/**
+ * The environment of a supervisor's command line: the variables of every child, and those that lead to its daemon or
+ * cluster.
+ */
 function supervisorEnvironment(service) {
     const found = WHEREABOUTS[service.supervisor].flatMap(name => {
         const value = process.env[name];
@@ -20263,7 +20280,9 @@ function runtimeDirectory(service) {
         return {};
     return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
 }
-/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
+/**
+ * The variable that says whether the deployment has changed what the host runs so far, for commands of the host config.
+ */
 function changedVariable({ changed }) {
     return { DEPLOYMENT_CHANGED: String(changed) };
 }
@@ -20290,7 +20309,7 @@ async function superviseService(order, limits = {}) {
         return;
     throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
 }
-/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+/** Asks the supervisor about a service. If it cannot be asked, the state is unknown and the evidence says why. */
 async function readServiceState(service, limits = {}) {
     const command = stateCommand(service);
     const env = supervisorEnvironment(service);
@@ -20300,13 +20319,13 @@ async function readServiceState(service, limits = {}) {
     const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
     return { ...state, missing, evidence: `${describeService(service)}${answer}` };
 }
-/** A text that changes with every start of a service. Null where the supervisor does not give one. */
+/** Returns a text that changes with every start of a service, or null if the supervisor does not give one. */
 async function readServiceRun(service, limits = {}) {
     return await ask(service, runCommand(service), limits);
 }
 /**
- * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
- * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
+ * Returns how often containers of a service were restarted in their places. A restart may be too short for the
+ * supervisor to call the service unavailable. Null outside Kubernetes, and if the pods are not known.
  */
 async function readRestarts(service, { labels }, limits = {}) {
     if (service.supervisor !== 'kubernetes' || labels === null)
@@ -20327,7 +20346,7 @@ async function forgetStarts(service, limits = {}) {
     await runChild({ command, env: supervisorEnvironment(service), timeoutMs: STATE_TIMEOUT_MS, ...limits });
 }
 const UNKNOWN = { known: false, up: false, running: false, replicas: null, labels: null, words: '' };
-/** How a child ended, for a message: a predicate whose subject is the program. */
+/** Describes the end of a child as a predicate whose subject is the program. */
 function describeEnd(end) {
     switch (end.kind) {
         case 'exited':
@@ -20356,17 +20375,17 @@ function describeOutput(output) {
 const SECOND_RESTART_AFTER_MS = 1500;
 /** A supervisor's command line that ignores SIGTERM has done its part by then. */
 const ABORT_GRACE_MS = 500;
-/** What a plan does to a service, and the service's state before it; as written to the journal. */
+/** A plan's action on a service, and the service's state before it; as written to the journal. */
 const serviceChangeSchema = schemas_lazy(() => object({
     service: serviceSchema,
     action: schemas_enum(['start', 'stop', 'restart']),
     was_running: schemas_boolean(),
-    /** Of a Kubernetes deployment; null elsewhere. */
+    /** The replicas of a Kubernetes deployment before the plan; null elsewhere. */
     replicas: nullable(schemas_int().check(_nonnegative())),
 }));
 /**
- * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
- * `step_failed` when the state is unknown, because then no rollback could restore it.
+ * Returns a task with the service's present state; `earlier` are the changes of the same plan so far. Throws
+ * DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
  */
 async function planServiceChange(task, earlier, signal) {
     const state = await readServiceState(task.service, { signal });
@@ -20376,9 +20395,9 @@ async function planServiceChange(task, earlier, signal) {
     return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
 }
 /**
- * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
- * what ran and stops what did not. Goes on after a failure and reports each; may be repeated. Once the signal is
- * aborted, names those that are left.
+ * Restores the state that the services of a plan had before it, newest change first, once the old files are back:
+ * restarts those that ran and stops those that did not. Continues after a failure and reports each; may be repeated.
+ * Once the signal is aborted, reports the services that are left.
  */
 async function restoreServices(changes, restoring) {
     const { signal, starts } = restoring;
@@ -20400,11 +20419,11 @@ async function restoreServices(changes, restoring) {
 function notRestored({ service }) {
     return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`;
 }
-/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
+/** Does not rely on the plan's result: a step that failed may still have done its work. */
 async function restoreRunning(change, restoring) {
     const { service } = change;
     await forgetStarts(service, within(restoring));
-    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
+    // A restart of a Kubernetes deployment keeps the zero replicas that a stop left.
     if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
         await restore({ ...change, action: 'start' }, restoring);
     try {
@@ -20417,7 +20436,7 @@ async function restoreRunning(change, restoring) {
         await restore({ ...change, action: 'restart' }, restoring);
     }
 }
-/** A start may still be under way while nothing runs yet, so the stop is never left out. */
+/** Never omits the stop: a start may still be under way while nothing runs yet. */
 async function restoreStopped(change, restoring) {
     try {
         await restore({ ...change, action: 'stop' }, restoring);
@@ -20436,7 +20455,10 @@ async function restore(order, restoring) {
 function within({ signal }) {
     return { signal, abortGraceMs: ABORT_GRACE_MS };
 }
-/** The first change of each service, which knows its state before the plan; the service touched last first. */
+/**
+ * Returns the first change of each service, which contains its state before the plan; the service changed last comes
+ * first.
+ */
 function firstChanges(changes) {
     const touched = new Map();
     for (const change of changes) {
@@ -20462,14 +20484,14 @@ function keyOf(service) {
 const rollbackSchema = schemas_lazy(() => object({
     /** Whether every change was undone. */
     restored: schemas_boolean(),
-    /** What is wrong, one sentence each. */
+    /** The problems that remain, one sentence each. */
     problems: array(schemas_string()),
     /** Whether the restored tree matches its record; null when there was nothing to compare. */
     verified: nullable(schemas_boolean()),
     /** Whether the old version is healthy again; null when it has no check, or did not run before. */
     healthy: nullable(schemas_boolean()),
 }));
-/** How a deployment ended, as the journal and the local report contain it. */
+/** The end of a deployment, as the journal and the local report contain it. */
 const deploymentEndSchema = schemas_lazy(() => object({
     outcome: schemas_enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
     changed: schemas_boolean(),
@@ -20477,7 +20499,7 @@ const deploymentEndSchema = schemas_lazy(() => object({
     error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
     rollback: nullable(rollbackSchema),
 }));
-/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
+/** Builds an end at this time: nothing changed, failed or was rolled back, unless `known` says otherwise. */
 function buildEnd(at, known) {
     return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
 }
@@ -20496,28 +20518,28 @@ const workflowRunSchema = schemas_lazy(() => object({
     actor: nullable(schemas_string()),
     url: nullable(schemas_string()),
 }));
-/** How an installed part differed from what was installed; paths relative to its tree. */
+/** The differences between an installed part and the version that was installed; paths are relative to its tree. */
 const driftEntrySchema = schemas_lazy(() => object({
     shelf: schemas_enum(['plugins', 'extensions']),
     id: idSchema,
-    /** Which directory of plugins it was in; absent for `plugins`. */
+    /** The directory of plugins that it was in; absent for `plugins`. */
     directory: exactOptional(pluginsDirectorySchema),
     version: nullable(schemas_string()),
     added: array(schemas_string()),
     removed: array(schemas_string()),
     changed: array(schemas_string()),
-    /** What was in place of its directory; then no path is listed. Absent where there was one. */
+    /** The state of the place if it contained no directory; then no path is listed. */
     instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
-    /** Where the tree is that a successful deployment replaced; relative to the project root. */
+    /** The path of the tree that a successful deployment replaced, relative to the project root. */
     snapshot: exactOptional(schemas_string()),
-    /** False where it could not be compared: no record, or a damaged one; absent otherwise. */
+    /** False if the part could not be compared, because its record is missing or damaged; absent otherwise. */
     compared: exactOptional(literal(false)),
-    /** How many more paths there are; absent when all are listed. */
+    /** The number of further paths; absent if all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
 }));
 /**
- * What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. What is
- * only in the journal is for log and summary, and no part of the local report.
+ * The facts of a deployment, as the journal and the local report contain them; a fact that is not known yet is null.
+ * Facts marked "only in the journal" are for log and summary, and no part of the local report.
  */
 const deploymentFactsSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
@@ -20527,7 +20549,9 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     /** For a project, its id. */
     slug: nullable(union([slugSchema, projectIdSchema])),
     id: nullable(idSchema),
-    /** Which directory of plugins that is in; absent for `plugins`, for a service, a project, and where it is not known. */
+    /**
+     * The directory of plugins that contains it; absent for `plugins`, a service, a project, and while it is not known.
+     */
     directory: exactOptional(pluginsDirectorySchema),
     requested_version: nullable(schemas_string()),
     version: nullable(schemas_string()),
@@ -20536,25 +20560,27 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     artifact_sha256: nullable(sha256Schema),
     artifact_size: nullable(schemas_number()),
     repo: nullable(schemas_string()),
-    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
+    /** Only for a rollback that an operator requested: the version that it replaces; null until that is known. */
     rollback_of: exactOptional(nullable(schemas_string())),
-    /** Only of such a rollback: whether what it restores had been changed on the host, so that no artifact is like it. */
+    /** Only for such a rollback: the restored tree had been changed on the host, so that no artifact matches it. */
     modified: exactOptional(literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** What supplied the parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    /** The origins of parts that a project only names: a marketplace and its digest, or a repository and its commit. */
     sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: exactOptional(schemas_string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
     drift: exactOptional(array(driftEntrySchema)),
-    /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
+    /**
+     * The digest of the version installed in the place, if our record has one. Like `unrecorded`, only in the journal.
+     */
     previous_sha256: exactOptional(sha256Schema),
-    /** The signature of the artifact was found valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    /** The artifact's signature is valid; absent otherwise. Like `unrecorded`, only in the journal. */
     signature_valid: exactOptional(literal(true)),
-    /** Something is in the place that this action has not installed; absent otherwise. */
+    /** The place contains files that this action has not installed; absent otherwise. */
     unrecorded: exactOptional(literal(true)),
-    /** How long it waited for another run to leave the host, in which state, and which run that was. */
+    /** How long the run waited for another one to leave the host, in which state, and for which run. */
     waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
     host_id: schemas_string(),
     started_at: timeSchema,
@@ -20570,9 +20596,9 @@ const stepEntrySchema = object({
     status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
     duration_ms: schemas_number(),
     error: nullable(schemas_string()),
-    /** What it has done, in a few words. Only in the journal. */
+    /** The result in a few words. Only in the journal. */
     did: exactOptional(schemas_string()),
-    /** Only of a health check: the ids of the parts whose service or check it has examined. Only in the journal. */
+    /** Only for a health check: the ids of the parts whose service or check it examined. Only in the journal. */
     checked: exactOptional(array(schemas_string())),
 });
 
@@ -20592,27 +20618,27 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
         record: literal('begin'),
         facts: deploymentFactsSchema,
-        /** Where its report goes; see ReportSender. */
+        /** The address that receives its report; see ReportSender. */
         report_address: nullable(schemas_string()),
         keep_paths: array(schemas_string()),
         /** Older versions of this action do not write it. */
         process: exactOptional(processIdentitySchema),
     }),
-    /** The run has locked this file until it ends: who can lock it knows that it has. */
+    /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     object({ record: literal('held') }),
     object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
     schemas_extend(stepEntrySchema, { record: literal('step') }),
     /** Announces a change that is about to be made. */
     object({ record: literal('change'), change: changeSchema }),
-    /** Announces several, of which none depends on another. */
+    /** Announces several changes, none of which depends on another. */
     object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
     /** Announces that a service is about to be started, stopped or restarted. */
     object({ record: literal('service'), change: serviceChangeSchema }),
     /** How to check the old version after a rollback. */
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
     /**
-     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * The change that record number `of` announced, or the `nth` of several, counted from 0, is undone. `was_made` says
      * whether it had been made at all; `lost`, which file of the host could not be put back.
      */
     object({
@@ -20631,11 +20657,11 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         discard: array(snapshotPathSchema),
         project: exactOptional(projectVersionSchema),
     }),
-    /** How the run ended by its own account, written before it reports to anybody. */
+    /** The run's own account of its end, written before it reports to anybody. */
     object({
         record: literal('end'),
         end: deploymentEndSchema,
-        /** It was cancelled and had no time to restore all services: a recovery has to. */
+        /** The run was cancelled and had no time to restore all services: a recovery has to. */
         unfinished: exactOptional(literal(true)),
     }),
     /** The hub has accepted the report of that end. */
@@ -20645,25 +20671,25 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
 ]));
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up where they cannot be written: a rollback must not need any.
+ * others are given up if they cannot be written: a rollback must not need any.
  */
 const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
-/** What is written after the last announcement goes into the room that was allocated with it. */
+/** Records after the last announcement go into the room that was allocated with it. */
 const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
 const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
-/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+/** Returns undefined if an undo follows: a run rolls back by itself if its commit record could not be made durable. */
 function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
 }
-/** The changes that were announced and not undone yet, oldest first. */
+/** Returns the changes that were announced and are not undone yet, oldest first. */
 function pendingChanges(records) {
     let pending = [];
     for (const [index, record] of records.entries()) {
         pending.push(...numberedIn(record, index + 1));
         if (record.record === 'undone')
             pending = pending.filter(change => !isUndoneBy(change, record));
-        // There may have been no room to note each.
+        // There may have been no room to record each undo.
         else if (record.record === 'end' && record.end.rollback?.restored !== false)
             pending = [];
     }
@@ -20695,8 +20721,8 @@ function handOver(row, to) {
 
 
 /**
- * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never
- * announced. Throws JournalDamage.
+ * Verifies rules that no single record shows: one deployment, only its own staging folder and parts, and no undo of a
+ * change that was never announced. Throws JournalDamage.
  */
 function verifySequence(records) {
     const [begin, ...later] = records;
@@ -20718,8 +20744,8 @@ function isOfAnnounced(undone, records) {
     return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * A commit installs and removes only parts of its origin, and discards only snapshots of these; a single artifact is in
- * the place that it began with.
+ * True if the commit installs and removes only parts of its origin, and discards only their snapshots. A single
+ * artifact must be in the place that the journal began with.
  */
 function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
@@ -20740,8 +20766,8 @@ function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug
 
 
 /**
- * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
- * made. Throws JournalDamage when anything else in it is not what this action writes.
+ * Returns the records of the journal, or undefined if there is none. Leaves out a torn last line, whose change was
+ * never made. Throws JournalDamage for anything else that this action does not write.
  */
 function readJournal(path) {
     const text = readText(path);
@@ -20756,7 +20782,7 @@ function readJournal(path) {
     verifyBehind(text);
     return parsed.data;
 }
-/** How the journal begins, whatever follows; undefined when that is not known. Never throws. */
+/** Returns how the journal begins, whatever follows; undefined if that is not known. Never throws. */
 function readBegin(path) {
     try {
         const begin = recordSchema.safeParse(readText(path)?.records[0]).data;
@@ -20767,14 +20793,14 @@ function readBegin(path) {
     }
 }
 /**
- * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
- * later.
+ * Returns the changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn
+ * that record later.
  */
 function readUnprovenChanges(path) {
     const { records = [], behind = [] } = readText(path) ?? {};
     return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index));
 }
-/** Records after a durable one were written when it, and everything before it, was on the disk. */
+/** Records behind a durable one were written when it, and everything before it, was on the disk. */
 function verifyBehind({ records, behind }) {
     const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
     if (isProven)
@@ -20874,12 +20900,13 @@ function beginTransaction(changeLog) {
     };
 }
 /**
- * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
- * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal.
- * After one that cannot be undone, undoes the others that were announced together with it, and stops before the older
- * ones, because it builds on them: RollbackError `rollback_failed` names what remains. Does not throw while the host is
- * exactly what it was.
+ * Undoes announced changes, newest first, whether or not they were made. Removes each from `pending` once it is undone,
+ * so that a repetition continues where the last one stopped, and records it in the journal. Returns whether any of them
+ * had been made.
+ *
+ * After a change that cannot be undone, undoes the others that were announced together with it, and stops before the
+ * older ones, on which it builds: RollbackError `rollback_failed` names the changes that remain. Does not throw while
+ * the host is exactly as it was.
  */
 async function undoChanges(changeLog, pending) {
     const { root } = changeLog;
@@ -20904,11 +20931,11 @@ async function undoChanges(changeLog, pending) {
         return true;
     throw rollbackFailed(pending, failure.error);
 }
-/** Returns whether the change had been made. */
+/** Undoes one change and records it. Returns whether the change had been made. */
 async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
     const { change } = announced;
     const { wasMade, setAside, lost } = await undoChange(root, change);
-    // The new version may have renamed it inside its tree, which is deleted once everything is undone.
+    // The new version may have renamed this path inside its tree, which is deleted once everything is undone.
     if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
         throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`);
     for (const path of setAside)
@@ -20924,13 +20951,13 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, latest) 
         log.info(describeUndo(change));
     return wasMade;
 }
-/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+/** True if any of these changes is still made; if not, the host is exactly as it was before them. */
 function isAnyMade(root, pending) {
     return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
 }
 /**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether the
- * change had been made: it certainly had if a newer one was announced after it.
+ * Removes from `pending` the changes that an earlier undo has undone without recording it. Returns whether the oldest
+ * change that is back had certainly been made, because a newer one was announced after it.
  */
 async function dropUndone({ root, journal }, pending) {
     const latest = pending.at(-1)?.seq ?? 0;
@@ -20939,14 +20966,14 @@ async function dropUndone({ root, journal }, pending) {
         await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
     return oldest !== undefined && wasCertainlyMade(oldest, latest);
 }
-/** Whether another change was announced after those of its record; a directory that was only made does not count. */
+/** True if another change was announced after those of its record; a directory that was only made does not count. */
 function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
 /**
- * An undo goes from the newest to the oldest: when a change is undone, so are all that were announced after it. Of
- * those that were announced together with it, each may have been made or not, in any order: a power cut may have kept
- * any of them.
+ * Returns the index after which every change is undone. An undo goes from the newest to the oldest: when a change is
+ * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
+ * in any order, because a power cut may have kept any of them.
  */
 function firstUndone(root, pending) {
     const index = findBack(root, pending);
@@ -20958,7 +20985,9 @@ function firstUndone(root, pending) {
     const newer = pending.findIndex(change => change.seq > seq);
     return newer === -1 ? pending.length : newer;
 }
-/** A path that a newer change has put in place does not count as the lost old one. */
+/**
+ * Returns the index of the oldest move that is back, or -1. A path that a newer change has put there does not count.
+ */
 function findBack(root, pending) {
     const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
     return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
@@ -21692,7 +21721,7 @@ function reportStatusOf(outcome) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/redaction.js
-/** The value with every text redacted, except the fields of these names; keys stay. */
+/** Returns the value with every text redacted, except in fields with these names; keys stay. */
 function redactTexts(value, redact, exceptions) {
     if (typeof value === 'string')
         return redact(value);
@@ -21706,8 +21735,9 @@ function redactTexts(value, redact, exceptions) {
     ]));
 }
 /**
- * A journal's record without any secret in its texts from outside. What a recovery works with (places, services, rows,
- * and the operator's own facts) stays as it is; a fact from outside that contains a secret counts as unknown.
+ * Returns a record of the journal without any secret in its texts from outside. The facts that a recovery works with
+ * (places, services, rows, and the operator's own facts) stay; a fact from outside that contains a secret counts as
+ * unknown.
  */
 function redactRecord(record, redact) {
     switch (record.record) {
@@ -24790,7 +24820,7 @@ function createWire(options) {
 
 
 const PROBE_ADVICE = 'check the service and its address in the host config.';
-/** A page without the body that was wanted is quoted up to here. */
+/** Characters quoted from a page that does not contain the expected body. */
 const MAX_MISMATCH_CHARS = 200;
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
 async function runProbe(probe, limits) {
@@ -24817,7 +24847,7 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         });
         const matches = probe.body === undefined || decoded.includes(probe.body);
         const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``;
-        // The body that was wanted is what matters; the log quotes each attempt.
+        // Without the expected body, the rest of the page matters little, and the log quotes each attempt.
         const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS);
         const expected = status === probe.status ? '' : ` (expected ${probe.status})`;
         const brief = `HTTP ${status}${expected}${wanted}`;
@@ -24832,7 +24862,7 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         return { healthy: false, evidence };
     }
 }
-/** Whether the kernel refused the connection, at each address that was tried. */
+/** True if the kernel refused the connection, at each address that was tried. */
 function isRefused(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
         return error.errors.every(isRefused);
@@ -24867,14 +24897,14 @@ async function probeCommand({ command }, context) {
 
 ;// CONCATENATED MODULE: ./build/install/services/stability.js
 /**
- * How long, or for half of a shorter time-out, a supervisor must call a service running: one that crashes at its start
- * runs at first.
+ * How long a supervisor must report a service as running, or half of a shorter time-out: a service that crashes at its
+ * start runs at first.
  */
 const SUPERVISOR_STABLE_MS = 3000;
 const DEFAULT_INTERVAL_MS = 1000;
 /** At least this many probes fit into a time-out, however long the interval. */
 const MIN_PROBES = 4;
-/** How a service is watched in one attempt. */
+/** Returns the pace of one attempt. */
 function paceOf({ service, check, timeout_seconds }) {
     const timeoutMs = timeout_seconds * 1000;
     const floorMs = service === null ? 0 : Math.min(SUPERVISOR_STABLE_MS, timeoutMs / 2);
@@ -24884,7 +24914,7 @@ function paceOf({ service, check, timeout_seconds }) {
         intervalMs: Math.min(check === null ? DEFAULT_INTERVAL_MS : check.intervalSeconds * 1000, timeoutMs / MIN_PROBES),
     };
 }
-/** How long a service has been healthy without a break. A new start is a break, even if every probe passes. */
+/** Measures how long a service has been healthy without a break. A new start is a break, even if every probe passes. */
 function beginStreak() {
     let healthySince;
     let lastRun = null;
@@ -24926,8 +24956,10 @@ const MAX_RESTORED_SECONDS = 60;
 const MAX_BRIEF_CHARS = 120;
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`, and with a supervisor for 3 s or half of the time-out. A new start is a break.
- * Throws DeploymentError `unhealthy` with the last evidence when no attempt succeeds.
+ * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the time-out, whichever is shorter. A
+ * new start is a break.
+ *
+ * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds.
  */
 async function checkHealth(request, clock = systemClock) {
     const { timeout_seconds: seconds, retries } = request.healthcheck;
@@ -24937,15 +24969,15 @@ async function checkHealth(request, clock = systemClock) {
         finding = await waitForHealth(request, clock);
         if (finding.healthy)
             return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) };
-        // The last one is what the run fails with.
+        // The error below reports the last attempt.
         if (attempt <= retries)
             request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`);
     }
     throw new DeploymentError('unhealthy', `${subject} was not healthy within ${seconds} s${retries === 0 ? '' : ` (attempts: ${retries + 1})`}: ${finding.evidence}`, adviceFor(request));
 }
 /**
- * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
- * that many take no longer than one. Throws the signal's reason once it is aborted.
+ * Returns one sentence for each check that fails after an older version was restored. Runs all checks at once, so that
+ * many take no longer than one. Throws the signal's reason once it is aborted.
  */
 async function findUnhealthy(checks, { log, signal }) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
@@ -24974,13 +25006,16 @@ async function findUnhealthy(checks, { log, signal }) {
 function describeSubject({ healthcheck: { id }, version, isRestored }) {
     return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`;
 }
-/** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
+/**
+ * Allows one attempt of at most a minute, or as long as `stable_for` needs: a rollback or a recovery must come to an
+ * end.
+ */
 function onceBriefly(healthcheck) {
     const stable = healthcheck.check?.stableForSeconds ?? 0;
     const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
     return { ...healthcheck, retries: 0, timeout_seconds: seconds };
 }
-/** Where the service says what is wrong. */
+/** Names the log in which the service reports its problem. */
 function adviceFor({ healthcheck: { service } }) {
     return service === null ? {} : { next: `Read its log on the host: \`${logCommand(service)}\`` };
 }
@@ -25011,7 +25046,7 @@ async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
         await clock.sleep(pauseMs, signal);
     }
 }
-/** Without a service and without a check, nothing is found healthy. */
+/** Without a service and without a check, the finding is unhealthy. */
 async function probeService({ service, check }, limits) {
     const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits);
     if (check === null || (service !== null && !supervised.healthy))
@@ -25032,7 +25067,7 @@ async function identifyRun(service, state, limits) {
     const restarts = await readRestarts(service, state, limits);
     return restarts === null ? run : `${run} ${restarts}`;
 }
-/** A probe that the end of the time cut short, as on a busy host, would hide why the one before it failed. */
+/** A probe cut short by the deadline, as on a busy host, would hide why the one before it failed. */
 function uncut(finding, before) {
     return finding.healthy || before === undefined || before.healthy ? finding : before;
 }
@@ -26167,12 +26202,12 @@ function statesBetween(transitions, from, to) {
 
 
 
-/** The journal's size at first, and what it grows by. */
+/** The journal's first size, and the steps in which it grows. */
 const CHUNK_BYTES = 64 * 1024;
-/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
+/** Announcements never use up this room: an undo, its end and its reports always find it allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
+/** Makes a journal of one line, with room for those to come. It exists whole or not at all, but is not durable yet. */
 function writeNewJournalSync(path, line) {
     const temporary = temporaryName(path);
     try {
@@ -26185,20 +26220,20 @@ function writeNewJournalSync(path, line) {
     }
 }
 /**
- * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
- * rollback could be necessary leave room for that rollback, or make more.
+ * The open journal. Text replaces its padding in place, so that it needs no new space. Lines after which a rollback
+ * could be necessary leave room for that rollback, or make more.
  */
 class JournalFile {
     #path;
     #fd;
     #size;
-    /** Of the whole lines. */
+    /** Length of the whole lines, in bytes. */
     #length;
-    /** What may not be padding any more ends here: a line that was not written completely. */
+    /** The end of the bytes that may no longer be padding, because a line was not written completely. */
     #dirtyEnd;
     #isSynced = true;
     #isLocked = false;
-    /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
+    /** Opens a journal to write after its last whole line. Throws JournalDamage, or the error of the disk. */
     constructor(path) {
         this.#path = path;
         this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -26207,7 +26242,10 @@ class JournalFile {
         this.#length = parseJournalText(bytes).length;
         this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
     }
-    /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
+    /**
+     * True if a line of this size fits. An announcement must leave room for an undo: the journal grows for it, or this
+     * throws.
+     */
     async makeRoom(bytes, use) {
         const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
         if (this.#length + bytes + spare <= this.#size)
@@ -26218,7 +26256,7 @@ class JournalFile {
         return true;
     }
     /**
-     * Writes a line; with `isDurable`, it is on the disk when this returns. It overwrites only padding, so whatever part
+     * Writes a line; with `isDurable`, it is on the disk when this returns. A line replaces only padding: whatever part
      * of it survives a power cut, the rest is padding.
      */
     async write(line, isDurable) {
@@ -26229,7 +26267,9 @@ class JournalFile {
             await this.#sync();
         this.#length = this.#dirtyEnd;
     }
-    /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
+    /**
+     * Overwrites, if possible, the remains of a line that could not be written; if not, the next line does so durably.
+     */
     tryErase() {
         try {
             this.#erase();
@@ -26238,12 +26278,14 @@ class JournalFile {
             // The next line tries again.
         }
     }
-    /** Locks the file, and each that replaces it under this name, while this process has it open, if that is possible. */
+    /**
+     * Locks the file, and any that replaces it under this name, while this process has it open. Returns whether it could.
+     */
     async lock() {
         this.#isLocked = await lockOpenFile(this.#fd);
         return this.#isLocked;
     }
-    /** Gives the journal another name, under which it is durable when this returns. */
+    /** Renames the journal, which is durable under its new name when this returns. */
     async rename(path) {
         await syncFile(this.#fd);
         (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
@@ -26282,7 +26324,7 @@ class JournalFile {
         for (let done = 0; done < bytes.length;)
             done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
     }
-    /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
+    /** Grows into a new file, which is open before it takes the name; if that fails, the old one stays in use. */
     async #grow(bytes) {
         const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
         const wanted = padded(text, bytes);
@@ -26308,7 +26350,7 @@ class JournalFile {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
     }
 }
-/** The text with room for as many bytes more, and for an undo after them. */
+/** Returns the text with room for as many bytes more, and for an undo after them. */
 function padded(text, more = 0) {
     const used = Buffer.byteLength(text);
     const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
@@ -26326,8 +26368,8 @@ function padded(text, more = 0) {
 
 
 /**
- * Starts the journal of a deployment, redacted (0600), with room for an undo. Only `rename` makes it durable: until then,
- * the deployment announces nothing.
+ * Starts the journal of a deployment, redacted (0600), with room for an undo. It becomes durable only with `rename`;
+ * until then, the deployment announces nothing.
  */
 function startJournal(path, begin, redact = text => text) {
     writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
@@ -26382,7 +26424,7 @@ function continueJournal(path, records, redact) {
 
 ;// CONCATENATED MODULE: ./build/install/transaction/record.js
 
-/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
+/** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
 function createDeploymentRecord(initial, states, onFacts = () => { }) {
     const know = ({ drift: _, ...words }) => onFacts(words);
     know(initial);
@@ -26425,7 +26467,7 @@ function createDeploymentRecord(initial, states, onFacts = () => { }) {
         },
     };
 }
-/** The record of a dead run, from its journal. */
+/** Rebuilds the record of a dead run from its journal. */
 function recordFromJournal(begun, records) {
     const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []));
     const facts = Object.assign({ ...begun }, ...later);
@@ -27807,12 +27849,12 @@ function stagedItems({ tree, staged }, keepPaths) {
 ;// CONCATENATED MODULE: ./build/install/transaction/unrestored.js
 
 
-/** Whether a service may still run the files of a version that was rolled back, because it could not be restored. */
+/** Returns the services that may still run files of a version that was rolled back, because they were not restored. */
 function findUnrestored(layout, services) {
     const unrestored = new Set(readHostRecord(layout).unrestored);
     return services.filter(service => unrestored.has(unrestored_keyOf(service)));
 }
-/** Records which services could not be restored, and no longer those that were. Durable when it returns. */
+/** Records the services that could not be restored, and forgets those that were. Durable when it returns. */
 async function noteRestorations(layout, { restored = [], unrestored = [] }) {
     try {
         const { unrestored: before } = readHostRecord(layout);
@@ -27827,7 +27869,7 @@ async function noteRestorations(layout, { restored = [], unrestored = [] }) {
             : error;
     }
 }
-/** The same for the same service, whatever was read from a journal. */
+/** Returns the same key for the same service, also if it was read from a journal. */
 function unrestored_keyOf(service) {
     return JSON.stringify(service);
 }
@@ -28501,18 +28543,18 @@ function namesOf(steps) {
 ;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
 
 const MAX_NAMES = 20;
-/** What is in place of a directory, in words. */
+/** Names the state of a place that contains no directory. */
 const INSTEAD_WORDS = {
     nothing: 'missing',
     symlink: 'a symlink instead of a directory',
     file: 'a file instead of a directory',
     other: 'not a directory',
 };
-/** Where the part of an entry was installed, relative to the project root. */
+/** Returns the install path of an entry's part, relative to the project root. */
 function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
     return placePath({ shelf, id, directory });
 }
-/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
 function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
@@ -30218,8 +30260,8 @@ function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
 
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
- * than the grace allows. Never throws: what is wrong is in the result.
+ * restored tree with its record, and runs the plan's health checks on the old version. After a cancel, it does no more
+ * than the grace allows. Never throws: problems are in the result.
  */
 async function rollBack(request) {
     let wasChanged;
@@ -30251,7 +30293,7 @@ async function rollBack(request) {
 function lostIn({ lost = [] }) {
     return lost;
 }
-/** What is in a place again; of a directory to which a version was going to move, nothing. */
+/** Logs the version that is in a place again; nothing for a directory to which a version was going to move. */
 function logRestored({ layout, log }, place) {
     const isThere = pathExistsSync(installPath(layout, place));
     if (isThere && !isInstalledIn(layout, place))
@@ -30300,7 +30342,10 @@ async function restoreAndCheckServices(request, starts) {
         return { healthy: null, problems, unchecked: checks };
     }
 }
-/** For the runs to come. Returns why it cannot be recorded, if so: then the services have to be restored again. */
+/**
+ * Records for later runs which services were restored. Returns the error if it cannot: then they have to be restored
+ * again.
+ */
 async function noteServices({ layout }, restorations) {
     try {
         await noteRestorations(layout, restorations);
@@ -30310,18 +30355,19 @@ async function noteServices({ layout }, restorations) {
         return toDeployError(error);
     }
 }
-/** A service that did not run before was only started, and is stopped again. */
+/** False for a service that the plan only started: it did not run before, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }) {
     return wasRunning || action !== 'start';
 }
-/** With files that are neither old nor new, a restart would make things worse. */
+/** With files that are neither old nor new, a restart would do more harm. */
 function leftAlone({ action, service }) {
     return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
 }
 const rollback_UNKNOWN = { verified: null, problems: [] };
 /**
- * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
- * began, without anybody having written them; a tree with other differences is only not verified.
+ * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
+ * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
+ * verified.
  */
 async function rollback_verifyRestored(request) {
     const found = await Promise.all(request.places.map(place => rollback_verifyPlace(place, request)));
@@ -30330,14 +30376,14 @@ async function rollback_verifyRestored(request) {
     const isDamaged = restored.some(({ verified }) => verified === false);
     return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
 }
-/** Where only the time for it was missing, nothing is known to be damaged. */
+/** If only the time for it ran out, nothing is known to be damaged. */
 function notVerified({ grace }, error) {
     if (grace.comparing.aborted)
         return rollback_UNKNOWN;
     const { message } = toDeployError(error);
     return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
 }
-/** Undefined where nothing is in the place. */
+/** Returns undefined if nothing is in the place. */
 async function rollback_verifyPlace(place, request) {
     const { layout, log, grace, keepPaths, byContent } = request;
     const root = installPath(layout, place);
@@ -30358,7 +30404,7 @@ async function rollback_verifyPlace(place, request) {
     const isIntact = !note.modified && written.length === 0;
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
-/** Not so of the directory that a version was going to move to. */
+/** False for a directory to which a version was going to move. */
 function isInstalledIn(layout, place) {
     try {
         const row = findInstalled(readInstalled(layout), place);
@@ -43287,8 +43333,8 @@ async function project_refuse(inputs, tools) {
 
 const TIMEOUT_MS = 30_000;
 /**
- * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units that are ordered after
- * it start now. Returns whether there was such a unit.
+ * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after it
+ * start now. Returns false if there is no such unit.
  */
 async function notifyReady() {
     const socket = process.env['NOTIFY_SOCKET'];
@@ -43299,8 +43345,8 @@ async function notifyReady() {
     return true;
 }
 /**
- * Whether systemd is still starting the unit of this process. Units that are ordered after it start only once it has
- * started, so a wait for such a service would never end.
+ * True if systemd is still starting the unit of this process. Units ordered after it start only once it has started, so
+ * a wait for one of their services would never end.
  */
 async function isOwnUnitStarting() {
     const unit = findOwnUnit();
@@ -43310,7 +43356,7 @@ async function isOwnUnitStarting() {
     const end = await runChild({ command: [...command], env: managerEnvironment(), timeoutMs: TIMEOUT_MS });
     return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating';
 }
-/** By the control group into which systemd puts each of its services; there are several hierarchies. */
+/** Finds the unit by the control group into which systemd puts each of its services; there are several hierarchies. */
 function findOwnUnit() {
     const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path);
     for (const path of paths) {

@@ -31,18 +31,20 @@ export interface HealthRequest {
   signal: AbortSignal
 }
 
-/** How a service was found healthy. */
+/** Evidence that a service is healthy. */
 export interface Health {
-  /** One line, as the last probe found it. */
+  /** One line, from the last probe. */
   readonly evidence: string
-  /** What was found and for how long, in a few words. */
+  /** The finding and its duration, in a few words. */
   readonly brief: string
 }
 
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`, and with a supervisor for 3 s or half of the time-out. A new start is a break.
- * Throws DeploymentError `unhealthy` with the last evidence when no attempt succeeds.
+ * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the time-out, whichever is shorter. A
+ * new start is a break.
+ *
+ * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds.
  */
 export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<Health> {
   const { timeout_seconds: seconds, retries } = request.healthcheck
@@ -51,7 +53,7 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
   for (let attempt = 1; attempt <= retries + 1; attempt++) {
     finding = await waitForHealth(request, clock)
     if (finding.healthy) return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) }
-    // The last one is what the run fails with.
+    // The error below reports the last attempt.
     if (attempt <= retries)
       request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`)
   }
@@ -63,8 +65,8 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
 }
 
 /**
- * What is not healthy after an older version was restored, one sentence for each check. Runs all checks at once, so
- * that many take no longer than one. Throws the signal's reason once it is aborted.
+ * Returns one sentence for each check that fails after an older version was restored. Runs all checks at once, so that
+ * many take no longer than one. Throws the signal's reason once it is aborted.
  */
 export async function findUnhealthy(
   checks: readonly RestoredCheck[],
@@ -97,7 +99,10 @@ function describeSubject({ healthcheck: { id }, version, isRestored }: HealthReq
   return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`
 }
 
-/** One attempt of at most a minute, or what `stable_for` needs: a rollback or a recovery must come to an end. */
+/**
+ * Allows one attempt of at most a minute, or as long as `stable_for` needs: a rollback or a recovery must come to an
+ * end.
+ */
 function onceBriefly(healthcheck: Healthcheck): Healthcheck {
   const stable = healthcheck.check?.stableForSeconds ?? 0
   const seconds = Math.min(
@@ -107,7 +112,7 @@ function onceBriefly(healthcheck: Healthcheck): Healthcheck {
   return { ...healthcheck, retries: 0, timeout_seconds: seconds }
 }
 
-/** Where the service says what is wrong. */
+/** Names the log in which the service reports its problem. */
 function adviceFor({ healthcheck: { service } }: HealthRequest): { next?: string } {
   return service === null ? {} : { next: `Read its log on the host: \`${logCommand(service)}\`` }
 }
@@ -140,7 +145,7 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
   }
 }
 
-/** Without a service and without a check, nothing is found healthy. */
+/** Without a service and without a check, the finding is unhealthy. */
 async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<Finding & Sight> {
   const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits)
   if (check === null || (service !== null && !supervised.healthy)) return supervised
@@ -163,7 +168,7 @@ async function identifyRun(service: Service, state: ParsedState, limits: Limits)
   return restarts === null ? run : `${run} ${restarts}`
 }
 
-/** A probe that the end of the time cut short, as on a busy host, would hide why the one before it failed. */
+/** A probe cut short by the deadline, as on a busy host, would hide why the one before it failed. */
 function uncut(finding: Finding, before: Finding | undefined): Finding {
   return finding.healthy || before === undefined || before.healthy ? finding : before
 }

@@ -3,16 +3,16 @@ import { type Service, shortName } from './service.ts'
 
 export type ServiceAction = 'start' | 'stop' | 'restart'
 
-/** What a plan wants done to a service. */
+/** An action that a plan requires of a service. */
 export interface ServiceTask {
   service: Service
   action: ServiceAction
 }
 
 export interface ServiceOrder extends ServiceTask {
-  /** How many replicas a start gives a Kubernetes deployment; null elsewhere. */
+  /** The number of replicas that a start gives a Kubernetes deployment; null elsewhere. */
   replicas: number | null
-  /** Leaves it to systemd to act when the units have started that the service has to wait for. */
+  /** Leaves it to systemd to act once the units that the service waits for have started. */
   isQueued?: boolean
 }
 
@@ -43,14 +43,14 @@ export function stateCommand(service: Service): Command {
   }
 }
 
-/** What was done to which service: `greeter.service restarted`. */
+/** Reports an action in the past tense: `greeter.service restarted`. */
 export function inPast({ service, action }: ServiceTask): string {
   return `${shortName(service)} ${PAST[action]}`
 }
 
 const PAST: Record<ServiceAction, string> = { start: 'started', stop: 'stopped', restart: 'restarted' }
 
-/** The command line with which an operator reads what a service last wrote. */
+/** The command line that shows an operator the last lines of a service's log. */
 export function logCommand(service: Service): string {
   switch (service.supervisor) {
     case 'systemd':
@@ -63,8 +63,8 @@ export function logCommand(service: Service): string {
 }
 
 /**
- * The command line whose answer changes with every start of a service, even one that the supervisor makes by itself.
- * For a Kubernetes deployment the answer is the time when it last became available.
+ * The command line whose answer changes with every start of a service, even one by the supervisor itself. For a
+ * Kubernetes deployment, the answer is the time when it last became available.
  */
 export function runCommand(service: Service): Command {
   switch (service.supervisor) {
@@ -78,14 +78,14 @@ export function runCommand(service: Service): Command {
 }
 
 /**
- * The command line that asks how often each container of a Kubernetes deployment was restarted in its place; the labels
- * are those of its pods, from `parseState`. `parseRestarts` reads its answer.
+ * The command line that asks how often each container of a Kubernetes deployment was restarted in its place. The labels
+ * are those of its pods, from `parseState`; `parseRestarts` reads the answer.
  */
 export function restartsCommand(service: Extract<Service, { supervisor: 'kubernetes' }>, labels: string): Command {
   return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`]
 }
 
-/** How often containers were restarted, all together: a new pod and one that has ended count for nothing. */
+/** Returns the sum of the restarts of all containers; a new pod, and one that has ended, add nothing. */
 export function parseRestarts(text: string): number {
   return text
     .split(' ')
@@ -93,7 +93,9 @@ export function parseRestarts(text: string): number {
     .reduce((sum, count) => sum + count, 0)
 }
 
-/** The command line that makes a supervisor forget its recent starts of a service, where it counts them. */
+/**
+ * The command line that makes a supervisor forget its recent starts of a service; undefined if it does not count them.
+ */
 export function forgetStartsCommand(service: Service): Command | undefined {
   return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined
 }
@@ -101,19 +103,19 @@ export function forgetStartsCommand(service: Service): Command | undefined {
 export interface ParsedState {
   /** Whether the answer says anything about the service at all. */
   known: boolean
-  /** It is up in some way, even if not yet healthy or complete. */
+  /** The service is up in some way, even if it is not yet healthy or complete. */
   up: boolean
-  /** It runs completely, and as its latest definition wants it. */
+  /** The service runs completely, and as its latest definition requires. */
   running: boolean
-  /** How many replicas a Kubernetes deployment wants; null elsewhere. */
+  /** The number of replicas that a Kubernetes deployment wants; null elsewhere. */
   replicas: number | null
-  /** The labels of its pods, as a selector; null elsewhere, and where it does not say. */
+  /** The labels of its pods, as a selector; null elsewhere, and if the answer does not contain them. */
   labels: string | null
   /** The answer in words, after the service's name. */
   words: string
 }
 
-/** What the answer to `stateCommand` says. */
+/** Parses the answer to `stateCommand`. */
 export function parseState(service: Service, answer: { code: number; stdout: string }): ParsedState {
   // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
   const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : ''
@@ -127,7 +129,7 @@ export function parseState(service: Service, answer: { code: number; stdout: str
   }
 }
 
-/** Whether the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
+/** True if the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
 export function saysMissing(service: Service, output: string): boolean {
   switch (service.supervisor) {
     case 'systemd':
@@ -187,7 +189,7 @@ function parseDeploymentState(text: string): ParsedState {
   return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words }
 }
 
-/** As kubectl prints a map; older versions print none that can be read. */
+/** Parses a map as kubectl prints it; null for older versions, which print it in another form. */
 function parseLabels(text: string): string | null {
   try {
     const labels = z.record(z.string(), z.string()).parse(JSON.parse(text))

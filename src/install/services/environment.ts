@@ -1,7 +1,7 @@
 import { allowedEnvironment } from '../files/child-process.ts'
 import type { Service } from './service.ts'
 
-/** Where each supervisor's command line looks for its daemon or cluster, apart from files in `HOME`. */
+/** The variables that lead each supervisor's command line to its daemon or cluster, apart from files in `HOME`. */
 const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
   systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
   docker: [
@@ -16,7 +16,10 @@ const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
   kubernetes: ['KUBECONFIG'],
 }
 
-/** The environment of a supervisor's command line: what every child may know, and where its daemon or cluster is. */
+/**
+ * The environment of a supervisor's command line: the variables of every child, and those that lead to its daemon or
+ * cluster.
+ */
 export function supervisorEnvironment(service: Service): Record<string, string> {
   const found = WHEREABOUTS[service.supervisor].flatMap(name => {
     const value = process.env[name]
@@ -32,7 +35,9 @@ function runtimeDirectory(service: Service): Record<string, string> {
   return { XDG_RUNTIME_DIR: `/run/user/${uid}` }
 }
 
-/** What a command of the host config learns of the deployment so far: whether it has changed what the host runs. */
+/**
+ * The variable that says whether the deployment has changed what the host runs so far, for commands of the host config.
+ */
 export function changedVariable({ changed }: { readonly changed: boolean }): { DEPLOYMENT_CHANGED: string } {
   return { DEPLOYMENT_CHANGED: String(changed) }
 }

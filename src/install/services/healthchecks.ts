@@ -11,7 +11,7 @@ const probeSchema = z.lazy(() =>
   ]),
 )
 
-/** What a healthcheck step checks for one id; as written to the journal. */
+/** The check of a healthcheck step for one id; as written to the journal. */
 export const healthcheckSchema = z.lazy(() =>
   z.object({
     id: z.string(),
@@ -31,19 +31,19 @@ export type RestoredCheck = z.infer<typeof restoredCheckSchema>
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
-/** A step's checks: of its plugin, else of every id that the plan installs; ids that share a check are checked once. */
+/** Returns a step's checks: that of its plugin, else of every id that the plan installs. Equal checks are made once. */
 export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
   const checks = checksOf(step, config, ids)
   const keyOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
   return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at)
 }
 
-/** The ids of which a step examines a service or a check; it finds nothing out about others. */
+/** Returns the ids whose service or check a step examines. */
 export function examinedBy(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): string[] {
   return checksOf(step, config, ids).map(({ id }) => id)
 }
 
-/** Whether there is anything to examine. What an earlier version of the action has noted may have nothing. */
+/** True if there is anything to examine. A check that an earlier version of the action noted may have nothing. */
 export function isExamining({ service, check }: Pick<Healthcheck, 'service' | 'check'>): boolean {
   return service !== null || check !== null
 }

@@ -4,8 +4,8 @@ import { allowedEnvironment, runChild } from '../files/child-process.ts'
 const TIMEOUT_MS = 30_000
 
 /**
- * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units that are ordered after
- * it start now. Returns whether there was such a unit.
+ * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after it
+ * start now. Returns false if there is no such unit.
  */
 export async function notifyReady(): Promise<boolean> {
   const socket = process.env['NOTIFY_SOCKET']
@@ -16,8 +16,8 @@ export async function notifyReady(): Promise<boolean> {
 }
 
 /**
- * Whether systemd is still starting the unit of this process. Units that are ordered after it start only once it has
- * started, so a wait for such a service would never end.
+ * True if systemd is still starting the unit of this process. Units ordered after it start only once it has started, so
+ * a wait for one of their services would never end.
  */
 export async function isOwnUnitStarting(): Promise<boolean> {
   const unit = findOwnUnit()
@@ -27,7 +27,7 @@ export async function isOwnUnitStarting(): Promise<boolean> {
   return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating'
 }
 
-/** By the control group into which systemd puts each of its services; there are several hierarchies. */
+/** Finds the unit by the control group into which systemd puts each of its services; there are several hierarchies. */
 function findOwnUnit(): { scope: string[]; name: string } | undefined {
   const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path)
   for (const path of paths) {

@@ -11,7 +11,7 @@ import { describeEnd, type Limits } from './supervise.ts'
 
 const PROBE_ADVICE = 'check the service and its address in the host config.'
 
-/** A page without the body that was wanted is quoted up to here. */
+/** Characters quoted from a page that does not contain the expected body. */
 const MAX_MISMATCH_CHARS = 200
 
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>
@@ -19,13 +19,12 @@ type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Ty
 /** The result of one probe. */
 export interface Finding {
   healthy: boolean
-  /** One line: status, first of the body or output. */
+  /** One line: the status, and the beginning of the body or output. */
   evidence: string
   /** The same without body or output; absent where there is none. */
   brief?: string
 }
 
-/** What a probe works with. */
 export interface ProbeContext extends Limits {
   /** Whether the deployment has changed what the host runs. */
   readonly changed: boolean
@@ -58,7 +57,7 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
     const matches = probe.body === undefined || decoded.includes(probe.body)
     const wanted =
       probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``
-    // The body that was wanted is what matters; the log quotes each attempt.
+    // Without the expected body, the rest of the page matters little, and the log quotes each attempt.
     const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS)
     const expected = status === probe.status ? '' : ` (expected ${probe.status})`
     const brief = `HTTP ${status}${expected}${wanted}`
@@ -73,7 +72,7 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
   }
 }
 
-/** Whether the kernel refused the connection, at each address that was tried. */
+/** True if the kernel refused the connection, at each address that was tried. */
 function isRefused(error: unknown): boolean {
   if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isRefused)
   if (errnoOf(error) === 'ECONNREFUSED') return true

@@ -11,21 +11,21 @@ const SECOND_RESTART_AFTER_MS = 1500
 /** A supervisor's command line that ignores SIGTERM has done its part by then. */
 const ABORT_GRACE_MS = 500
 
-/** What a plan does to a service, and the service's state before it; as written to the journal. */
+/** A plan's action on a service, and the service's state before it; as written to the journal. */
 export const serviceChangeSchema = z.lazy(() =>
   z.object({
     service: serviceSchema,
     action: z.enum(['start', 'stop', 'restart']),
     was_running: z.boolean(),
-    /** Of a Kubernetes deployment; null elsewhere. */
+    /** The replicas of a Kubernetes deployment before the plan; null elsewhere. */
     replicas: z.nullable(z.int().check(z.nonnegative())),
   }),
 )
 export type ServiceChange = z.infer<typeof serviceChangeSchema>
 
 /**
- * A task with the service's present state; `earlier` are the changes of the same plan so far. Throws DeploymentError
- * `step_failed` when the state is unknown, because then no rollback could restore it.
+ * Returns a task with the service's present state; `earlier` are the changes of the same plan so far. Throws
+ * DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
  */
 export async function planServiceChange(
   task: ServiceTask,
@@ -39,34 +39,34 @@ export async function planServiceChange(
 }
 
 /**
- * How restored services start: `queued` if systemd starts them only after the unit in which this process runs, so that
- * nobody can wait for them here.
+ * When restored services start. `queued`: systemd starts them only after the unit in which this process runs, so this
+ * process cannot wait for them.
  */
 export type ServiceStarts = 'now' | 'queued'
 
 export interface RestoredServices {
   /** Whether any of them runs again as it did before. */
   isRunning: boolean
-  /** What could not be restored, one sentence each. */
+  /** The failures, one sentence each. */
   problems: string[]
-  /** Those that could not be restored, or were not reached. */
+  /** The services that could not be restored, or were not reached. */
   unrestored: Service[]
-  /** Whether there was time for all of them. */
+  /** Whether there was time for all services. */
   isFinished: boolean
 }
 
 export interface Restoring {
   readonly log: Log
-  /** Ends it before it is done. */
+  /** Ends the restoration early. */
   readonly signal: AbortSignal
   /** Default `now`. */
   readonly starts?: ServiceStarts
 }
 
 /**
- * Restores the state that the services of a plan had before it, newest first, once the old files are back: restarts
- * what ran and stops what did not. Goes on after a failure and reports each; may be repeated. Once the signal is
- * aborted, names those that are left.
+ * Restores the state that the services of a plan had before it, newest change first, once the old files are back:
+ * restarts those that ran and stops those that did not. Continues after a failure and reports each; may be repeated.
+ * Once the signal is aborted, reports the services that are left.
  */
 export async function restoreServices(
   changes: readonly ServiceChange[],
@@ -94,11 +94,11 @@ function notRestored({ service }: ServiceChange): string {
 
 type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>
 
-/** A step that failed may still have done its work, so this never relies on what the plan achieved. */
+/** Does not rely on the plan's result: a step that failed may still have done its work. */
 async function restoreRunning(change: QueueableChange, restoring: Restoring): Promise<void> {
   const { service } = change
   await forgetStarts(service, within(restoring))
-  // A restart of a Kubernetes deployment keeps the zero replicas that a stop has left.
+  // A restart of a Kubernetes deployment keeps the zero replicas that a stop left.
   if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
     await restore({ ...change, action: 'start' }, restoring)
   try {
@@ -110,7 +110,7 @@ async function restoreRunning(change: QueueableChange, restoring: Restoring): Pr
   }
 }
 
-/** A start may still be under way while nothing runs yet, so the stop is never left out. */
+/** Never omits the stop: a start may still be under way while nothing runs yet. */
 async function restoreStopped(change: QueueableChange, restoring: Restoring): Promise<void> {
   try {
     await restore({ ...change, action: 'stop' }, restoring)
@@ -130,7 +130,10 @@ function within({ signal }: Restoring): Partial<Limits> {
   return { signal, abortGraceMs: ABORT_GRACE_MS }
 }
 
-/** The first change of each service, which knows its state before the plan; the service touched last first. */
+/**
+ * Returns the first change of each service, which contains its state before the plan; the service changed last comes
+ * first.
+ */
 function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
   const touched = new Map<string, ServiceChange>()
   for (const change of changes) {

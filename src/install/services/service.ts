@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 
-/** What a supervisor of this host runs, by its name in the host config; as written to the journal. */
+/** A service that a supervisor of this host runs, by its name in the host config; as written to the journal. */
 export const serviceSchema = z.lazy(() =>
   z.discriminatedUnion('supervisor', [
     z.object({ supervisor: z.literal('systemd'), scope: z.enum(['system', 'user']), unit: z.string() }),
@@ -17,7 +17,7 @@ export const serviceSchema = z.lazy(() =>
 )
 export type Service = z.infer<typeof serviceSchema>
 
-/** The service of an id. Undefined when the host config has no supervisor, or says `none`. */
+/** Returns the service of an id, or undefined if the host config has no supervisor, or says `none`. */
 export function serviceOf(config: HostConfig, id: string): Service | undefined {
   const named = config.plugins.get(id)
   const fill = (template: string): string => template.replaceAll('{id}', id)
@@ -42,19 +42,22 @@ export function serviceOf(config: HostConfig, id: string): Service | undefined {
   }
 }
 
-/** The service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's own. */
+/**
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
+ * own.
+ */
 export function projectServiceOf(config: HostConfig, id: string): Service | undefined {
   const own = serviceOf(config, id)
   const { projectUnit } = config.systemd
   return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own
 }
 
-/** Its name where a reader sees from the name what it is. */
+/** Returns a unit's name alone, which shows that it is one; any other service with its type. */
 export function shortName(service: Service): string {
   return service.supervisor === 'systemd' ? service.unit : describeService(service)
 }
 
-/** The service's name for an operator. */
+/** Returns the service's type and name, for an operator. */
 export function describeService(service: Service): string {
   switch (service.supervisor) {
     case 'systemd':

@@ -1,8 +1,8 @@
 import type { Healthcheck } from './healthchecks.ts'
 
 /**
- * How long, or for half of a shorter time-out, a supervisor must call a service running: one that crashes at its start
- * runs at first.
+ * How long a supervisor must report a service as running, or half of a shorter time-out: a service that crashes at its
+ * start runs at first.
  */
 const SUPERVISOR_STABLE_MS = 3000
 const DEFAULT_INTERVAL_MS = 1000
@@ -13,11 +13,11 @@ export interface Pace {
   timeoutMs: number
   /** How long a service must be healthy without a break. */
   stableMs: number
-  /** Between probes, at most. */
+  /** The longest time between two probes. */
   intervalMs: number
 }
 
-/** How a service is watched in one attempt. */
+/** Returns the pace of one attempt. */
 export function paceOf({ service, check, timeout_seconds }: Healthcheck): Pace {
   const timeoutMs = timeout_seconds * 1000
   const floorMs = service === null ? 0 : Math.min(SUPERVISOR_STABLE_MS, timeoutMs / 2)
@@ -28,22 +28,22 @@ export function paceOf({ service, check, timeout_seconds }: Healthcheck): Pace {
   }
 }
 
-/** What one probe at a service saw. */
+/** The result of one probe of a service. */
 export interface Sight {
   healthy: boolean
-  /** Which run of the service this was; null where that is not known. */
+  /** Identifies the run of the service; null if it is not known. */
   run: string | null
 }
 
 export interface Streak {
   add(sight: Sight, nowMs: number): void
-  /** For how long it has been healthy without a break; undefined when the last probe failed. */
+  /** Returns how long the service has been healthy without a break; undefined if the last probe failed. */
   healthyMs(nowMs: number): number | undefined
-  /** How often the service started between two probes. */
+  /** The number of starts that were seen between two probes. */
   readonly starts: number
 }
 
-/** How long a service has been healthy without a break. A new start is a break, even if every probe passes. */
+/** Measures how long a service has been healthy without a break. A new start is a break, even if every probe passes. */
 export function beginStreak(): Streak {
   let healthySince: number | undefined
   let lastRun: string | null = null

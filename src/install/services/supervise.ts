@@ -19,7 +19,7 @@ import { describeService, type Service } from './service.ts'
 const ACTION_TIMEOUT_MS = 5 * 60_000
 const STATE_TIMEOUT_MS = 30_000
 
-/** What ends a command or a probe before it is done. */
+/** The limits that end a command or a probe early. */
 export interface Limits {
   timeoutMs: number
   signal: AbortSignal
@@ -50,7 +50,7 @@ export async function superviseService(order: ServiceOrder, limits: Partial<Limi
   )
 }
 
-/** What the supervisor says about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+/** Asks the supervisor about a service. If it cannot be asked, the state is unknown and the evidence says why. */
 export async function readServiceState(service: Service, limits: Partial<Limits> = {}): Promise<ServiceState> {
   const command = stateCommand(service)
   const env = supervisorEnvironment(service)
@@ -61,14 +61,14 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   return { ...state, missing, evidence: `${describeService(service)}${answer}` }
 }
 
-/** A text that changes with every start of a service. Null where the supervisor does not give one. */
+/** Returns a text that changes with every start of a service, or null if the supervisor does not give one. */
 export async function readServiceRun(service: Service, limits: Partial<Limits> = {}): Promise<string | null> {
   return await ask(service, runCommand(service), limits)
 }
 
 /**
- * How often containers of a service were restarted in their places, which may be too short for the supervisor to call
- * the service unavailable. Null elsewhere than in Kubernetes, and where the pods are not known.
+ * Returns how often containers of a service were restarted in their places. A restart may be too short for the
+ * supervisor to call the service unavailable. Null outside Kubernetes, and if the pods are not known.
  */
 export async function readRestarts(
   service: Service,
@@ -95,7 +95,7 @@ export async function forgetStarts(service: Service, limits: Partial<Limits> = {
 
 const UNKNOWN: ParsedState = { known: false, up: false, running: false, replicas: null, labels: null, words: '' }
 
-/** How a child ended, for a message: a predicate whose subject is the program. */
+/** Describes the end of a child as a predicate whose subject is the program. */
 export function describeEnd(end: ChildEnd): string {
   switch (end.kind) {
     case 'exited':

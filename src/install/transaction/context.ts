@@ -5,7 +5,7 @@ import type { DriftCheck } from '../host/trees/drift-check.ts'
 import type { WorkflowRun } from './facts.ts'
 import type { DeploymentRecord } from './record.ts'
 
-/** What the operator asks of a host, whatever the contract. */
+/** The operator's request to a host, whatever the contract. */
 export interface HostRequest {
   projectRoot: string
   /** Accepts a project root that other users own or can write. */
@@ -15,7 +15,7 @@ export interface HostRequest {
   keepReports: number
   lockTimeoutMs: number
   keepPaths: readonly string[]
-  /** Whether it may replace what another plugin, service or project installed. */
+  /** Whether the run may replace parts that another plugin, service or project installed. */
   allowTakeover: boolean
   /** Whether all steps run although nothing changes for them. */
   redeploy: boolean
@@ -25,25 +25,25 @@ export interface HostRequest {
 
 /** Keeps secrets out of what a run writes. */
 export interface SecretKeeper {
-  /** The text with every known secret replaced by `***`. */
+  /** Returns the text with every known secret replaced by `***`. */
   redact(text: string): string
   /** Masks a secret that the run has just learned from a hub. */
   hide(secret: string): void
   /**
-   * Keeps every text in these facts readable: no secret of a hub, and no value of a setting, is redacted that is part of
-   * one.
+   * Keeps every text in these facts readable: a hub's secret or a setting's value that is part of such a text is not
+   * redacted.
    */
   know(facts: unknown): void
 }
 
-/** What the process that runs a deployment was given. */
+/** The facts that the runner gave to the process of a deployment. */
 export interface RunnerFacts {
   readonly workflow: WorkflowRun
-  /** Where private files for one run go. */
+  /** The folder for private files of one run. */
   readonly temporaryFolder: string
 }
 
-/** What every part of a deployment works with. */
+/** The tools that every part of a deployment works with. */
 export interface Tools {
   readonly log: Log
   /** Aborted when the run is cancelled. */
@@ -55,14 +55,14 @@ export interface Tools {
   readonly deploymentId: string
 }
 
-/** One deployment: what is asked, what it works with, where, and what is known of it so far. */
+/** One deployment: its request, its tools, its host, and the facts known so far. */
 export interface Deployment {
   readonly request: HostRequest
   readonly tools: Tools
   readonly layout: Layout
   readonly record: DeploymentRecord
-  /** What belongs to the host, by path below an install path. */
+  /** Paths that belong to the host, relative to an install path. */
   readonly keepPaths: readonly string[]
-  /** How the installed files differ from what was installed. */
+  /** Compares the installed files with the versions that were installed. */
   readonly drift: DriftCheck
 }

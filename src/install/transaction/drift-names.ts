@@ -2,7 +2,7 @@ import { placePath, usualDirectory } from '../host/layout.ts'
 import type { DriftEntry } from './facts.ts'
 
 const MAX_NAMES = 20
-/** What is in place of a directory, in words. */
+/** Names the state of a place that contains no directory. */
 export const INSTEAD_WORDS: Record<NonNullable<DriftEntry['instead']>, string> = {
   nothing: 'missing',
   symlink: 'a symlink instead of a directory',
@@ -10,12 +10,12 @@ export const INSTEAD_WORDS: Record<NonNullable<DriftEntry['instead']>, string> =
   other: 'not a directory',
 }
 
-/** Where the part of an entry was installed, relative to the project root. */
+/** Returns the install path of an entry's part, relative to the project root. */
 export function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }: DriftEntry): string {
   return placePath({ shelf, id, directory })
 }
 
-/** Up to 20 of the files that differ, each with its part and how it differs, and how many more there are. */
+/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
 export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: number } {
   const all = entries.flatMap(entry => {
     const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>

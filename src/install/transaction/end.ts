@@ -6,7 +6,7 @@ const rollbackSchema = z.lazy(() =>
   z.object({
     /** Whether every change was undone. */
     restored: z.boolean(),
-    /** What is wrong, one sentence each. */
+    /** The problems that remain, one sentence each. */
     problems: z.array(z.string()),
     /** Whether the restored tree matches its record; null when there was nothing to compare. */
     verified: z.nullable(z.boolean()),
@@ -16,7 +16,7 @@ const rollbackSchema = z.lazy(() =>
 )
 export type RollbackFacts = z.infer<typeof rollbackSchema>
 
-/** How a deployment ended, as the journal and the local report contain it. */
+/** The end of a deployment, as the journal and the local report contain it. */
 export const deploymentEndSchema = z.lazy(() =>
   z.object({
     outcome: z.enum(['success', 'failed', 'rolled_back', 'interrupted', 'inconsistent']),
@@ -28,7 +28,7 @@ export const deploymentEndSchema = z.lazy(() =>
 )
 export type DeploymentEnd = z.infer<typeof deploymentEndSchema>
 
-/** An end at this time: nothing changed, nothing failed and nothing was rolled back, unless `known` says otherwise. */
+/** Builds an end at this time: nothing changed, failed or was rolled back, unless `known` says otherwise. */
 export function buildEnd(at: Date, known: Pick<DeploymentEnd, 'outcome'> & Partial<DeploymentEnd>): DeploymentEnd {
   return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known }
 }

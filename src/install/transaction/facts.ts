@@ -16,32 +16,32 @@ export const workflowRunSchema = z.lazy(() =>
 )
 export type WorkflowRun = z.infer<typeof workflowRunSchema>
 
-/** How an installed part differed from what was installed; paths relative to its tree. */
+/** The differences between an installed part and the version that was installed; paths are relative to its tree. */
 const driftEntrySchema = z.lazy(() =>
   z.object({
     shelf: z.enum(['plugins', 'extensions']),
     id: idSchema,
-    /** Which directory of plugins it was in; absent for `plugins`. */
+    /** The directory of plugins that it was in; absent for `plugins`. */
     directory: z.exactOptional(pluginsDirectorySchema),
     version: z.nullable(z.string()),
     added: z.array(z.string()),
     removed: z.array(z.string()),
     changed: z.array(z.string()),
-    /** What was in place of its directory; then no path is listed. Absent where there was one. */
+    /** The state of the place if it contained no directory; then no path is listed. */
     instead: z.exactOptional(z.enum(['nothing', 'symlink', 'file', 'other'])),
-    /** Where the tree is that a successful deployment replaced; relative to the project root. */
+    /** The path of the tree that a successful deployment replaced, relative to the project root. */
     snapshot: z.exactOptional(z.string()),
-    /** False where it could not be compared: no record, or a damaged one; absent otherwise. */
+    /** False if the part could not be compared, because its record is missing or damaged; absent otherwise. */
     compared: z.exactOptional(z.literal(false)),
-    /** How many more paths there are; absent when all are listed. */
+    /** The number of further paths; absent if all are listed. */
     omitted: z.exactOptional(z.int().check(z.positive())),
   }),
 )
 export type DriftEntry = z.infer<typeof driftEntrySchema>
 
 /**
- * What is known of a deployment, as the journal and the local report contain it; nulls are what is not known yet. What is
- * only in the journal is for log and summary, and no part of the local report.
+ * The facts of a deployment, as the journal and the local report contain them; a fact that is not known yet is null.
+ * Facts marked "only in the journal" are for log and summary, and no part of the local report.
  */
 export const deploymentFactsSchema = z.lazy(() =>
   z.object({
@@ -52,7 +52,9 @@ export const deploymentFactsSchema = z.lazy(() =>
     /** For a project, its id. */
     slug: z.nullable(z.union([slugSchema, projectIdSchema])),
     id: z.nullable(idSchema),
-    /** Which directory of plugins that is in; absent for `plugins`, for a service, a project, and where it is not known. */
+    /**
+     * The directory of plugins that contains it; absent for `plugins`, a service, a project, and while it is not known.
+     */
     directory: z.exactOptional(pluginsDirectorySchema),
     requested_version: z.nullable(z.string()),
     version: z.nullable(z.string()),
@@ -61,25 +63,27 @@ export const deploymentFactsSchema = z.lazy(() =>
     artifact_sha256: z.nullable(sha256Schema),
     artifact_size: z.nullable(z.number()),
     repo: z.nullable(z.string()),
-    /** Only of a rollback that an operator has asked for: the version that it replaces; null until that is known. */
+    /** Only for a rollback that an operator requested: the version that it replaces; null until that is known. */
     rollback_of: z.exactOptional(z.nullable(z.string())),
-    /** Only of such a rollback: whether what it restores had been changed on the host, so that no artifact is like it. */
+    /** Only for such a rollback: the restored tree had been changed on the host, so that no artifact matches it. */
     modified: z.exactOptional(z.literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
-    /** What supplied the parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    /** The origins of parts that a project only names: a marketplace and its digest, or a repository and its commit. */
     sources: z.exactOptional(z.array(z.object({ part: z.string(), from: z.string(), id: z.string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: z.exactOptional(z.string()),
     /** The parts whose files differed before the deployment; absent where that is not known. */
     drift: z.exactOptional(z.array(driftEntrySchema)),
-    /** The digest of what is installed in the place, if our record has one. Like `unrecorded`, only in the journal. */
+    /**
+     * The digest of the version installed in the place, if our record has one. Like `unrecorded`, only in the journal.
+     */
     previous_sha256: z.exactOptional(sha256Schema),
-    /** The signature of the artifact was found valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    /** The artifact's signature is valid; absent otherwise. Like `unrecorded`, only in the journal. */
     signature_valid: z.exactOptional(z.literal(true)),
-    /** Something is in the place that this action has not installed; absent otherwise. */
+    /** The place contains files that this action has not installed; absent otherwise. */
     unrecorded: z.exactOptional(z.literal(true)),
-    /** How long it waited for another run to leave the host, in which state, and which run that was. */
+    /** How long the run waited for another one to leave the host, in which state, and for which run. */
     waited: z.exactOptional(z.object({ state: z.string(), duration_ms: z.number(), for: z.string() })),
     host_id: z.string(),
     started_at: timeSchema,
@@ -88,7 +92,7 @@ export const deploymentFactsSchema = z.lazy(() =>
 )
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>
 
-/** Which state table a deployment follows: that of its contract, or of a rollback that an operator has asked for. */
+/** The state table that a deployment follows: that of its contract, or of a rollback that an operator requested. */
 export type FlowName = DeploymentFacts['contract'] | 'rollback'
 
 export function flowOf({ contract, rollback_of: replaced }: DeploymentFacts): FlowName {
@@ -103,9 +107,9 @@ export const stepEntrySchema = z.object({
   status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
   duration_ms: z.number(),
   error: z.nullable(z.string()),
-  /** What it has done, in a few words. Only in the journal. */
+  /** The result in a few words. Only in the journal. */
   did: z.exactOptional(z.string()),
-  /** Only of a health check: the ids of the parts whose service or check it has examined. Only in the journal. */
+  /** Only for a health check: the ids of the parts whose service or check it examined. Only in the journal. */
   checked: z.exactOptional(z.array(z.string())),
 })
 export type StepEntry = z.infer<typeof stepEntrySchema>

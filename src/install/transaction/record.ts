@@ -7,17 +7,17 @@ import type { Redact } from './journal/redaction.ts'
 
 /** One step of a plan, as people see it. */
 export interface PlannedStep extends Readonly<Pick<StepEntry, 'id' | 'action'>> {
-  /** Nothing changes for it. */
+  /** Nothing changes for this step. */
   readonly isIdle?: boolean
 }
 
-/** Where a journal goes, and what it may not contain. */
+/** The path of a journal, and the redaction of its texts. */
 export interface JournalPlace {
   readonly path: string
   readonly redact: Redact
 }
 
-/** What else a journal begins with. */
+/** Further contents of a journal's first record. */
 export interface JournalExtra {
   readonly reportAddress: string | null
   readonly keepPaths: readonly string[]
@@ -35,13 +35,13 @@ export interface DeploymentRecord {
   enter(change: StateChange<string>): Promise<void>
   addStep(step: StepEntry): Promise<void>
   planSteps(steps: readonly PlannedStep[]): void
-  /** Notes for which of the planned steps nothing changes, by their ids. */
+  /** Notes the planned steps, by their ids, for which nothing changes. */
   noteIdle(ids: ReadonlySet<string>): void
   /** Starts the journal with what is known so far; from now on, all of it is journaled. */
   startJournal(where: JournalPlace, extra: JournalExtra): Promise<OwnJournal>
 }
 
-/** `onFacts` gets each fact as soon as it is known, except the names of the host's own files. */
+/** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
 export function createDeploymentRecord(
   initial: DeploymentFacts,
   states: readonly StateChange<string>[],
@@ -88,7 +88,7 @@ export function createDeploymentRecord(
   }
 }
 
-/** The record of a dead run, from its journal. */
+/** Rebuilds the record of a dead run from its journal. */
 export function recordFromJournal(begun: DeploymentFacts, records: readonly JournalRecord[]): DeploymentRecord {
   const later = records.flatMap(record => (record.record === 'facts' ? [definedOnly(record.facts)] : []))
   const facts = Object.assign({ ...begun }, ...later)

@@ -17,12 +17,12 @@ import { noteRestorations, type Restorations } from './unrestored.ts'
 export interface RollbackRequest {
   layout: Layout
   log: Log
-  /** What a cancel leaves time for. */
+  /** The time that a cancel leaves for each part of the rollback. */
   grace: Grace
-  /** Out of which or into which a tree was moved, or was about to be. */
+  /** The places that a tree was moved out of or into, or was about to be. */
   places: readonly Place[]
   keepPaths: readonly string[]
-  /** Of the deployment; contains how the files of the old version had been changed before it. */
+  /** The deployment's staging folder; it contains the note of how the old version's files had been changed before. */
   stagingFolder: string
   /** Whether to read all restored files: after a crash, their times prove nothing. */
   byContent: boolean
@@ -30,31 +30,33 @@ export interface RollbackRequest {
   healthchecks: readonly RestoredCheck[]
   /** Undoes the changes of files; resolves to whether there were any. */
   undo(): Promise<boolean>
-  /** Which files of the host the undo could not put back, once it is done; one sentence each. */
+  /** The host's files that the undo could not put back, one sentence each; complete once `undo` has resolved. */
   lost?: readonly string[] | undefined
-  /** Hears that the files are as they were, before any service is restored; see `FilesRestored`. */
+  /** Called once the files are as they were, before any service is restored; see `FilesRestored`. */
   onFilesRestored?: FilesRestored | undefined
 }
 
-/** Gets whether the restored files match their record, as far as there is one. Resolves to how the services start. */
+/** Takes false if restored files do not match their record. Resolves to how the services start. */
 export type FilesRestored = (isVerified: boolean, services: readonly ServiceChange[]) => Promise<ServiceStarts>
 
 export interface RolledBack {
   outcome: 'failed' | 'rolled_back' | 'inconsistent'
   /** Null when nothing had been changed. */
   rollback: RollbackFacts | null
-  /** A cancelled run had no time to restore all services, or could not record which: a repetition has to. */
+  /**
+   * A cancelled run had no time to restore all services, or a run could not record which it restored: another has to.
+   */
   isUnfinished?: true
-  /** Why it could not record which. */
+  /** Why the run could not record which services it restored. */
   unwritten?: DeployError
-  /** The checks of the old version for which a cancelled run had no time. */
+  /** The checks of the old version that a cancelled run had no time for. */
   unchecked?: readonly RestoredCheck[]
 }
 
 /**
  * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. After a cancel it does no more
- * than the grace allows. Never throws: what is wrong is in the result.
+ * restored tree with its record, and runs the plan's health checks on the old version. After a cancel, it does no more
+ * than the grace allows. Never throws: problems are in the result.
  */
 export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   let wasChanged: boolean
@@ -86,7 +88,7 @@ function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
   return lost
 }
 
-/** What is in a place again; of a directory to which a version was going to move, nothing. */
+/** Logs the version that is in a place again; nothing for a directory to which a version was going to move. */
 function logRestored({ layout, log }: RollbackRequest, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
   if (isThere && !isInstalledIn(layout, place)) return
@@ -134,7 +136,10 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
   }
 }
 
-/** For the runs to come. Returns why it cannot be recorded, if so: then the services have to be restored again. */
+/**
+ * Records for later runs which services were restored. Returns the error if it cannot: then they have to be restored
+ * again.
+ */
 async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {
   try {
     await noteRestorations(layout, restorations)
@@ -144,19 +149,19 @@ async function noteServices({ layout }: RollbackRequest, restorations: Restorati
   }
 }
 
-/** A service that did not run before was only started, and is stopped again. */
+/** False for a service that the plan only started: it did not run before, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boolean {
   return wasRunning || action !== 'start'
 }
 
-/** With files that are neither old nor new, a restart would make things worse. */
+/** With files that are neither old nor new, a restart would do more harm. */
 function leftAlone({ action, service }: ServiceChange): string {
   return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`
 }
 
-/** How the restored trees compare with their records. */
+/** The comparison of the restored trees with their records. */
 interface Verification {
-  /** Null when nothing was compared, or not everything is known to be as it was installed. */
+  /** Null if nothing was compared, or if some files are not known to be as they were installed. */
   readonly verified: boolean | null
   /** One sentence each. */
   readonly problems: readonly string[]
@@ -165,8 +170,9 @@ interface Verification {
 const UNKNOWN: Verification = { verified: null, problems: [] }
 
 /**
- * Damaged are recorded files of the old version that are missing or different, and became so since the deployment
- * began, without anybody having written them; a tree with other differences is only not verified.
+ * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
+ * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
+ * verified.
  */
 async function verifyRestored(request: RollbackRequest): Promise<Verification> {
   const found = await Promise.all(request.places.map(place => verifyPlace(place, request)))
@@ -176,14 +182,14 @@ async function verifyRestored(request: RollbackRequest): Promise<Verification> {
   return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) }
 }
 
-/** Where only the time for it was missing, nothing is known to be damaged. */
+/** If only the time for it ran out, nothing is known to be damaged. */
 function notVerified({ grace }: RollbackRequest, error: unknown): Verification {
   if (grace.comparing.aborted) return UNKNOWN
   const { message } = toDeployError(error)
   return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
 }
 
-/** Undefined where nothing is in the place. */
+/** Returns undefined if nothing is in the place. */
 async function verifyPlace(place: Place, request: RollbackRequest): Promise<Verification | undefined> {
   const { layout, log, grace, keepPaths, byContent } = request
   const root = installPath(layout, place)
@@ -205,7 +211,7 @@ async function verifyPlace(place: Place, request: RollbackRequest): Promise<Veri
   return { verified: damaged.length > 0 ? false : isIntact || null, problems }
 }
 
-/** Not so of the directory that a version was going to move to. */
+/** False for a directory to which a version was going to move. */
 function isInstalledIn(layout: Layout, place: Place): boolean {
   try {
     const row = findInstalled(readInstalled(layout), place)

@@ -24,33 +24,35 @@ import {
 import { type AnnouncedChange, announcementOf, numberedIn, undoneRecord } from './journal/announcement.ts'
 import type { Journal } from './journal/journal.ts'
 
-/** Where changes are made, and where they are announced. */
+/** The root under which changes are made, and the journal and the log that report them. */
 export interface ChangeLog {
   /** The project root, absolute. */
   readonly root: string
   readonly journal: Journal
   readonly log: Log
-  /** Hears in one sentence of each file of the host that an undo cannot put back. */
+  /** Called with one sentence for each file of the host that an undo cannot put back. */
   readonly onLost?: (problem: string) => void
 }
 
-/** What a deployment does to the host outside its staging folder: all of it stays, or all of it is undone. */
+/** The changes that a deployment makes to the host outside its staging folder: all of them stay, or all are undone. */
 export interface Transaction {
   /** Whether anything that the host runs was changed so far. */
   readonly changed: boolean
   /**
-   * Announces changes, of which none depends on another, in one record of the journal, durably, then makes them, one
-   * right after the other; calls `reach` with each before it is examined and before it is made. Refuses one that cannot
-   * be made, and then announces none.
+   * Announces changes, none of which depends on another, durably in one record of the journal, then makes them, one
+   * right after the other. Calls `reach` with each before it is examined and before it is made. Refuses a change that
+   * cannot be made, and then announces none.
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
-  /** Announces in the journal, durably, an action on a service and how the service was before, then performs it. */
+  /**
+   * Announces an action on a service durably in the journal, with the state of the service before it, then performs it.
+   */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Records how to check the old version after a rollback. */
   noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
-  /** Out of which or into which a tree was moved, or was about to be. */
+  /** The places that a tree was moved out of or into, or was about to be. */
   readonly places: readonly Place[]
-  /** Which files of the host an undo could not put back; one sentence each. */
+  /** The host's files that an undo could not put back, one sentence each. */
   readonly lost: readonly string[]
   readonly services: readonly ServiceChange[]
   readonly healthchecks: readonly RestoredCheck[]
@@ -124,12 +126,13 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
 }
 
 /**
- * Undoes announced changes, newest first, whether or not they were made, and removes each from `pending` once it is
- * undone, so that a repetition continues where the last one stopped. Returns whether any of them had been made. Records
- * each in the journal.
- * After one that cannot be undone, undoes the others that were announced together with it, and stops before the older
- * ones, because it builds on them: RollbackError `rollback_failed` names what remains. Does not throw while the host is
- * exactly what it was.
+ * Undoes announced changes, newest first, whether or not they were made. Removes each from `pending` once it is undone,
+ * so that a repetition continues where the last one stopped, and records it in the journal. Returns whether any of them
+ * had been made.
+ *
+ * After a change that cannot be undone, undoes the others that were announced together with it, and stops before the
+ * older ones, on which it builds: RollbackError `rollback_failed` names the changes that remain. Does not throw while
+ * the host is exactly as it was.
  */
 export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const { root } = changeLog
@@ -150,7 +153,7 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
   throw rollbackFailed(pending, failure.error)
 }
 
-/** Returns whether the change had been made. */
+/** Undoes one change and records it. Returns whether the change had been made. */
 async function undoAnnounced(
   { root, journal, log, onLost }: ChangeLog,
   announced: AnnouncedChange,
@@ -158,7 +161,7 @@ async function undoAnnounced(
 ): Promise<boolean> {
   const { change } = announced
   const { wasMade, setAside, lost } = await undoChange(root, change)
-  // The new version may have renamed it inside its tree, which is deleted once everything is undone.
+  // The new version may have renamed this path inside its tree, which is deleted once everything is undone.
   if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
     throw new Error(
       `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`,
@@ -176,14 +179,14 @@ async function undoAnnounced(
   return wasMade
 }
 
-/** Whether any of these changes is still made; if not, the host is exactly what it was before them. */
+/** True if any of these changes is still made; if not, the host is exactly as it was before them. */
 export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): boolean {
   return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change))
 }
 
 /**
- * Removes from `pending` what an earlier undo has already undone without a record of it. Returns whether the
- * change had been made: it certainly had if a newer one was announced after it.
+ * Removes from `pending` the changes that an earlier undo has undone without recording it. Returns whether the oldest
+ * change that is back had certainly been made, because a newer one was announced after it.
  */
 async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const latest = pending.at(-1)?.seq ?? 0
@@ -193,15 +196,15 @@ async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange
   return oldest !== undefined && wasCertainlyMade(oldest, latest)
 }
 
-/** Whether another change was announced after those of its record; a directory that was only made does not count. */
+/** True if another change was announced after those of its record; a directory that was only made does not count. */
 function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boolean {
   return seq < latest && change.type !== 'make_directory'
 }
 
 /**
- * An undo goes from the newest to the oldest: when a change is undone, so are all that were announced after it. Of
- * those that were announced together with it, each may have been made or not, in any order: a power cut may have kept
- * any of them.
+ * Returns the index after which every change is undone. An undo goes from the newest to the oldest: when a change is
+ * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
+ * in any order, because a power cut may have kept any of them.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
   const index = findBack(root, pending)
@@ -212,7 +215,9 @@ function firstUndone(root: string, pending: readonly AnnouncedChange[]): number 
   return newer === -1 ? pending.length : newer
 }
 
-/** A path that a newer change has put in place does not count as the lost old one. */
+/**
+ * Returns the index of the oldest move that is back, or -1. A path that a newer change has put there does not count.
+ */
 function findBack(root: string, pending: readonly AnnouncedChange[]): number {
   const isFree = (path: string, newer: readonly AnnouncedChange[]): boolean =>
     !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change))

@@ -3,19 +3,19 @@ import { readHostRecord, recordUnrestored } from '../host/installed/host-record.
 import type { Layout } from '../host/layout.ts'
 import type { Service } from '../services/service.ts'
 
-/** Whether a service may still run the files of a version that was rolled back, because it could not be restored. */
+/** Returns the services that may still run files of a version that was rolled back, because they were not restored. */
 export function findUnrestored(layout: Layout, services: readonly Service[]): readonly Service[] {
   const unrestored = new Set(readHostRecord(layout).unrestored)
   return services.filter(service => unrestored.has(keyOf(service)))
 }
 
-/** Services that were restarted or stopped since, or could not be. */
+/** Services that were restarted or stopped after the rollback, and services that could not be. */
 export interface Restorations {
   readonly restored?: readonly Service[]
   readonly unrestored?: readonly Service[]
 }
 
-/** Records which services could not be restored, and no longer those that were. Durable when it returns. */
+/** Records the services that could not be restored, and forgets those that were. Durable when it returns. */
 export async function noteRestorations(
   layout: Layout,
   { restored = [], unrestored = [] }: Restorations,
@@ -32,7 +32,7 @@ export async function noteRestorations(
   }
 }
 
-/** The same for the same service, whatever was read from a journal. */
+/** Returns the same key for the same service, also if it was read from a journal. */
 function keyOf(service: Service): string {
   return JSON.stringify(service)
 }

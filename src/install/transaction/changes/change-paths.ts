@@ -9,17 +9,17 @@ import {
 } from '../../host/record-fields.ts'
 
 /**
- * Where each kind of change may happen, relative to the project root: what a journal says is moved or deleted nowhere
- * else, whatever it says.
+ * The paths at which each kind of change may happen, relative to the project root. Nothing else is ever moved or
+ * deleted, whatever a journal says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 
 export const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN)
-/** Next to an installed part, or in it. */
+/** A settings file next to an installed part, or in it. */
 export const settingsPathSchema = pathSchema(`${PLACE}(?:\\.env|/\\.env)`)
 export const stagedPathSchema = pathSchema(STAGED)
-/** What is moved, and where it was. */
+/** Either end of a move. */
 export const movablePathSchema = pathSchema(`(?:${PLACE}(?:\\.env)?|${SNAPSHOT}(?:${BELOW})?|${STAGED})`)
 
 const IS_PLACE = exactly(PLACE)
@@ -28,13 +28,14 @@ const IS_SNAPSHOT = exactly(SNAPSHOT)
 const IS_STAGED = exactly(STAGED)
 const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
 const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${NAME})/[^/]+(${BELOW})?$`, 'u')
-/** Whose tree waits in a staging folder to be restored, and what another tree's kept path replaces in it. */
+/** In a staging folder: a tree that waits to be restored into its place, and a path of it that a kept path replaces. */
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`)
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * Whether a deployment moves something in this way: out of a place, into it, or a kept path from the old tree to the
- * new; for a rollback also a snapshot into the staging folder, and a kept path that it contained into another snapshot.
+ * True if a deployment makes moves of this kind: of a tree out of a place or into it, of a plugin's settings, or of a
+ * kept path from the old tree to the new; in a rollback also of a snapshot into the staging folder, and of a kept path
+ * that it contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (isSettingsMove({ from, to })) return true
@@ -45,42 +46,42 @@ export function isMove({ from, to }: { readonly from: string; readonly to: strin
   return isKeptMove({ from, to }) && to.endsWith(KEPT_PATH.exec(from)?.[1] ?? '')
 }
 
-/** Whether the move takes the settings of a plugin along to another directory of plugins. */
+/** True if the move takes the settings of a plugin to another directory of plugins. */
 export function isSettingsMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (!IS_SETTINGS.test(from) || !IS_SETTINGS.test(to)) return false
   const [before, after] = [placeAt(from), placeAt(to)]
   return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to
 }
 
-/** Whether the move takes a snapshot to the staging folder, from where it returns into its place. */
+/** True if the move takes a snapshot to the staging folder, from where it returns to its place. */
 export function isRestoring({ from, to }: { readonly from: string; readonly to: string }): boolean {
   const [, place, inner] = OF_SNAPSHOT.exec(from) ?? []
   return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place
 }
 
-/** Whether the move takes a kept path out of an old tree, in the snapshots, into the new one, which is staged. */
+/** True if the move takes a kept path from an old tree, among the snapshots, into the new one, which is staged. */
 export function isKeptMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   return KEPT_PATH.test(from) && IS_STAGED.test(to)
 }
 
-/** Whether the move gives a snapshot the kept path that another snapshot of the same place has contained. */
+/** True if the move gives a snapshot the kept path that another snapshot of the same place contained. */
 function isPutInSnapshot({ from, to }: { readonly from: string; readonly to: string }): boolean {
   const [, place, path] = REPLACED.exec(from) ?? []
   const [, shelf, inner] = OF_SNAPSHOT.exec(to) ?? []
   return place !== undefined && place === shelf && path === inner
 }
 
-/** The deployment whose staging folder contains the path, or undefined where none does. */
+/** Returns the deployment whose staging folder contains the path, or undefined if none does. */
 export function stagedBy(path: string): string | undefined {
   return IS_STAGED.test(path) ? path.split('/')[2] : undefined
 }
 
-/** Whether the path is one in which a version is installed. */
+/** True if the path is one at which versions are installed. */
 export function isPlacePath(path: string): boolean {
   return IS_PLACE.test(path)
 }
 
-/** Whether only this action can have put there what is at the path. */
+/** True if only this action can have put the files at the path there. */
 export function isOwnPath(path: string): boolean {
   return IS_STAGED.test(path) || IS_SNAPSHOT.test(path)
 }

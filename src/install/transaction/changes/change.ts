@@ -21,8 +21,8 @@ import {
 } from './move.ts'
 
 /**
- * The changes that a deployment makes outside its staging folder, as data: what the journal announces and what an undo
- * needs to know. Paths are relative to the project root, and lie where such a change may happen.
+ * The changes that a deployment makes outside its staging folder, as data: announced in the journal, with everything
+ * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
  */
 export const changeSchema = z.lazy(() =>
   z.discriminatedUnion('type', [
@@ -33,16 +33,16 @@ export const changeSchema = z.lazy(() =>
 )
 export type Change = z.infer<typeof changeSchema>
 
-/** A change that is still to be announced: what it moves is identified then. */
+/** A change that is still to be announced: the path that it moves is identified then. */
 export type PlannedChange = Exclude<Change, Move> | PlannedMove
 
-/** Whether what the change takes from or puts into a staging folder is in that of this deployment. */
+/** True if the change takes nothing from, and puts nothing into, the staging folder of another deployment. */
 export function isOfDeployment(change: Change, deploymentId: string): boolean {
   const paths = change.type === 'move' ? [change.from, change.to] : change.type === 'create_file' ? [change.staged] : []
   return paths.every(path => [undefined, deploymentId].includes(stagedBy(path)))
 }
 
-/** The places out of which or into which changes move a tree, each once. */
+/** Returns the places that changes move a tree out of or into, each once. */
 export function placesIn(changes: readonly Change[]): Place[] {
   const trees = changes.filter(change => change.type === 'move' && !isSettingsMove(change))
   const paths = trees.flatMap(change => (change.type === 'move' ? [change.from, change.to] : []))
@@ -50,9 +50,9 @@ export function placesIn(changes: readonly Change[]): Place[] {
 }
 
 /**
- * A change as it is announced: with the identity of what it moves. Waits for what another process is just replacing.
- * Throws DeploymentError `step_failed` when its source is missing or its target is taken: after a change that was never
- * possible, an undo might move the host's own files.
+ * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
+ * is replacing it. Throws DeploymentError `step_failed` if its source is missing or its target is taken: the undo of a
+ * change that was never possible might move the host's own files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
   if (change.type === 'move') return { ...change, ...(await identify(root, change)) }
@@ -60,14 +60,14 @@ export async function announceable(root: string, change: PlannedChange): Promise
   return change.type === 'create_file' ? identifyFileSync(root, change) : change
 }
 
-/** Each keeps the folders of its ends open, two at most; a process may have no more than 1,024 descriptors. */
+/** Each move keeps the folders of its two ends open, and a process may have no more than 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100
 
 /**
- * Makes changes, of which none depends on another, one right after the other, and only then makes them durable: 100
+ * Makes changes, none of which depends on another, one right after the other, and only then makes them durable: 100
  * moves at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is
- * made. Never replaces anything that is there; what another process has made in the place of a new version is set
- * aside. Returns where to.
+ * made. Never replaces an existing file. Sets aside whatever another process has put in the place of a new version, and
+ * returns the paths where it is now.
  */
 export async function applyChanges(
   root: string,
@@ -94,13 +94,13 @@ export async function applyChanges(
   }
 }
 
-/** Makes moves durable, and leaves none of them open. */
+/** Makes moves durable and closes them. */
 async function syncAndClose(open: HeldEnds[]): Promise<void> {
   await syncFolders(open)
   for (const ends of open.splice(0)) ends.close()
 }
 
-/** Durable when it returns. */
+/** Makes the change, which is durable when this returns. */
 async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): Promise<void> {
   if (change.type === 'create_file') return await createFromStaged(root, change)
   makeOpenDirectorySync(join(root, change.path))
@@ -109,7 +109,8 @@ async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): 
 
 /**
  * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
- * removes, what another process has put there in the meantime. Throws when what was moved is at neither path.
+ * removes, files that another process has put there in the meantime. Throws if the moved file or tree is at neither
+ * path.
  */
 export async function undoChange(root: string, change: Change): Promise<Undone> {
   switch (change.type) {
@@ -123,12 +124,12 @@ export async function undoChange(root: string, change: Change): Promise<Undone> 
   }
 }
 
-/** Whether a change was certainly not made, or is certainly undone: what it moves is where it was. */
+/** True if a move was certainly not made, or is certainly undone: the path that it moves is where it was. */
 export function isBack(root: string, change: Change): boolean {
   return change.type === 'move' && isMovedBack(root, change)
 }
 
-/** Whether the host differs from what it was before this change; a directory that was only made does not count. */
+/** True if the host differs from its state before this change; a directory that was only made does not count. */
 export function isMade(root: string, change: Change): boolean {
   switch (change.type) {
     case 'make_directory':
@@ -140,7 +141,7 @@ export function isMade(root: string, change: Change): boolean {
   }
 }
 
-/** A change in words, for an operator who has to undo it by hand. */
+/** Describes a change for an operator who has to undo it by hand. */
 export function describeChange(change: Change): string {
   switch (change.type) {
     case 'make_directory':
@@ -152,18 +153,18 @@ export function describeChange(change: Change): string {
   }
 }
 
-/** What undoing a change has done, in words. */
+/** Describes the undo of a change. */
 export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>): string {
   return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`
 }
 
-/** That what belongs to the host is gone; named as it was in its place, to which the rest of its tree returns. */
+/** Reports that a file of the host is gone, by its path in the place to which the rest of its tree returns. */
 export function describeLost(path: string): string {
   const [, , shelf, id, , ...inner] = path.split('/')
   return `${[shelf, id, ...inner].join('/')} was removed by another process during the switch, and cannot be put back`
 }
 
-/** An empty directory that stays harms nobody, so nothing fails because of it. */
+/** An empty directory that stays does no harm, so this never fails. */
 async function removeIfEmpty(path: string): Promise<void> {
   try {
     rmdirSync(path)

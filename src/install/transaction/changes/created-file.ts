@@ -7,8 +7,8 @@ import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../../files/trees/
 import { settingsPathSchema, stagedPathSchema } from './change-paths.ts'
 
 /**
- * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. Where the
- * file system has no hard links, the name is claimed by an empty file, which the staged one then replaces.
+ * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. If the
+ * file system has no hard links, an empty file claims the name, and the staged file then replaces it.
  */
 export const createdFileSchema = z.object({
   type: z.literal('create_file'),
@@ -19,7 +19,7 @@ export const createdFileSchema = z.object({
 })
 export type CreatedFile = z.infer<typeof createdFileSchema>
 
-/** The file as it is announced. */
+/** Returns the file as it is announced, with the inode of the staged one. */
 export function identifyFileSync(root: string, file: CreatedFile): CreatedFile {
   return { ...file, ino: String(lstatSync(join(root, file.staged), { bigint: true }).ino) }
 }
@@ -31,14 +31,14 @@ export async function createFromStaged(root: string, { staged, path }: CreatedFi
   await syncDirectory(dirname(to))
 }
 
-/** Removes the file if it is the one that was created; what is not there any more is done. Returns whether it was. */
+/** Removes the file if it is the one that was created, and returns whether it did. */
 export async function removeCreated(root: string, file: CreatedFile): Promise<boolean> {
   const [staged, path] = [join(root, file.staged), join(root, file.path)]
   const wasMade = withShelf(path, shelf => {
     if (!isOurs(root, file, shelf)) return false
     const at = shelf.entry(basename(path))
     if (pathExistsSync(staged)) unlinkSync(at)
-    // Back to where it proves that whatever is created there later is not ours.
+    // Return it to staging, where it proves that a file created here later is not ours.
     else renameSync(at, staged)
     return true
   })
@@ -46,12 +46,12 @@ export async function removeCreated(root: string, file: CreatedFile): Promise<bo
   return wasMade
 }
 
-/** Whether the file is there, and is the one that was created. */
+/** True if the file that was created is there. */
 export function isCreated(root: string, file: CreatedFile): boolean {
   return withShelf(join(root, file.path), shelf => isOurs(root, file, shelf))
 }
 
-/** A shelf may be a symlink of the operator. */
+/** Follows a symlink to the folder: a shelf may be a symlink of the operator. */
 function withShelf(path: string, act: (shelf: OpenDirectory) => boolean): boolean {
   return pathExistsSync(dirname(path)) && withDirectorySync(realpathSync(dirname(path)), act)
 }
@@ -65,7 +65,7 @@ function isOurs(root: string, file: CreatedFile, shelf: OpenDirectory): boolean 
   return isSame(staged, there) || (isClaim(there) && !hasLinks(path))
 }
 
-/** Whether there are hard links here; if not, an empty file of ours can be a claim. */
+/** True if there are hard links here; if not, an empty file of ours can be a claim. */
 function hasLinks(path: string): boolean {
   try {
     linkSync(path, `${path}.link`)

@@ -5,15 +5,15 @@ import { type OpenDirectory, openDirectorySync } from '../../files/open-director
 import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 
 /**
- * A path of a change. What is deep inside a tree is reached through its open folder, which no process that owns a
+ * A path of a change. A path deep inside a tree is reached through its open folder, which no process that owns a
  * directory of the tree can replace by a symlink; the directories that lead to a tree are ours alone.
  */
 export interface HeldPath {
   /** Absolute, for people. */
   readonly path: string
-  /** For system calls. Leads to nothing when the folder is missing, or is none. */
+  /** For system calls. Leads nowhere if the folder is missing or is not a directory. */
   readonly at: string | Buffer
-  /** Of the folder, for system calls. */
+  /** The folder of the path, for system calls. */
   readonly folder: string
 }
 
@@ -54,7 +54,7 @@ export function withEnds<Result>(root: string, paths: Ends<string>, act: (ends: 
   }
 }
 
-/** The inode at the path, or null where nothing is. */
+/** Returns the inode at the path, or null if nothing is there. */
 export function inodeOf({ at }: HeldPath): string | null {
   try {
     return String(lstatSync(at, { bigint: true }).ino)
@@ -69,7 +69,7 @@ export async function syncFolders(renamed: readonly Ends<HeldPath>[]): Promise<v
   for (const folder of new Set(renamed.flatMap(({ from, to }) => [to.folder, from.folder]))) await syncDirectory(folder)
 }
 
-/** A system error says by which descriptor a path was reached; the operator knows the path. */
+/** Makes a system error name the paths, which the operator knows, instead of the descriptors that led to them. */
 export function namedAfter({ from, to }: Ends<HeldPath>, error: unknown): unknown {
   if (!(error instanceof Error && 'path' in error)) return error
   const message = error.message.replace(/'.*'/s, () => `'${from.path}' -> '${to.path}'`)
@@ -77,8 +77,8 @@ export function namedAfter({ from, to }: Ends<HeldPath>, error: unknown): unknow
 }
 
 /**
- * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away what is there instead of a
- * folder. The tree itself exists.
+ * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away whatever stands in place of
+ * a folder. The tree itself exists.
  */
 export function remakeFoldersSync(root: string, path: string, setAside: (found: HeldPath) => void): void {
   const { base, inside } = splitPath(root, path)
@@ -115,7 +115,7 @@ function holdInside(base: string, inside: readonly string[], open: OpenDirectory
   return { at: folder.entry(name), folder: String(folder.entry()) }
 }
 
-/** Closes the folder that it comes from: only the last one is needed. */
+/** Closes the folder that it starts from: only the last one is needed. */
 function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefined {
   try {
     return tryOpen(folder.entry(name))
@@ -124,7 +124,7 @@ function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefi
   }
 }
 
-/** Undefined for what is no directory: a symlink that a process has put there leads nowhere. */
+/** Returns undefined for anything but a directory: a symlink that a process has put there leads nowhere. */
 function tryOpen(path: string | Buffer): OpenDirectory | undefined {
   try {
     return openDirectorySync(path)
@@ -134,7 +134,7 @@ function tryOpen(path: string | Buffer): OpenDirectory | undefined {
   }
 }
 
-/** A path as the directory in which a tree is, which only we or an operator can change, and what is inside of that. */
+/** Splits a path into the directory of a tree, which only we or an operator can change, and the parts inside it. */
 function splitPath(root: string, path: string): { base: string; inside: string[] } {
   const parts = path.split('/')
   const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1

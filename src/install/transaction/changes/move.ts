@@ -19,9 +19,9 @@ import {
   withEnds,
 } from './held-path.ts'
 
-/** Where goes what another process has made in the way of a version; relative to the root. */
+/** Receives files that another process has put in the way; relative to the project root. */
 const SET_ASIDE = join('.hub-deploy', 'snapshots', 'set-aside')
-/** With a wait of as many milliseconds after each. */
+/** After each attempt, the wait is that many milliseconds: 1 after the first, 2 after the second. */
 const MAX_ATTEMPTS = 20
 
 export const moveSchema = z
@@ -29,9 +29,9 @@ export const moveSchema = z
     type: z.literal('move'),
     from: movablePathSchema,
     to: movablePathSchema,
-    /** Inode of what is moved, which distinguishes it from anything else at the other path. */
+    /** Inode of the moved file or tree, which distinguishes it from anything else at the other path. */
     ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
-    /** When it was modified and made, in nanoseconds: some file systems renumber inodes at each mount. */
+    /** Its times of modification and creation, in nanoseconds: some file systems renumber inodes at each mount. */
     times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
   })
   .check(z.refine(isMove, { error: 'is not a move that a deployment makes' }))
@@ -42,15 +42,15 @@ type Identity = Required<Pick<Move, 'ino' | 'times'>>
 export interface Undone {
   /** Whether the change had been made and is now undone; a directory that was only created does not count. */
   wasMade: boolean
-  /** Where this undo put another process's files that were in the way. */
+  /** Where this undo put files of another process that were in the way. */
   setAside: readonly string[]
-  /** The kept path that is nowhere any more, while both trees are where they should be. */
+  /** The kept path that no longer exists, while both trees are where they should be. */
   lost?: string
 }
 
 /**
- * What is going to be moved; waits for another process that is just replacing it. Throws DeploymentError `step_failed`
- * when it is missing, or the target is taken.
+ * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
+ * `step_failed` if it is missing or the target is taken.
  */
 export async function identify(root: string, move: PlannedMove): Promise<Identity> {
   requireFree(root, move)
@@ -62,23 +62,26 @@ export async function identify(root: string, move: PlannedMove): Promise<Identit
   }
 }
 
-/** Throws DeploymentError `step_failed` when the target is taken; but what is in the place of a version is set aside. */
+/**
+ * Throws DeploymentError `step_failed` if the target is taken. The place of a version is exempt: its contents are set
+ * aside.
+ */
 export function requireFree(root: string, move: PlannedMove): void {
   const isTree = isPlacePath(move.to) && isOwnPath(move.from)
   if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null) return
   throw justAppeared(move.to)
 }
 
-/** A move that is made, and durable once its folders are synced; they stay open until its ends are closed. */
+/** A move that was made. It is durable once its folders are synced, which stay open until its ends are closed. */
 export interface MadeMove {
   readonly ends: HeldEnds
-  /** Where what was in the way is now. */
+  /** Where files that were in the way are now. */
   readonly setAside: readonly string[]
 }
 
 /**
- * Moves. Another process, perhaps the old version itself, may replace what is moved, or make something in the way, as
- * often as that is set aside: the two renames follow each other at once.
+ * Makes a move. Another process, perhaps the old version itself, may replace the source or put something in the way, as
+ * often as that is set aside, so the two renames follow each other at once.
  */
 export async function makeMove(root: string, paths: Ends<string>): Promise<MadeMove> {
   const setAside: string[] = []
@@ -100,9 +103,9 @@ export async function makeMove(root: string, paths: Ends<string>): Promise<MadeM
 }
 
 /**
- * Moves back what was announced, and nothing else, any number of times; what is back already is done. Sets aside what
- * another process has made in the way. Throws when what was moved is at neither path; but a kept path that the old version
- * itself has removed is lost, and no older move depends on it.
+ * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
+ * another process has put in the way. Throws if it is at neither path, except for a kept path that the old version
+ * itself removed: that one is lost, and no older move depends on it.
  */
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (withEnds(root, move, ends => whereIs(move, ends))) {
@@ -118,8 +121,8 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
 }
 
 /**
- * Whether a move was certainly not made, or is certainly undone. A kept path is only where it was while the new tree,
- * which takes it along, is in the staging folder: what is there otherwise may be a new directory with an old number.
+ * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
+ * only while its target's folder is there, too: otherwise, a new directory with the old inode may be in its place.
  */
 export function isMovedBack(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {
@@ -130,7 +133,7 @@ export function isMovedBack(root: string, move: Move): boolean {
   })
 }
 
-/** In our own folders is only what we moved there, whatever its number. */
+/** In our own folders, there are only files that we moved there, so their inodes do not matter. */
 function whereIs(
   { from: source, to: target, ino, times }: Move,
   { from, to }: Ends<HeldPath>,
@@ -143,7 +146,7 @@ function whereIs(
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
 }
 
-/** Returns where what was in the way is now. */
+/** Returns where files that were in the way are now. */
 async function moveDurably(root: string, paths: Ends<string>): Promise<readonly string[]> {
   const { ends, setAside } = await makeMove(root, paths)
   try {
@@ -154,7 +157,10 @@ async function moveDurably(root: string, paths: Ends<string>): Promise<readonly 
   }
 }
 
-/** The host does not run the tree that was to be installed; everything else that was moved belongs to the host. */
+/**
+ * A tree that was to be installed may be gone: the host does not run it. Everything else that was moved belongs to the
+ * host.
+ */
 function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
@@ -167,7 +173,7 @@ async function putStrayAside(root: string, path: string): Promise<string[]> {
   return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)])
 }
 
-/** For a path inside a tree whose folders another process has removed or replaced. */
+/** Makes the folders of a path inside a tree again, after another process has removed or replaced them. */
 async function remakeFolders(root: string, path: string): Promise<string[]> {
   await makePrivateDirectories(join(root, SET_ASIDE))
   const setAside: string[] = []

@@ -1,48 +1,50 @@
 import type { Change } from '../changes/change.ts'
 
-/** Announces one change, or several of which none depends on another. */
+/** Announces one change, or several, none of which depends on another. */
 type Announcement =
   | { readonly record: 'change'; readonly change: Change }
   | { readonly record: 'changes'; readonly changes: readonly Change[] }
 type JournalRecord = Announcement | { readonly record: string }
 
-/** Says that the change which the record number `of` announced is undone, or the `nth` of them, counted from 0. */
+/**
+ * Records that a change is undone: the one that record number `of` announced, or the `nth` of several, counted from 0.
+ */
 interface Undone {
   readonly of: number
   readonly nth?: number
 }
 
-/** A change with the number of the record that announced it, and which of its changes it is, if it has several. */
+/** A change with the number of the record that announced it, and its position if the record announced several. */
 export interface AnnouncedChange {
   readonly seq: number
   readonly nth?: number
   readonly change: Change
 }
 
-/** The record that announces these changes, at least one. */
+/** Builds the record that announces these changes, at least one. */
 export function announcementOf([change, ...others]: readonly [Change, ...Change[]]) {
   if (others.length === 0) return { record: 'change' as const, change }
   return { record: 'changes' as const, changes: [change, ...others] }
 }
 
-/** The changes that a record announces; none where it is no announcement. */
+/** Returns the changes that a record announces; none if it is not an announcement. */
 export function announcedIn(record: JournalRecord): readonly Change[] {
   if (!isAnnouncement(record)) return []
   return record.record === 'change' ? [record.change] : record.changes
 }
 
-/** The same with their numbers. */
+/** Returns the same changes with their numbers. */
 export function numberedIn(record: JournalRecord, seq: number): AnnouncedChange[] {
   const changes = announcedIn(record)
   return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }))
 }
 
-/** The record of an undo. */
+/** Builds the record that a change is undone. */
 export function undoneRecord({ seq, nth }: AnnouncedChange, wasMade: boolean) {
   return { record: 'undone' as const, of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade }
 }
 
-/** Whether a record of an undo is of this change. */
+/** True if this record of an undo is about this change. */
 export function isUndoneBy({ seq, nth }: AnnouncedChange, undone: Undone): boolean {
   return undone.of === seq && undone.nth === nth
 }

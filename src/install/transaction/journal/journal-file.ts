@@ -7,14 +7,14 @@ import { tryUnlinkSync } from '../../files/trees/remove-tree.ts'
 import { lockOpenFile } from '../../host/locks/kernel-lock.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
-/** The journal's size at first, and what it grows by. */
+/** The journal's first size, and the steps in which it grows. */
 const CHUNK_BYTES = 64 * 1024
-/** Never used up by what announces a change: an undo, its end and its reports always find this room allocated. */
+/** Announcements never use up this room: an undo, its end and its reports always find it allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
 const syncData = promisify(fdatasync)
 
-/** Makes a journal of one line, with room for those to come: whole, or not there, but not durable yet. */
+/** Makes a journal of one line, with room for those to come. It exists whole or not at all, but is not durable yet. */
 export function writeNewJournalSync(path: string, line: string): void {
   const temporary = temporaryName(path)
   try {
@@ -27,21 +27,21 @@ export function writeNewJournalSync(path: string, line: string): void {
 }
 
 /**
- * The open journal: text is written over its padding, in place, so that it needs no space. The lines after which a
- * rollback could be necessary leave room for that rollback, or make more.
+ * The open journal. Text replaces its padding in place, so that it needs no new space. Lines after which a rollback
+ * could be necessary leave room for that rollback, or make more.
  */
 export class JournalFile {
   #path: string
   #fd: number
   #size: number
-  /** Of the whole lines. */
+  /** Length of the whole lines, in bytes. */
   #length: number
-  /** What may not be padding any more ends here: a line that was not written completely. */
+  /** The end of the bytes that may no longer be padding, because a line was not written completely. */
   #dirtyEnd: number
   #isSynced = true
   #isLocked = false
 
-  /** Opens a journal to write after its last whole line. Throws JournalDamage, or what the disk says. */
+  /** Opens a journal to write after its last whole line. Throws JournalDamage, or the error of the disk. */
   constructor(path: string) {
     this.#path = path
     this.#fd = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW)
@@ -51,7 +51,10 @@ export class JournalFile {
     this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes))
   }
 
-  /** Whether a line of so many bytes has room; makes more for one that must leave enough for an undo. Throws then. */
+  /**
+   * True if a line of this size fits. An announcement must leave room for an undo: the journal grows for it, or this
+   * throws.
+   */
   async makeRoom(bytes: number, use: 'announce' | 'undo'): Promise<boolean> {
     const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1
     if (this.#length + bytes + spare <= this.#size) return true
@@ -61,7 +64,7 @@ export class JournalFile {
   }
 
   /**
-   * Writes a line; with `isDurable`, it is on the disk when this returns. It overwrites only padding, so whatever part
+   * Writes a line; with `isDurable`, it is on the disk when this returns. A line replaces only padding: whatever part
    * of it survives a power cut, the rest is padding.
    */
   async write(line: Buffer, isDurable: boolean): Promise<void> {
@@ -72,7 +75,9 @@ export class JournalFile {
     this.#length = this.#dirtyEnd
   }
 
-  /** Overwrites what is left of a line that could not be written, if that is possible; the next one does so durably. */
+  /**
+   * Overwrites, if possible, the remains of a line that could not be written; if not, the next line does so durably.
+   */
   tryErase(): void {
     try {
       this.#erase()
@@ -81,13 +86,15 @@ export class JournalFile {
     }
   }
 
-  /** Locks the file, and each that replaces it under this name, while this process has it open, if that is possible. */
+  /**
+   * Locks the file, and any that replaces it under this name, while this process has it open. Returns whether it could.
+   */
   async lock(): Promise<boolean> {
     this.#isLocked = await lockOpenFile(this.#fd)
     return this.#isLocked
   }
 
-  /** Gives the journal another name, under which it is durable when this returns. */
+  /** Renames the journal, which is durable under its new name when this returns. */
   async rename(path: string): Promise<void> {
     await syncFile(this.#fd)
     renameSync(this.#path, path)
@@ -131,7 +138,7 @@ export class JournalFile {
       done += writeSync(this.#fd, bytes, done, bytes.length - done, position + done)
   }
 
-  /** Into a new file, which is open before it takes the name; when that fails, the old one stays in use. */
+  /** Grows into a new file, which is open before it takes the name; if that fails, the old one stays in use. */
   async #grow(bytes: number): Promise<void> {
     const text = readFileSync(this.#path).toString('utf8', 0, this.#length)
     const wanted = padded(text, bytes)
@@ -156,7 +163,7 @@ export class JournalFile {
   }
 }
 
-/** The text with room for as many bytes more, and for an undo after them. */
+/** Returns the text with room for as many bytes more, and for an undo after them. */
 function padded(text: string, more = 0): string {
   const used = Buffer.byteLength(text)
   const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES

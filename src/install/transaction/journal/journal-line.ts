@@ -1,27 +1,27 @@
 import { createHash } from 'node:crypto'
 
-/** A journal that is not what this action wrote, and what was found. */
+/** A journal that contains anything this action did not write. */
 export class JournalDamage extends Error {
   override readonly name = 'JournalDamage'
 }
 
-/** The bytes of a journal, understood as far as this file goes. */
+/** The contents of a journal, as far as its lines and checksums tell. */
 export interface JournalText {
   /** Each record as JSON, oldest first; the number of each is its position, counted from 1. */
   readonly records: readonly unknown[]
   /** The size of the whole records, in bytes. A torn record, if any, and padding follow them. */
   readonly length: number
   /**
-   * The whole records behind a torn one. None of them was durable when the power failed, unless the torn one was
+   * The whole records behind a torn one. None of them was durable when the power failed, unless the torn record was
    * damaged later.
    */
   readonly behind: readonly unknown[]
 }
 
-/** What the journal is filled up with: room that is already allocated when a record needs it. */
+/** Fills the journal up, so that each record finds its room already allocated. */
 export const PADDING = ' '
 
-/** What a disk writes whole or not at all. */
+/** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512
 
 /** One line of the journal: a record with its number, and a checksum of both. */
@@ -31,9 +31,10 @@ export function formatLine(seq: number, record: object): string {
 }
 
 /**
- * Reads the lines of a journal. What was being written when the power failed may be torn: a proper prefix of the next
- * record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet, so the
- * first torn one ends the journal.
+ * Reads the lines of a journal. A power cut may have torn the records that were being written: a proper prefix of the
+ * next record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet,
+ * so the first torn one ends the journal.
+ *
  * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
  */
 export function parseJournalText(bytes: Buffer): JournalText {
@@ -65,7 +66,7 @@ function findWholeRecords(tail: Buffer): unknown[] {
   })
 }
 
-/** Where the padding begins that the bytes end with. */
+/** Returns the position where the padding at the end of the bytes begins. */
 export function startOfPadding(bytes: Buffer): number {
   const padding = Buffer.alloc(bytes.length, PADDING)
   let [low, high] = [0, bytes.length]
@@ -77,13 +78,13 @@ export function startOfPadding(bytes: Buffer): number {
   return low
 }
 
-/** From one byte to before another. */
+/** The bytes from `start` up to, but not including, `end`. */
 interface Span {
   readonly start: number
   readonly end: number
 }
 
-/** Never undefined for the first record, which is durable before there is any other. */
+/** Returns undefined for a torn line. The first record is never torn: it is durable before there is any other. */
 function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number }): { record: unknown } | undefined {
   try {
     return { record: parseLine(line.seq, decode(bytes.subarray(line.start, line.end))) }
@@ -93,7 +94,7 @@ function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number 
   }
 }
 
-/** Whether the span contains a sector, or the rest of its first one, that is nothing but padding. */
+/** True if the span contains a sector, or the rest of its first one, that is nothing but padding. */
 function hasUnwrittenSector(bytes: Buffer, { start, end }: Span): boolean {
   const padding = Buffer.alloc(SECTOR_BYTES, PADDING)
   for (let at = start, next = 0; at < end; at = next) {
@@ -125,7 +126,7 @@ function isPrefixOfRecord(seq: number, text: string): boolean {
   return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text)
 }
 
-/** Whether the text can be continued to one JSON object, or is one, without control characters. */
+/** True if the text is one JSON object, or can be continued to one, without control characters. */
 function isJsonPrefix(text: string): boolean {
   let depth = 0
   let isInString = false

@@ -15,27 +15,27 @@ export const recordSchema = z.lazy(() =>
     z.object({
       record: z.literal('begin'),
       facts: deploymentFactsSchema,
-      /** Where its report goes; see ReportSender. */
+      /** The address that receives its report; see ReportSender. */
       report_address: z.nullable(z.string()),
       keep_paths: z.array(z.string()),
       /** Older versions of this action do not write it. */
       process: z.exactOptional(processIdentitySchema),
     }),
-    /** The run has locked this file until it ends: who can lock it knows that it has. */
+    /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     z.object({ record: z.literal('held') }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
     z.extend(stepEntrySchema, { record: z.literal('step') }),
     /** Announces a change that is about to be made. */
     z.object({ record: z.literal('change'), change: changeSchema }),
-    /** Announces several, of which none depends on another. */
+    /** Announces several changes, none of which depends on another. */
     z.object({ record: z.literal('changes'), changes: z.array(changeSchema).check(z.minLength(2)) }),
     /** Announces that a service is about to be started, stopped or restarted. */
     z.object({ record: z.literal('service'), change: serviceChangeSchema }),
     /** How to check the old version after a rollback. */
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
     /**
-     * The change that the record number `of` announced, or the `nth` of them, counted from 0, is undone; `was_made` says
+     * The change that record number `of` announced, or the `nth` of several, counted from 0, is undone. `was_made` says
      * whether it had been made at all; `lost`, which file of the host could not be put back.
      */
     z.object({
@@ -54,11 +54,11 @@ export const recordSchema = z.lazy(() =>
       discard: z.array(snapshotPathSchema),
       project: z.exactOptional(projectVersionSchema),
     }),
-    /** How the run ended by its own account, written before it reports to anybody. */
+    /** The run's own account of its end, written before it reports to anybody. */
     z.object({
       record: z.literal('end'),
       end: deploymentEndSchema,
-      /** It was cancelled and had no time to restore all services: a recovery has to. */
+      /** The run was cancelled and had no time to restore all services: a recovery has to. */
       unfinished: z.exactOptional(z.literal(true)),
     }),
     /** The hub has accepted the report of that end. */
@@ -73,26 +73,26 @@ export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
 
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up where they cannot be written: a rollback must not need any.
+ * others are given up if they cannot be written: a rollback must not need any.
  */
 export const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'changes', 'service', 'commit'])
-/** What is written after the last announcement goes into the room that was allocated with it. */
+/** Records after the last announcement go into the room that was allocated with it. */
 export const OF_UNDO: ReadonlySet<JournalRecord['record']> = new Set(['undone', 'recovery', 'end', 'reported'])
 export const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRED, ...OF_UNDO])
 
-/** A run rolls back itself when its commit record could not be made durable; the journal then shows the undo. */
+/** Returns undefined if an undo follows: a run rolls back by itself if its commit record could not be made durable. */
 export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
   const wasUndone = records.some(entry => entry.record === 'undone')
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
 }
 
-/** The changes that were announced and not undone yet, oldest first. */
+/** Returns the changes that were announced and are not undone yet, oldest first. */
 export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
   let pending: AnnouncedChange[] = []
   for (const [index, record] of records.entries()) {
     pending.push(...numberedIn(record, index + 1))
     if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
-    // There may have been no room to note each.
+    // There may have been no room to record each undo.
     else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
   }
   return pending

@@ -7,8 +7,8 @@ import { JournalDamage } from './journal-line.ts'
 import type { BeginRecord, CommitRecord, JournalRecord } from './journal-record.ts'
 
 /**
- * Verifies what no single record shows: one deployment, its own staging folder and parts, and no undo of what was never
- * announced. Throws JournalDamage.
+ * Verifies rules that no single record shows: one deployment, only its own staging folder and parts, and no undo of a
+ * change that was never announced. Throws JournalDamage.
  */
 export function verifySequence(records: readonly JournalRecord[]): void {
   const [begin, ...later] = records
@@ -33,8 +33,8 @@ function isOfAnnounced(
 }
 
 /**
- * A commit installs and removes only parts of its origin, and discards only snapshots of these; a single artifact is in
- * the place that it began with.
+ * True if the commit installs and removes only parts of its origin, and discards only their snapshots. A single
+ * artifact must be in the place that the journal began with.
  */
 function isOfItsParts(
   { rows, removed = [], discard, project }: CommitRecord,

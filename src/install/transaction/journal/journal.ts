@@ -9,24 +9,26 @@ import { readJournal } from './read-journal.ts'
 import { type Redact, redactRecord } from './redaction.ts'
 
 export interface Journal {
-  /** The record's number, or undefined where it was not written; one that is required is durable, or this throws. */
+  /** Returns the record's number, or undefined if it was not written. A required record is durable, or this throws. */
   append(record: JournalRecord): Promise<number | undefined>
   close(): void
 }
 
 /** The journal of this run. */
 export interface OwnJournal extends Journal {
-  /** Lets others see by a lock whether this process has ended, and notes that. Where there are no locks, they do not. */
+  /**
+   * Locks the journal, which shows others whether this process has ended, and records that. Does neither without locks.
+   */
   hold(): Promise<void>
-  /** Gives it another name, under which it is durable when this resolves. */
+  /** Renames the journal, which is durable under its new name when this resolves. */
   rename(path: string): Promise<void>
   /** Removes a journal that announces nothing, and closes it. */
   discard(): void
 }
 
 /**
- * Starts the journal of a deployment, redacted (0600), with room for an undo. Only `rename` makes it durable: until then,
- * the deployment announces nothing.
+ * Starts the journal of a deployment, redacted (0600), with room for an undo. It becomes durable only with `rename`;
+ * until then, the deployment announces nothing.
  */
 export function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): OwnJournal {
   writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)))

@@ -7,8 +7,8 @@ import { type BeginRecord, DURABLE, type JournalRecord, recordSchema } from './j
 import { verifySequence } from './journal-sequence.ts'
 
 /**
- * The records of the journal, or undefined when there is none. Leaves out a torn last line, whose change was never
- * made. Throws JournalDamage when anything else in it is not what this action writes.
+ * Returns the records of the journal, or undefined if there is none. Leaves out a torn last line, whose change was
+ * never made. Throws JournalDamage for anything else that this action does not write.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
   const text = readText(path)
@@ -23,7 +23,7 @@ export function readJournal(path: string): JournalRecord[] | undefined {
   return parsed.data
 }
 
-/** How the journal begins, whatever follows; undefined when that is not known. Never throws. */
+/** Returns how the journal begins, whatever follows; undefined if that is not known. Never throws. */
 export function readBegin(path: string): BeginRecord | undefined {
   try {
     const begin = recordSchema.safeParse(readText(path)?.records[0]).data
@@ -34,15 +34,15 @@ export function readBegin(path: string): BeginRecord | undefined {
 }
 
 /**
- * The changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn that record
- * later.
+ * Returns the changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn
+ * that record later.
  */
 export function readUnprovenChanges(path: string): AnnouncedChange[] {
   const { records = [], behind = [] } = readText(path) ?? {}
   return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index))
 }
 
-/** Records after a durable one were written when it, and everything before it, was on the disk. */
+/** Records behind a durable one were written when it, and everything before it, was on the disk. */
 function verifyBehind({ records, behind }: JournalText): void {
   const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))
   if (isProven) throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`)
