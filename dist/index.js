@@ -17092,7 +17092,7 @@ function layoutOf(projectRoot) {
         outbox: (0,external_node_path_namespaceObject.join)(own, 'outbox'),
     };
 }
-/** Which part it is, `<shelf>/<id>`, wherever it is installed. */
+/** Names a part, wherever it is installed: `<shelf>/<id>`. */
 function placeName({ shelf, id }) {
     return `${shelf}/${id}`;
 }
@@ -17100,13 +17100,13 @@ function placeName({ shelf, id }) {
 function placePath({ directory, id }) {
     return `${directory}/${id}`;
 }
-/** Which place has this path below the project root. */
+/** Returns the place with this path below the project root. */
 function placeAt(path) {
     const end = path.lastIndexOf('/');
     const [directory, id] = [path.slice(0, end), path.slice(end + 1)];
     return { shelf: directory === EXTENSIONS_DIRECTORY ? 'extensions' : 'plugins', id, directory };
 }
-/** The directory of a shelf where nothing says otherwise. */
+/** The default directory of a shelf. */
 function usualDirectory(shelf) {
     return shelf === 'plugins' ? DEFAULT_PLUGINS_DIRECTORY : EXTENSIONS_DIRECTORY;
 }
@@ -17123,11 +17123,11 @@ function settingsPath(layout, place) {
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
 }
-/** Where a deployment keeps its journal until it has the host. */
+/** Where a deployment keeps its journal until it has locked the host. */
 function begunPath({ own }, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(own, `begun-${deploymentId}.jsonl`);
 }
-/** The deployment whose journal has this name, if it is one of those. */
+/** Returns the deployment whose journal has this name; undefined for any other name. */
 function begunDeployment(name) {
     return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1];
 }
@@ -17137,7 +17137,7 @@ function stagingPath(layout, deploymentId) {
 function treeRecordPath({ trees }, record) {
     return (0,external_node_path_namespaceObject.join)(trees, `${record}.tree`);
 }
-/** Where earlier versions of the action have recorded a tree. */
+/** Where earlier versions of the action recorded a tree. */
 function earlierRecordPath({ trees }, treeDigest) {
     return (0,external_node_path_namespaceObject.join)(trees, `${treeDigest}.json`);
 }
@@ -17150,23 +17150,23 @@ function reservePath(layout) {
 
 ;// CONCATENATED MODULE: ./build/install/host/installed/row-place.js
 
-/** Which part a row is about. */
+/** Returns the part that a row is about. */
 function partOf({ kind, id }) {
     return { shelf: shelfOf(kind), id };
 }
-/** Where a row's plugin or service is installed. */
+/** Returns the place of a row's plugin or service. */
 function placeOf(row) {
     const part = partOf(row);
     return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
 }
-/** What a row says of its place. */
+/** Returns the fields by which a row records its place. */
 function directoryIn({ shelf, directory }) {
     return directory === usualDirectory(shelf) ? {} : { directory };
 }
 function shelfOf(kind) {
     return kind === 'plugin' ? 'plugins' : 'extensions';
 }
-/** The name of the place that a row is about. */
+/** Returns the name of the part that a row is about. */
 function nameOf(row) {
     return placeName(partOf(row));
 }
@@ -17717,30 +17717,32 @@ function signalGroup(pid, signal) {
 
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
 
-/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
+/** Refuses a path of the lock that is not a regular file: only this action writes there, so somebody interfered. */
 function notAFile(path) {
     return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
 }
-/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
+/**
+ * Converts the error of an `open` that follows no symlinks: to `notAFile` if it means that there is no regular file.
+ */
 function toOpenError(path, error) {
     return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
 }
-/** Of a symlink, a directory, a socket, a device without a driver. */
+/** The codes for a symlink, a directory, a socket, and a device without a driver. */
 const NOT_A_FILE = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV']);
 
 ;// CONCATENATED MODULE: ./build/install/host/locks/kernel-lock.js
 
 
 
-/** The descriptor's number in the child; its answer when another process has the lock. */
+/** The descriptor's number in the child, and the exit code of `flock` when another process has the lock. */
 const CHILD_DESCRIPTOR = 3;
 const EXIT_BUSY = 1;
 /** How long `flock` may take to answer on a busy host, or on a slow network file system. */
 const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /**
- * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
- * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
+ * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
+ * descriptor that this process keeps open, and exits. So the lock ends with this process, however that ends; no other
+ * process inherits the descriptor. Throws DeploymentError `unsafe_host` if the path is not a regular file.
  */
 async function tryKernelLock(request) {
     const { path } = request;
@@ -17760,9 +17762,9 @@ async function tryKernelLock(request) {
     }
 }
 /**
- * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, where
- * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never
- * throws but for the signal's reason.
+ * Returns the inode of a lock file that no process has locked, which an instant with a shared lock shows. Undefined if
+ * a process has locked it, if the file was replaced meanwhile, or if that cannot be known. Writes nothing, even if
+ * there is no file. Throws nothing but the signal's reason.
  */
 async function readFreeKernelLock(request) {
     let fd;
@@ -17780,7 +17782,7 @@ async function readFreeKernelLock(request) {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Locks an open file for as long as this process has it open, if no other process has locked it. Never throws. */
+/** Locks an open file for as long as this process has it open; false if it cannot. Never throws. */
 async function lockOpenFile(fd) {
     return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held';
 }
@@ -17796,8 +17798,8 @@ function lockOf(fd) {
     };
 }
 /**
- * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
- * a virtual machine shares with its host) each machine may keep its locks to itself.
+ * True if a path is on a file system that no two machines can use at once. On others (network file systems, folders
+ * that a virtual machine shares with its host), each machine may keep its locks to itself.
  */
 function isOnOneMachine(path) {
     return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
@@ -17813,7 +17815,7 @@ const ONE_MACHINE_FILE_SYSTEMS = new Set([
     0x794c7630, // overlay
     0x01021994, // tmpfs
 ]);
-/** For writing, which network file systems ask of a lock. */
+/** Opens the file for writing, which network file systems require for a lock. */
 function openRegularFileSync(path) {
     const fd = openForLockingSync(path);
     if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
@@ -17844,7 +17846,7 @@ async function flock(fd, { timeoutMs, signal, isShared = false }) {
         return 'held';
     return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
 }
-/** A lock on a file that somebody has removed meanwhile excludes nobody. */
+/** A lock on a file that has been removed meanwhile excludes nobody. */
 function isFileAt(path, fd) {
     const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
     const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
@@ -18207,7 +18209,7 @@ function unlinkIfPresentSync(path) {
 
 
 
-/** The kernel always gives it this number (PROC_PID_INIT_INO). */
+/** The number that the kernel always gives to the first pid namespace (PROC_PID_INIT_INO). */
 const INITIAL_PID_NAMESPACE = 'pid:[4026531836]';
 /** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
 const processIdentitySchema = schemas_lazy(() => object({
@@ -18215,7 +18217,7 @@ const processIdentitySchema = schemas_lazy(() => object({
     /** Clock ticks after boot. */
     start_time: nullable(schemas_string()),
     boot_id: nullable(schemas_string()),
-    /** Of the installed system, so that it stays over a reboot; null in most containers. */
+    /** The id of the installed system, which stays over a reboot; null in most containers. */
     machine_id: nullable(schemas_string()),
     /** Two containers of one host may each have a pid 17. */
     pid_namespace: nullable(schemas_string()),
@@ -18232,8 +18234,9 @@ function readOwnIdentity() {
     };
 }
 /**
- * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
- * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
+ * True if a process has provably ended: another boot of this machine, no such pid, or a pid given to a later process. A
+ * process that ran on another machine or under another host name, or runs in another pid namespace, is never provably
+ * dead.
  */
 function isProvablyDead(holder, own) {
     if (holder.hostname !== own.hostname)
@@ -18253,16 +18256,16 @@ function isProvablyDead(holder, own) {
 function isSameMachine(holder, own, isSameBoot) {
     return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
 }
-/** Whether a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+/** True if a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
 function isSeenRunning(other, own) {
     const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
     return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
 }
-/** Whether the processes of the machine, and of other containers on it, cannot tell whether this one has ended. */
+/** True if processes of the machine, and of its other containers, cannot tell whether this one has ended. */
 function isInContainer({ pid_namespace }) {
     return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE;
 }
-/** Whether any process has this pid now, ours to signal or not. */
+/** True if any process has this pid now, ours to signal or not. */
 function pidExists(pid) {
     try {
         process.kill(pid, 0);
@@ -18280,7 +18283,7 @@ function orNull(read) {
         return null;
     }
 }
-/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+/** Throws if the file is missing or says that there is no id yet (`uninitialized`). */
 function readMachineId() {
     const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
     if (id === undefined)
@@ -18288,8 +18291,8 @@ function readMachineId() {
     return id;
 }
 /**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
+ * Reads field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A
+ * zombie counts as ended.
  */
 function readStartTime(pid) {
     try {
@@ -18323,17 +18326,20 @@ const ownSchema = object({
     pid: schemas_int().check(_positive()),
     start_time: nullable(schemas_string()),
     boot_id: nullable(schemas_string()),
-    // Older versions of this action write neither of these two.
+    // Older versions of this action write neither of the next two.
     machine_id: optional(nullable(schemas_string())),
     kernel_lock: optional(nullable(schemas_string())),
     pid_namespace: nullable(schemas_string()),
     hostname: schemas_string(),
     run_url: nullable(schemas_string()),
-    // Nor this one. What it deploys, for people.
+    // Nor this one: the part that it deploys, for people.
     deployment: optional(nullable(schemas_string())),
     since: schemas_string(),
 });
-/** On another host, where another version of this action may have written the lock: only the host must be known. */
+/**
+ * A holder on another host, where another version of this action may have written the lock: only the host must be
+ * known.
+ */
 const foreignSchema = schemas_lazy(() => object({
     id: schemas_catch(nullable(ownSchema.shape.id), null),
     pid: schemas_catch(nullable(ownSchema.shape.pid), null),
@@ -18343,17 +18349,18 @@ const foreignSchema = schemas_lazy(() => object({
     since: schemas_catch(nullable(schemas_string()), null),
 }));
 /**
- * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
- * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ * Tries once to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
+ * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a
+ * dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
  */
 function tryTake(path, own) {
     if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
         return false;
-    // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
+    // The order matters: a process that has not made its mark yet will read a whole file, and one that has removed its
+    // mark has replaced the file already.
     return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
 }
-/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
+/** Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file. */
 function readLock(path) {
     const text = readIfPresentSync(path);
     if (text === undefined)
@@ -18361,15 +18368,15 @@ function readLock(path) {
     const holder = parseHolder(text);
     return { path, id: holder?.id ?? (0,external_node_crypto_namespaceObject.createHash)('sha256').update(text).digest('hex').slice(0, 32), holder };
 }
-/** Removes a lock, or a mark, if it is that of this holder. */
+/** Removes a lock, or a mark, if it belongs to this holder. */
 function release(path, id) {
     if (readLock(path)?.id === id)
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
 }
 /**
- * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
- * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
- * not a file. What cannot be removed does no harm; the next holder tries again.
+ * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace it. The
+ * caller has the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace,
+ * and anything that is not a file. A file that cannot be removed does no harm; the next holder tries again.
  */
 function removeDeadMarks(path, own) {
     for (const name of namesNextTo(path, '.')) {
@@ -18384,7 +18391,7 @@ function describeHolder(holder) {
     const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`;
     return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
 }
-/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
+/** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
 function tryCreate(path, own) {
     try {
         const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
@@ -18409,8 +18416,8 @@ function isOwnOrTakenOver(path, own) {
     return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
 }
 /**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
- * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet. The
+ * mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
  */
 function takeOver(dead, own) {
     const mark = `${dead.path}${MARK}${dead.id}`;
@@ -18435,8 +18442,8 @@ function replace(path, own) {
     }
 }
 /**
- * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
- * once the file is written, because from then on nobody takes it for garbage.
+ * True if a live process may still replace the file, because it read it half-written, which looks like garbage. Called
+ * once the file is written, because from then on no process takes it for garbage.
  */
 function isBeingTakenOver(path, own) {
     const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
@@ -18445,7 +18452,7 @@ function isBeingTakenOver(path, own) {
         return found !== undefined && !isAbandoned(found, own);
     });
 }
-/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+/** True if the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
 function isAbandoned({ path, holder }, own) {
     if (holder === undefined)
         return true;
@@ -18454,7 +18461,7 @@ function isAbandoned({ path, holder }, own) {
         return false;
     return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
 }
-/** The kernel has given this process the lock that the holder had, so the holder has ended. */
+/** True if the kernel has given this process the lock that the holder had, so that the holder has ended. */
 function isWithoutItsKernelLock(holder, own, path) {
     if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
         return false;
@@ -18465,7 +18472,7 @@ function isLeftOver(found, own) {
     const writer = ownerOfTemporary((0,external_node_path_namespaceObject.basename)(found.path));
     if (writer === undefined || found.holder !== undefined)
         return isAbandoned(found, own);
-    // Garbage may be what its process is still writing.
+    // Garbage may be a file that its process is still writing.
     return !pidExists(writer);
 }
 function namesNextTo(path, suffix) {
@@ -18512,13 +18519,14 @@ function parseHolder(text) {
 
 const POLL_MS = 250;
 const REPORT_EVERY_MS = 10_000;
-/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
+/** Never removed, and not named after the lock: older versions of this action remove unknown files with that prefix. */
 const KERNEL_LOCK = 'kernel-lock';
 /**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
- * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
- * once. Where there is no kernel lock, the file alone decides.
- * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its
+ * holder, and a file that names the holder. A file whose holder is provably dead, or whose content is garbage, is taken
+ * over at once. If no kernel lock is available, the file alone decides.
+ *
+ * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` if the lock is not a regular file, or
  * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
  */
 async function acquireLock(request, clock = systemClock) {
@@ -18535,8 +18543,8 @@ async function acquireLock(request, clock = systemClock) {
     }
 }
 /**
- * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
- * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ * Describes the process that has the lock of a project root; undefined if none has, or only one that has provably
+ * ended. Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
  */
 async function describeLiveHolder(path, signal) {
     const found = readLock(path);
@@ -18549,7 +18557,7 @@ async function describeLiveHolder(path, signal) {
     const free = await readFreeKernelLock(probe);
     return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
 }
-/** Who has the lock of a project root, in words, as its file says. Throws as `readLock` does. */
+/** Describes the holder of a project root's lock, as its file names it. Throws as `readLock` does. */
 function describeOther(path) {
     const found = readLock(path);
     if (found?.holder !== undefined)
@@ -18573,7 +18581,7 @@ async function waitForTurn(request, contender, clock) {
         await pause();
     }
 }
-/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
+/** Returns a function that waits until the next attempt. It throws `locked` when there is no time for another one. */
 function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
     const deadline = clock.now() + timeoutMs;
     let reportedAt = Number.NEGATIVE_INFINITY;
@@ -18653,13 +18661,14 @@ function readMountPoints() {
 
 
 
-/** All paths of these lists, in their order, each once. */
+/** Returns all paths of these lists, in their order, each once. */
 function uniteKeepPaths(...lists) {
     return [...new Set(lists.flatMap(list => list ?? []))];
 }
 /**
- * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
- * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ * Returns the keep-paths that exist in a tree, without those inside another. Its replacement can take them: all their
+ * parents are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` if a parent is not a
+ * directory.
  */
 function findKeptPaths(tree, staged) {
     const kept = findMovablePaths(tree);
@@ -18667,14 +18676,14 @@ function findKeptPaths(tree, staged) {
         requireRealParents(staged, path);
     return kept;
 }
-/** The same for the tree alone, without a replacement. */
+/** Returns the same for the tree alone, without a replacement. */
 function findMovablePaths({ root, keepPaths }) {
     const kept = presentPaths(root, keepPaths);
     for (const path of kept)
         requireRealParents(root, path);
     return kept;
 }
-/** Which of these paths exist in a directory, without those inside another. */
+/** Returns the paths that exist in a directory, without those inside another. */
 function presentPaths(root, paths) {
     return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
 }
@@ -18716,14 +18725,14 @@ function requireRealParents(root, path) {
 
 
 
-/** In the target of the renames that must fail. */
+/** The directory that is always in the target of the renames that must fail. */
 const FULL = 'full';
-/** In one message. */
+/** Names in one message. */
 const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
- * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
- * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ * Checks that the content of a place can be switched by renames: it contains no mount point, and the system lets this
+ * run move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
  */
 function requireSwitchable({ layout, keepPaths }, place) {
     requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
@@ -18738,8 +18747,8 @@ function requireMovableTree(layout, { root, keepPaths }) {
         requireMovable({ root, path }, irreplaceable(layout));
 }
 /**
- * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
- * be renamed across mounts. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder and the snapshots are in one mount, because no rename crosses mounts, not
+ * even bind mounts. Throws DeploymentError `host_not_writable`.
  */
 function requireOneMount(layout, { shelf, directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
@@ -18757,8 +18766,9 @@ function requireNoMountPoint(root) {
     throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
 }
 /**
- * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
- * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
+ * Asks the system, by a rename that must fail: no directory can replace one that is not empty. If the path may not be
+ * moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
+ * why the path may not be moved.)
  */
 function requireMovable(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
@@ -18771,7 +18781,7 @@ function requireMovable(moved, target) {
             throw new DeploymentError('unsafe_host', reason, { cause: error });
         return;
     }
-    // No file system that keeps to POSIX comes here, unless another process has emptied the target.
+    // No file system that follows POSIX gets here, unless another process has emptied the target.
     moveBack(target, path);
     throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${(0,external_node_path_namespaceObject.dirname)(target)}? Exclude that directory from it.`);
 }
@@ -18803,7 +18813,7 @@ function switchable_ownerOf(path) {
     const found = lstatIfPresentSync(path);
     return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
 }
-/** To move a directory elsewhere takes write access to it and to the one that contains it. */
+/** To move a directory elsewhere takes write access to it and to its parent. */
 function grantFor({ root, path }) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
     const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
@@ -18822,8 +18832,8 @@ function isWritable(path) {
     }
 }
 /**
- * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
- * nothing in it. Throws as `requireNothingStranded` does.
+ * Returns a directory that nothing can replace, because it is never empty; so it needs no lock. It is made once and
+ * kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout) {
     const { renameProbe } = layout;
@@ -18834,8 +18844,8 @@ function irreplaceable(layout) {
     return renameProbe;
 }
 /**
- * Throws DeploymentError `inconsistent` where the target of the renames that must fail is what a killed run, or one that
- * could not move it back, had moved there.
+ * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains a path that such a rename
+ * moved there, by a run that was killed or could not move it back.
  */
 function requireNothingStranded(layout) {
     const names = strandedNames(layout);
@@ -18843,7 +18853,7 @@ function requireNothingStranded(layout) {
         return;
     throw new DeploymentError('inconsistent', `${layout.renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
 }
-/** What is there and may be missing in its place. */
+/** Returns the names that are there and may be missing in their places. */
 function strandedNames({ renameProbe }) {
     const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
     return isDirectory ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe).filter(name => name !== FULL) : [];
@@ -18851,13 +18861,13 @@ function strandedNames({ renameProbe }) {
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
 }
-/** Where a directory below the root leads, even if the end of it is still to be made. */
+/** Returns the real path of a directory below the root, even if the end of it is still to be made. */
 function realDirectory({ root }, directory) {
     const path = (0,external_node_path_namespaceObject.join)(root, directory);
     const nearest = nearestDirectory(path);
     return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
 }
-/** The same; undefined where it leads nowhere. */
+/** The same; undefined if the path leads nowhere. */
 function findRealDirectory(layout, directory) {
     try {
         return realDirectory(layout, directory);
@@ -18868,7 +18878,7 @@ function findRealDirectory(layout, directory) {
         throw error;
     }
 }
-/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
+/** Returns the path itself if anything is there, else the nearest directory above, in which it will be made. */
 function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
@@ -19030,15 +19040,15 @@ async function openAndSync(path, flags) {
 
 
 
-/** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
+/** The fields of our own state files, parsed as strictly as a hub's answer: some of them become paths. */
 const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}';
 /** A part's name, `<shelf>/<id>`, without anchors. */
 const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`;
-/** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
+/** Patterns of paths relative to the project root, without anchors: of an installed part, and of its snapshots. */
 const PLACE_PATTERN = `${PARTS_DIRECTORY_PATTERN}/${ID_PATTERN}`;
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}';
 const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}';
-/** What follows the path of a directory: no empty part, no `.` or `..`, no control character. */
+/** The rest of a path after a directory: no empty part, no `.` or `..`, no control character. */
 const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`;
 const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
 /** ISO 8601 in UTC, as this action writes it. */
@@ -19052,7 +19062,7 @@ const digestSchema = schemas_string()
 const originSlugSchema = union([slugSchema, projectIdSchema], {
     error: 'must be a slug of the marketplace or the id of a project',
 });
-/** One line, which is shown and never followed. */
+/** One line, which is displayed and never followed. */
 const lineSchema = schemas_string().check(_regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }));
 /** The directory of a snapshot, `<n>-<version>`, alone. */
 const snapshotNameSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_NAME_PATTERN}$`), {
@@ -19883,9 +19893,9 @@ function checksum(seq, body) {
 
 const installedVersionSchema = object({
     version: nullable(versionSchema),
-    /** Of the project that it came with; null for what came by itself. */
+    /** The version of the project that it came with; null for a part that came by itself. */
     project_version: nullable(versionSchema),
-    /** Of the artifact; null for what we did not install ourselves. */
+    /** Digest of the artifact; null for a version that we did not install ourselves. */
     artifact_sha256: nullable(digestSchema),
     tree_digest: nullable(digestSchema),
     /** The name of the record of its files; absent if an earlier version of the action installed them. */
@@ -19893,27 +19903,29 @@ const installedVersionSchema = object({
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
     run_url: nullable(lineSchema),
-    /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
+    /**
+     * The origin of its files, if the artifact only names them: a marketplace or a repository, and a digest or commit.
+     */
     source: exactOptional(object({ from: lineSchema, id: lineSchema })),
 });
 /** A keep-path of any length. */
 const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
     error: 'must be a relative path without empty parts, ".", ".." and control characters',
 }));
-/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
+/** A plugin or service of the marketplace, or a project; then the slug is the project's id. */
 const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
 const snapshotSchema = schemas_extend(installedVersionSchema, {
     /** The directory's name, `<n>-<version>`. */
     name: snapshotNameSchema,
     /** Only if it differs from the row's own. */
     origin: exactOptional(originSchema),
-    /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
+    /** Whether its files had been changed on this host; then tree digest and record are those of its actual content. */
     modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in it, because nothing replaced it. */
     kept_paths: exactOptional(array(innerPathSchema)),
     /**
-     * Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the
-     * action.
+     * The paths that its record leaves out, or that it may have lost to its successor; absent in rows of earlier versions
+     * of the action.
      */
     keep_paths: exactOptional(array(keepPathSchema)),
 });
@@ -19922,20 +19934,20 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     kind: kindSchema,
     slug: originSchema.shape.slug,
     id: idSchema,
-    /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
+    /** The directory of plugins that it is in; absent for `plugins`, and for a service. */
     directory: exactOptional(pluginsDirectorySchema),
     /**
-     * Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the
+     * The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions of the
      * action.
      */
     keep_paths: exactOptional(array(keepPathSchema)),
-    /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
+    /** Whether it is a restored snapshot that had been modified: then its files are not those of the artifact. */
     modified: exactOptional(literal(true)),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema)
         .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
 });
-/** A place that a later version of its project left empty, and the snapshots retained of it. */
+/** A place that a later version of its project left empty, and the snapshots retained from it. */
 const removedRowSchema = schemas_pick(installedRowSchema, {
     contract: true,
     kind: true,
@@ -19944,14 +19956,14 @@ const removedRowSchema = schemas_pick(installedRowSchema, {
     directory: true,
     snapshots: true,
 });
-/** One version of a project: all its parts, as `installed.json` knew each of them then. */
+/** One version of a project: all its parts, as `installed.json` recorded each of them then. */
 const projectVersionSchema = object({
     slug: originSchema.shape.slug,
     version: versionSchema,
     parts: array(schemas_omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
         .check(refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
 });
-/** Whether no name is there twice. */
+/** True if no name occurs twice. */
 function isUnique(names) {
     return new Set(names).size === names.length;
 }
@@ -20697,15 +20709,15 @@ function pendingChanges(records) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/installed/origin.js
-/** Whether a row is of this origin. */
+/** True if a row is from this origin. */
 function isFrom({ contract, slug }, origin) {
     return contract === origin.contract && slug === origin.slug;
 }
-/** The snapshots in a row that are of this origin, even if the row is of another now. */
+/** Returns the snapshots in a row that are from this origin, even if the row is now from another. */
 function snapshotsFrom(row, origin) {
     return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
 }
-/** The snapshots in a row, as the row of another origin records them. */
+/** Returns the snapshots in a row, as the row of another origin records them. */
 function handOver(row, to) {
     return row.snapshots.map(({ origin, ...snapshot }) => {
         const { contract, slug } = origin ?? row;
@@ -21143,11 +21155,12 @@ async function readUnended(layout, signal) {
 
 
 
-/** Far above what years of deployments write. */
+/** Far more than years of deployments write. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024;
 /**
- * The text of one of our own files; undefined when there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` when it is not a regular file, and the system's error, both with its name.
+ * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
+ * Throws DeploymentError `host_not_writable` if it is not a regular file of a usable size, and the system's error, both
+ * with its name.
  */
 function readStateFileSync(path) {
     try {
@@ -21163,14 +21176,14 @@ function readStateFileSync(path) {
     }
     throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
 }
-/** What is wrong with a state file, and where in it, on one line. */
+/** Describes the damage in a state file, and where it is, on one line. */
 function describeDamage(error) {
     if (!(error instanceof $ZodError))
         return 'it is not JSON';
     const issue = error.issues[0];
     return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
 }
-/** In words of our own where the schema has none. */
+/** Replaces the words of the schema library, where the schema has none of its own. */
 function describeIssue(issue) {
     if (issue?.message !== 'Invalid input')
         return issue?.message ?? '';
@@ -21184,11 +21197,11 @@ function describeIssue(issue) {
 ;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
 
 
-/** Of one project, so that one which changes nothing but its version does not fill the record. */
+/** For one project, so that a project that changes nothing but its version does not fill the record. */
 const MAX_PROJECT_VERSIONS = 20;
 /**
- * The versions that stay recorded when one is added: those of which the host still has something. A version whose source
- * has supplied other trees since is there once for each set of trees.
+ * Returns the versions that stay recorded when one is added: those that still have parts on this host. A version whose
+ * source has supplied other trees since is recorded once for each set of trees.
  */
 function retainVersions(known, added, rows) {
     const others = known.filter(version => added === undefined || !isSameSet(version, added));
@@ -21201,18 +21214,18 @@ function retainVersions(known, added, rows) {
 function isSameName(a, b) {
     return a.slug === b.slug && a.version === b.version;
 }
-/** Whether two are the same version with the same trees. */
+/** True if two are the same version with the same trees. */
 function isSameSet(a, b) {
     const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
     return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
 }
-/** Whether the host still has each part of a version, or some part that nothing but this version had. */
+/** True if the host still has each part of a version, or a snapshot that was recorded with this version. */
 function isLeft({ slug, version, parts }, { rows, isNewest }) {
     const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
     const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
     return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
 }
-/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
+/** True if two rows have the same tree, and the same record of it. */
 function isSameTree(a, b) {
     return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
 }
@@ -21233,7 +21246,7 @@ const fileSchema = object({
     installed: array(installedRowSchema),
     /** Left out when empty. */
     removed: exactOptional(array(removedRowSchema)),
-    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
+    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
     projects: exactOptional(array(projectVersionSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: exactOptional(array(snapshotPathSchema)),
@@ -21248,14 +21261,16 @@ const fileSchema = object({
 }), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
     error: 'has a service in a directory of plugins, so it contradicts itself',
 }));
-/** What is installed on this host; see `readHostRecord`. */
+/** Returns the parts that are installed on this host; see `readHostRecord`. */
 function readInstalled(layout) {
     return readHostRecord(layout).installed;
 }
 /**
- * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
- * name in it is one that may become a path, and each place is listed once.
- * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
+ * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
+ * ever installed. Every name in it may become a path, and each part is listed once.
+ *
+ * Throws DeploymentError `inconsistent` if the file is not one that this action writes, and the errors of
+ * `readStateFileSync`.
  */
 function readHostRecord(layout) {
     const text = readStateFileSync(layout.installed);
@@ -21278,8 +21293,8 @@ function parseRecord(text) {
     return latest.record;
 }
 /**
- * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
- * it returns.
+ * Records installed and removed parts in a single write; each row replaces the one of the same part. Durable when it
+ * returns.
  */
 async function recordInstalled(layout, { rows, removed, project }) {
     const places = new Set([...rows, ...removed].map(nameOf));
@@ -21291,11 +21306,11 @@ async function recordInstalled(layout, { rows, removed, project }) {
     const projects = retainVersions(before.projects, project, rowsLeft);
     await writeRecord(layout, { ...before, installed, removed: retained, projects });
 }
-/** Records which snapshots could not be removed yet. Durable when it returns. */
+/** Records the snapshots that could not be removed yet. Durable when it returns. */
 async function recordDiscarded(layout, discard) {
     await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
 }
-/** Records which services could not be restored. Durable when it returns. */
+/** Records the services that could not be restored. Durable when it returns. */
 async function recordUnrestored(layout, unrestored) {
     await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
 }
@@ -21305,11 +21320,11 @@ async function writeRecord(layout, { installed, ...lists }) {
     const record = fileSchema.parse({ schema: 1, installed, ...optional });
     await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
 }
-/** The row of a part. */
+/** Returns the row of a part, or undefined if there is none. */
 function findInstalled(rows, part) {
     return rows.find(row => nameOf(row) === placeName(part));
 }
-/** The directories that plugins are or were in, by our own record. */
+/** Returns the directories that plugins are or were in, by our own record. */
 function recordedDirectories({ installed, removed, projects }) {
     const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
     return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
@@ -21324,11 +21339,12 @@ function inOrder(rows) {
 ;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
 
 
-/** As many as Linux follows in one path. */
+/** The number that Linux follows in one path. */
 const MAX_SYMLINKS = 40;
 /**
- * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
- * Throws the system's error when it may not look.
+ * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ *
+ * Throws the system's error if this process may not read one of them.
  */
 function walkPath(path) {
     const way = [];
@@ -21368,16 +21384,16 @@ function partsOf(path) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
 
-/** In such a directory, other users can rename and remove only what is theirs. */
+/** In a sticky directory, other users can rename and remove only their own files. */
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+/** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
     return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
 }
-/** Sticky is not enough at the end, where others could add something. */
+/** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
     // The mode of a symlink means nothing.
@@ -21394,18 +21410,18 @@ function judge(visited, { us, isEnd }) {
 
 const GROUP_WRITE = 0o020;
 const OTHERS_WRITE = 0o002;
-/** Who, other than its owner, can write to a file or directory. An ACL shows in the bits of the group. */
+/** Names those who can write to a file or directory, other than its owner. An ACL shows in the bits of the group. */
 function otherWriters({ mode, gid }) {
     return [
         ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
         ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
     ];
 }
-/** A user as an operator knows it: with the name that this host's own file gives it, and always the number. */
+/** Names a user for an operator: by the name in this host's own file, if there is one, and always by number. */
 function nameUser(uid) {
     return nameAccount('/etc/passwd', 'user', uid);
 }
-/** A path as an argument of a command that the operator copies. */
+/** Quotes a path as an argument of a command that the operator copies. */
 function quote(path) {
     const text = cleanForeignText(path, 4096);
     return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
@@ -21430,7 +21446,7 @@ function findName(file, id) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
 const GROUP_AND_OTHERS = 0o077;
-/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
+/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
 function findExposureOf(found, us) {
     if (!found.isDirectory())
         return 'type';
@@ -21438,7 +21454,7 @@ function findExposureOf(found, us) {
         return 'owner';
     return isOpenToOthers(found) ? 'mode' : undefined;
 }
-/** Whether others than its owner may do anything with a file or directory. */
+/** True if others than its owner may do anything with a file or directory. */
 function isOpenToOthers({ mode }) {
     return (mode & GROUP_AND_OTHERS) !== 0;
 }
@@ -21458,7 +21474,7 @@ function asSentence(text) {
  */
 class UntouchableHostError extends DeploymentError {
     name = 'UntouchableHostError';
-    /** Without what was touched. */
+    /** The message without the sentence that nothing was touched. */
     reason;
     constructor(code, message, options = {}) {
         super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
@@ -21473,13 +21489,14 @@ class UntouchableHostError extends DeploymentError {
 
 
 
-/** Another run may just be between making a second name for its file and removing the first. */
+/** Another run may be between making a second name for its file and removing the first. */
 const MAX_LISTINGS = 5;
 /**
- * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
- * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so it does not look into them.
- * No folder is fine. Tightens nothing, because somebody may have used what was open.
+ * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700. Every name in it that a run relies
+ * on must be a real directory or a regular file of this user, which nobody else can write and which has no name
+ * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so their contents are not checked.
+ * A missing folder passes. Tightens no permissions, because somebody may have used them while they were open.
+ *
  * Throws UntouchableHostError `unsafe_host`.
  */
 function requireOwnFolder(folder) {
@@ -21507,7 +21524,7 @@ function requirePrivateDirectory({ layout, us }, found) {
             return;
     }
 }
-/** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
+/** Checks every name in a folder. Lists it again before it refuses: entries may change while another run works. */
 function requireOwnEntries(folder, path) {
     for (let listing = 1;; listing++) {
         const problem = findForeignEntry(folder, path);
@@ -21547,14 +21564,14 @@ function linkProblem(stat, namesHere = 1) {
         return undefined;
     return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`;
 }
-/** By type alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+/** Checks types alone: reports are many, and a run replaces them but never reads one that it did not just write. */
 function requireRealFiles({ layout }, path) {
     const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
     if (strange === undefined)
         return;
     throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
 }
-/** What other processes left where an old version was restored is set aside for the operator. */
+/** Leaves out `set-aside`, which keeps files of other processes for the operator. */
 function shelvesIn(snapshots) {
     const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
     return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
@@ -21594,12 +21611,15 @@ function unsafe(message) {
 
 const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /**
- * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
- * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
- * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes, and
- * from `installed.json`, once that is known to be ours, which directories have plugins.
- * Returns what others could write although the operator accepts it, one sentence each.
- * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
+ * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
+ * The root, its shelves, and every directory and symlink that leads there must belong to them, and nobody else may be
+ * able to write them; `.hub-deploy/` must belong entirely to the runner's user. A missing path passes. Reads names,
+ * owners and modes, and the directories of plugins from `installed.json`, once that is known to be ours.
+ *
+ * Returns one sentence for each path that others can write and the operator accepts.
+ *
+ * Throws UntouchableHostError: `unsafe_host`, which names the users who could write and the fix, or the reason why it
+ * could not be checked.
  */
 function requireSafeHost(access) {
     return checking(access, us => {
@@ -21610,8 +21630,8 @@ function requireSafeHost(access) {
     });
 }
 /**
- * The same for one more directory of plugins, relative to the root, and for all that leads there. Returns what is not
- * said of the root and its usual directories. Throws UntouchableHostError.
+ * The same for one more directory of plugins, relative to the root, and for every path that leads there. Leaves out the
+ * sentences about the root and its usual directories. Throws UntouchableHostError.
  */
 function requireSafeDirectory(access, directory) {
     return checking(access, us => {
@@ -21621,7 +21641,7 @@ function requireSafeDirectory(access, directory) {
     });
 }
 /**
- * The same in a deployment that has begun on a safe host: its report says why it ended. Throws DeploymentError
+ * The same in a deployment that has begun on a safe host, so that its report says why it ended. Throws DeploymentError
  * `unsafe_host`.
  */
 function requireSafeDestination(access, directory) {
@@ -21656,7 +21676,7 @@ function requireTrusted(access, trusted) {
         throw sharedRoot(refused, { us: trusted.us, sharedRootOption });
     return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
 }
-/** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
+/** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
 function ownership_recordedDirectories(layout) {
     try {
         const directories = readInstalled(layout).map(row => placeOf(row).directory);
@@ -21666,7 +21686,7 @@ function ownership_recordedDirectories(layout) {
         return [];
     }
 }
-/** Each path once, outermost first. */
+/** Returns each path once, outermost first. */
 function findExposures(root, { us, directories }) {
     const found = new Map();
     if (directories.length === 0)
@@ -22039,7 +22059,7 @@ function conclude(deployment, name, failure) {
 ;// CONCATENATED MODULE: external "node:string_decoder"
 const external_node_string_decoder_namespaceObject = require("node:string_decoder");
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-record-damage.js
-/** A tree record that is not what this action has written; the message says what is wrong with it. */
+/** A tree record that this action did not write like this; the message says what is wrong with it. */
 class TreeRecordDamage extends Error {
     name = 'TreeRecordDamage';
 }
@@ -22061,14 +22081,14 @@ const treeSchema = schemas_lazy(() => object({
     symlinks: array(object({
         path: innerPathSchema,
         target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
+        /** Digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
         sha256: exactOptional(digestSchema),
     })),
 }));
 /**
- * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
- * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
- * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
+ * Returns the items in a record of an earlier version of the action, in order; undefined if there is none. Its name is
+ * the digest of its entries. Versions that differ only in modes shared one such record, so it contains no modes. Throws
+ * TreeRecordDamage, or DeploymentError `host_not_writable` if it is not a regular file.
  */
 function readEarlierRecord(path, digest) {
     const text = readStateFileSync(path);
@@ -22095,7 +22115,7 @@ function digestOf({ files, symlinks }) {
     const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
     return treeDigest([...files, ...throughLinks]);
 }
-/** In the oldest records, only its target says which file a symlink leads to. */
+/** In the oldest records, only a symlink's target shows which file it leads to. */
 function earlier_tree_record_completed({ files, symlinks }) {
     const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
     const known = symlinks.map(symlink => {
@@ -22109,7 +22129,7 @@ function earlier_tree_record_completed({ files, symlinks }) {
 
 /** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
-/** Of a file in an earlier record: its digest, `file` and its size. */
+/** The line of a file in an earlier record: its digest, `file` and its size. */
 const WITHOUT_MODE = /^[^\t]*\tfile\t/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
 /** The line of an item, with its line break. */
@@ -22117,9 +22137,9 @@ function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
     return `${sha256}\t${kind}\t${record_line_quote(content)}\t${stamp}\t${record_line_quote(path)}\n`;
 }
 /**
- * The item of a line, in a record that was written at `recordedAt`, in nanoseconds. What was changed no earlier than that
- * has no stamp: a later change may have been in the same tick of the file system's clock. A change in the tick of an
- * earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
+ * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
+ * later has no stamp: another change may have followed in the same tick of the file system's clock. A change in the
+ * tick of an earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function record_line_parseLine(line, recordedAt) {
     if (!LINE.test(line))
@@ -22140,23 +22160,23 @@ function record_line_parseLine(line, recordedAt) {
         sha256: kindAt === 2 ? undefined : line.slice(0, kindAt - 1),
     };
 }
-/** Compares two times in nanoseconds without parsing them. What was before 1970 is no time of a host that is right. */
+/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
 function isEarlier(time, other) {
     if (time === '' || time.startsWith('-') || other.startsWith('-'))
         return false;
     return time.length < other.length || (time.length === other.length && time < other);
 }
-/** The line that an item would have. */
+/** Returns the line that an item would have. */
 function asLine({ sha256 = '-', kind, content, path }) {
     return { path, what: `${sha256}\t${kind}\t${record_line_quote(content)}` };
 }
-/** Whether two lines are of the same content. A record of an earlier version of the action does not know modes. */
+/** True if two lines have the same content. A record of an earlier version of the action does not contain modes. */
 function isAlike({ what }, other) {
     if (what === other.what)
         return true;
     return (WITHOUT_MODE.test(what) || WITHOUT_MODE.test(other.what)) && withoutMode(what) === withoutMode(other.what);
 }
-/** The lines of a record, unparsed, in their order. Throws TreeRecordDamage for a path that it cannot read. */
+/** Returns the unparsed lines of a record, in order. Throws TreeRecordDamage for a path that it cannot read. */
 function* linesIn(text) {
     for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
         const path = text.lastIndexOf('\t', end) + 1;
@@ -22164,7 +22184,10 @@ function* linesIn(text) {
         yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) };
     }
 }
-/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+/**
+ * Returns a text as JSON if it contains a separator of fields or lines, or looks like JSON: host files may have any
+ * name.
+ */
 function record_line_quote(text) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
     return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text;
@@ -22193,9 +22216,10 @@ function withoutMode(what) {
 
 const WINDOW_BYTES = 64 * 1024;
 /**
- * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
- * once all items are read without an error, they are certainly those that were recorded.
- * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ * Returns the recorded items of a version, in order; undefined if it has no record. Reads the record while it is used:
+ * the items are verified only once all of them have been read without an error.
+ *
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` if it is not a regular file.
  */
 function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
     if (record !== undefined) {
@@ -22205,8 +22229,8 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
     return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
 }
 /**
- * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
- * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
+ * Returns the lines of a version's record in order. Reads the whole record first, which takes a fifth of the time that
+ * all items take. Undefined if it has no record. Throws as `readTreeRecord` does, before the first line.
  */
 function readRecordLines(layout, identity) {
     const { tree_record: record } = identity;
@@ -22218,8 +22242,8 @@ function readRecordLines(layout, identity) {
     return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
 }
 /**
- * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
- * record. Throws as `readTreeRecord` does, before anything is looked up.
+ * Opens a version's record to look up single items, which costs a tenth of reading all of them; undefined if it has no
+ * record. Throws as `readTreeRecord` does, before any lookup.
  */
 function openTreeRecord(layout, identity) {
     const { tree_record: record } = identity;
@@ -22309,11 +22333,11 @@ function openIfPresentSync(path) {
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-identity.js
 
-/** The identity in a row, without the rest of it. */
+/** Returns the identity in a row, without the rest of it. */
 function tree_identity_identityOf({ tree_digest, tree_record }) {
     return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
 }
-/** Where the record of a version is. */
+/** The path of a version's record. */
 function recordPath(layout, { tree_digest, tree_record }) {
     return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record);
 }
@@ -22552,12 +22576,12 @@ function* readLarge(at) {
 
 
 
-/** How many added paths are listed: a service may have written millions. */
+/** The number of added paths that are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
- * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
- * the record throws, the system's error, and the signal's reason once it is aborted.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times
+ * differ from the recorded ones. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
+ * Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
  */
 async function compareTree(tree, record, signal) {
     const instead = findNoDirectory(tree.root);
@@ -22570,7 +22594,7 @@ async function compareTree(tree, record, signal) {
     }
     return difference;
 }
-/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+/** The same comparison, path by path in order. If there is no directory, every recorded path is missing. */
 async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
@@ -22587,14 +22611,14 @@ async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, recor
         else if (found === undefined)
             yield { recorded, found };
         else {
-            // Most files are decided without being read: to wait for that, file by file, takes longer than to decide it.
+            // Most files are decided without being read, and to await each result takes longer than to decide it.
             const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }));
             if (!isSame)
                 yield { recorded, found };
         }
     }
 }
-/** What is in place of a directory; undefined where one is there. */
+/** Returns what is in place of a directory; undefined if a directory is there. */
 function findNoDirectory(root) {
     const stat = lstatIfPresentSync(root);
     if (stat === undefined)
@@ -22605,17 +22629,17 @@ function findNoDirectory(root) {
         return 'symlink';
     return stat.isFile() ? 'file' : 'other';
 }
-/** Where Python writes by itself: what is there and was not recorded is no difference. */
+/** True in the directories where Python writes by itself: an unrecorded file there is no difference. */
 function isCache(path) {
     return /(?:^|\/)__pycache__\//.test(path);
 }
-/** Whether what is found is what was recorded; undefined where only the bytes of a file can tell. */
+/** True if the found item is the recorded one; undefined if only the bytes of a file can show it. */
 function compareStates(recorded, found) {
     if (!isSameKind(recorded, found) || recorded.content !== found.content)
         return false;
     return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
 }
-/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+/** True if a file has the bytes of the recorded one. Reads it only if the sizes are equal. */
 async function hasSameBytes(recorded, found, { root, digester }) {
     if (recorded.content !== found.content)
         return false;
@@ -22629,11 +22653,11 @@ async function hasSameBytes(recorded, found, { root, digester }) {
         throw error;
     }
 }
-/** Whether an item of a tree or of its record is a regular file. */
+/** True if an item of a tree or of its record is a regular file. */
 function isFile({ kind }) {
     return kind !== 'link' && kind !== 'other';
 }
-/** Some records do not know the mode of a file. */
+/** Some records do not contain the mode of a file. */
 function isSameKind({ kind }, found) {
     return kind === found.kind || (kind === 'file' && isFile(found));
 }
@@ -22667,17 +22691,19 @@ function* pairUp(record, tree) {
 
 
 /**
- * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink
- * has the bytes, mode and target that were installed, and that there is no other. A file that was touched, or replaced
- * by a copy, has not changed. Undefined means that this is not known, because nothing is recorded, or (with a warning)
- * the record or the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason
- * once it is aborted. Reads only the files whose inode or times have changed.
+ * Returns the differences between the files of an installed plugin or extension and those that were installed, without
+ * keep-paths and unrecorded files in bytecode caches. Three empty lists mean that every file and symlink has the bytes,
+ * mode and target that were installed, and that there are no others. A file that was touched, or replaced by a copy,
+ * has not changed.
+ *
+ * Undefined means that the differences are not known, because nothing is recorded, or (with a warning) the record or
+ * the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is
+ * aborted. Reads only the files whose inode or times have changed.
  */
 async function findDrift(folder, tree, signal) {
     return await compareInstalled(folder, tree, { signal });
 }
-/** The same, as thorough as asked. */
+/** The same; reads every file if `byContent` is set. */
 async function compareInstalled(folder, tree, { signal, byContent = false }) {
     const { layout, log } = folder;
     let row;
@@ -22700,7 +22726,9 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
         return undefined;
     }
 }
-/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
+/**
+ * Looks up single paths of an installed tree's record, which the first lookup opens. Throws as `openTreeRecord` does.
+ */
 function findRecordedIn(layout, tree) {
     let find;
     return path => {
@@ -22710,8 +22738,8 @@ function findRecordedIn(layout, tree) {
     };
 }
 /**
- * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
- * system's error, and the signal's reason once it is aborted.
+ * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws
+ * TreeRecordDamage, the system's error, and the signal's reason once it is aborted.
  */
 async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
     const record = readTreeRecord(layout, identity);
@@ -22721,7 +22749,7 @@ function* withoutStamps(record) {
     for (const item of record)
         yield { ...item, stamp: undefined };
 }
-/** Why a tree could not be compared with what was installed, and what to do. */
+/** Explains why a tree could not be compared with the installed version, and what to do. */
 function reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
         return toDeployError(error).message;
@@ -22780,14 +22808,14 @@ function reserve(block, bytes) {
 
 
 /**
- * The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything
- * changed.
+ * The stamps of everything in a tree, as a scan has seen them, to find out later, without its record, whether anything
+ * has changed.
  */
 class TreeStamps {
     /** Paths, each followed by its stamp. */
     #seen = new PackedTexts();
     #inRoot = 0;
-    /** Of a directory, the stamp from before it was listed. */
+    /** For a directory, `stamp` is the one from before it was listed. */
     see(path, stamp) {
         this.#seen.add(path);
         this.#seen.add(stamp);
@@ -22795,8 +22823,8 @@ class TreeStamps {
             this.#inRoot += 1;
     }
     /**
-     * Whether nothing has changed in this tree since, which may have been moved: its own stamp does not count, but the
-     * entries of its root do. A directory out of which a kept path was moved has changed. Throws the signal's reason.
+     * True if nothing in this tree has changed since. The tree may have been moved: its own stamp does not count, but the
+     * entries of its root do. A directory that a kept path was moved out of has changed. Throws the signal's reason.
      */
     async areThoseOf({ root, keepPaths }, signal) {
         const slice = new TimeSlice(signal);
@@ -22827,9 +22855,14 @@ class TreeStamps {
 
 
 
-/** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
+/**
+ * Milliseconds for which a comparison is recent enough to note the state of a tree that will be compared again when it
+ * moves.
+ */
 const RECENT_MS = 5000;
-/** Milliseconds from its start for which it counts as one of now: what is read first is as old when it ends. */
+/**
+ * Milliseconds from its start in which a comparison counts as current: the files read first are that old when it ends.
+ */
 const JUST_NOW_MS = 1000;
 /** Compares installed trees with their records; see `findDrift`. */
 class DriftCheck {
@@ -22841,17 +22874,17 @@ class DriftCheck {
         this.#setting = setting;
         this.#clockMs = setting.clockMs ?? monotonicMs;
     }
-    /** From now on, nothing is known: what is in the places is not what the records are of. */
+    /** From now on, no difference is known: the places do not contain the trees that the records describe. */
     disregard() {
         this.#isDisregarded = true;
     }
-    /** As `findDrift` has found it last; compares only what was not compared. */
+    /** Returns the last differences found; compares only a part that was not compared yet. */
     async of(part) {
         if (this.#isDisregarded)
             return undefined;
         return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference;
     }
-    /** As it is now; what could not be compared is not compared again. */
+    /** Returns the present differences; a part that could not be compared is not compared again. */
     async again(part) {
         if (this.#isDisregarded)
             return undefined;
@@ -22860,7 +22893,7 @@ class DriftCheck {
             return undefined;
         return await this.#compare(part).difference;
     }
-    /** As it is now, or was some seconds ago. */
+    /** Returns the differences of now, or of some seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
         return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -22868,9 +22901,9 @@ class DriftCheck {
             : await this.again(part);
     }
     /**
-     * As it was when it left its place, or, where that tree is going to be kept, a moment before: it was moved to `root`,
-     * where nobody reaches it by its old name. Compares it again only if anything in it has changed since. What could not
-     * be compared is not compared again.
+     * Returns the differences of a tree when it left its place, or, if that tree is going to be kept, a moment before.
+     * The tree was moved to `root`, where nobody reaches it by its old name. Compares it again only if anything in it has
+     * changed since. A part that could not be compared is not compared again.
      */
     async moved(part, { root, isKept }) {
         const known = this.#found.get(placeName(part));
@@ -22899,19 +22932,19 @@ class DriftCheck {
         return found;
     }
 }
-/** Whether two comparisons have found the same. */
+/** True if two comparisons found the same differences. */
 function isSameDifference(one, other) {
     return JSON.stringify(one) === JSON.stringify(other);
 }
-/** Whether nothing but added files is different. */
+/** True if nothing differs but added files. */
 function isOnlyAdded({ removed, changed, instead }) {
     return instead === undefined && removed.length + changed.length === 0;
 }
-/** So many added files, in words. */
+/** Describes a number of added files. */
 function addedInWords(count) {
     return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`;
 }
-/** Whether there is any difference. */
+/** True if there is any difference. */
 function isModified(drift) {
     if (drift === undefined)
         return false;
@@ -27032,9 +27065,9 @@ function expect(schema, value, rule) {
 
 const INTEGRATION = 'integration.yaml';
 /**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host
- * that loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because
- * somebody may have damaged it to move what is installed: then that stays.
+ * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
+ * if the host loads plugins from another directory than the operator's. Warns also if the file cannot be used, because
+ * somebody may have damaged it to make plugins move: in that case, they stay where they are.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
@@ -27049,7 +27082,7 @@ function findPluginsDirectory(layout, { input, recorded }, log) {
     log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
     return { directory: used, isOperators: false };
 }
-/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
+/** Warns if the host loads plugins from another directory than the one in which a project installs them. */
 function warnOfOtherDirectory(layout, directory, log) {
     const { directory: asked, problem } = readHostsDirectory(layout);
     if (problem !== undefined)
@@ -27058,13 +27091,16 @@ function warnOfOtherDirectory(layout, directory, log) {
         return;
     log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
 }
-/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
+/**
+ * Returns every directory in which this host may have plugins: the usual one, that of its own file, and all recorded
+ * ones.
+ */
 function knownDirectories(layout) {
     const { directory } = readHostsDirectory(layout);
     const hosts = directory === undefined ? [] : [directory];
     return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
 }
-/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
+/** Never follows a symlink, which may lead to a secret of the runner's user. */
 function readHostsDirectory({ root }) {
     const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
     try {
@@ -27815,7 +27851,9 @@ function isHealthcheck(step) {
 
 
 
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
+/**
+ * Returns the items of an extracted tree in order, with these stamps, without the keep-paths, which belong to the host.
+ */
 function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
     const isKept = isBelow(keepPaths);
     const links = linkItems({ files, symlinks }, stampOf);
@@ -27841,7 +27879,7 @@ function* linkItems({ files, symlinks }, stampOf) {
         yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
     }
 }
-/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
+/** Returns the same items with their stamps in the folder of the extracted tree; reads those that are not known. */
 function stagedItems({ tree, staged }, keepPaths) {
     return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
 }
@@ -27968,7 +28006,7 @@ function plugin_yaml_refusal(what, hint = '') {
 
 
 
-/** What is known of a part that is going to be in this place. */
+/** Reads the state of a part that is going to be in this place. */
 function readPreviousInstall(layout, target) {
     const record = readHostRecord(layout);
     const installed = findInstalled(record.installed, target);
@@ -27977,20 +28015,24 @@ function readPreviousInstall(layout, target) {
     const version = installed?.version ?? readForeignVersion(installPath(layout, place));
     return { place, installed, removed, version };
 }
-/** Where this origin's settings of a part are, and what its kept paths are relative to: perhaps of a removed one. */
+/**
+ * Returns the place of this origin's settings, to which its kept paths are relative: perhaps that of a removed part.
+ */
 function formerPlace({ place, installed, removed }, origin) {
     const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
     return isReturning ? placeOf(removed) : place;
 }
-/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
+/**
+ * Returns the versions that a place has had from this origin, by our own record; those of other origins do not compare.
+ */
 function versionsFrom({ installed }, origin) {
     if (installed === undefined)
         return [];
     return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
 }
 /**
- * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
- * something is in the place now, which has its own.
+ * Returns the snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined if
+ * another version is in the place now, with kept paths of its own.
  */
 function findLeftBehind(layout, previous, origin) {
     const { place, installed, removed } = previous;
@@ -28000,12 +28042,15 @@ function findLeftBehind(layout, previous, origin) {
     const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
     return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
 }
-/** What `latest` is compared with: another origin's version says nothing about this one's. */
+/** Returns the state that `latest` is compared with: another origin's version says nothing about this one's. */
 function stateFor({ installed, version }, origin) {
     const isOurs = installed !== undefined && isFrom(installed, origin);
     return { version: installed === undefined || isOurs ? version : null, isOurs };
 }
-/** What a report says of what a deployment replaces. Announces what this action has not installed. */
+/**
+ * Returns a report's facts about the version that a deployment replaces. Logs a notice if this action did not install
+ * it.
+ */
 function factsOfReplaced(layout, { installed, place }, log) {
     if (installed !== undefined)
         return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
@@ -28016,7 +28061,7 @@ function factsOfReplaced(layout, { installed, place }, log) {
 }
 /**
  * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
- * `allowTakeover`, warns instead. Names the kept paths that others have left there.
+ * `allowTakeover`, warns instead. Logs the kept paths that others left there.
  */
 function verifyPlace(previous, { origin, allowTakeover }, log) {
     const { place, installed, removed } = previous;
@@ -28033,8 +28078,8 @@ function verifyPlace(previous, { origin, allowTakeover }, log) {
     log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
 }
 /**
- * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
- * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
+ * The same for a project, whose publisher chooses ids and directory: a part without a record counts as another's, and
+ * so does one with the same id in any directory of parts, because services and commands know parts by their id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
     const recorded = new Set();
@@ -28054,7 +28099,7 @@ function verifyProjectPlace(layout, place, claim) {
         claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
     }
 }
-/** Everywhere on this host where a part of this id may be, or is going to be. */
+/** Returns every place on this host where a part of this id may be, or is going to be. */
 function placesOf(layout, { id, directory: chosen }) {
     const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
     return directories.map(directory => placeAt(`${directory}/${id}`));
@@ -28066,7 +28111,7 @@ function findRealPath(layout, { directory, id }) {
 function placeTaken(place, owner) {
     return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
 }
-/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
+/** A part without a record may name its version in its plugin.yaml; null if that is not a usable one. */
 function readForeignVersion(path) {
     try {
         const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
@@ -28233,14 +28278,15 @@ const LEFT_OUT_PARTS = new Set([
     '*.json',
 ]);
 const LEFT_OUT_SUFFIXES = ['.pyc', '.pyo'];
-/** Whether the host framework expects a `plugin.sig` in this plugin. */
+/** True if the host framework expects a `plugin.sig` in this plugin. */
 function needsPluginSig(plugin) {
     return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
 }
 /**
- * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ *
+ * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
 async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
@@ -28255,7 +28301,7 @@ async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     };
     return escapeNonAscii(JSON.stringify(signature, null, 2));
 }
-/** Whether a plugin's signature may cover a path, or something below it. */
+/** True if a plugin's signature may cover a path, or a file below it. */
 function isCovered(path, plugin) {
     const directory = entryDirectory(plugin);
     const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
@@ -28269,7 +28315,7 @@ function entryDirectory(plugin) {
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
-/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+/** Returns the files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
 async function signedFiles(root, plugin) {
     const directory = entryDirectory(plugin);
     const base = directory === '.' ? '' : directory;
@@ -28875,8 +28921,8 @@ function itemsIn(layout, part, keepPaths) {
 
 
 /**
- * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
- * the version.
+ * Returns the name for the next snapshot in the folder of a place: one above the highest number there or on record,
+ * then the version.
  */
 function nextSnapshotName(folder, version, recorded = []) {
     const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
@@ -28884,7 +28930,9 @@ function nextSnapshotName(folder, version, recorded = []) {
     const highest = Math.max(0, ...names.map(name => Number.parseInt(name, 10)));
     return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`;
 }
-/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+/**
+ * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
+ */
 function existingSnapshots(folder, rows) {
     return rows.flatMap(({ kept_paths: kept, ...row }) => {
         const path = (0,external_node_path_namespaceObject.join)(folder, row.name);
@@ -28893,18 +28941,18 @@ function existingSnapshots(folder, rows) {
         return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
     });
 }
-/** A snapshot's row that lists the kept paths in it, if there are any. */
+/** Returns a snapshot's row that lists the kept paths in it, if there are any. */
 function withKeptPaths(row, keptPaths) {
     return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
 }
-/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
+/** True if a snapshot must not be pruned, because nobody could fetch its content again. */
 function isIrreplaceable(row) {
     return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: those that we
- * did not install ourselves, and those that contain kept paths.
+ * Chooses the snapshots that stay: the newest `limit`, at least the newest one (the last good version); as many of
+ * those that were modified on this host, which do not count towards the others; and all that nobody could fetch again:
+ * those that we did not install ourselves, and those that contain kept paths.
  */
 function chooseRetained(rows, limit) {
     const newestOf = (some) => some.slice(-Math.max(limit, 1));
@@ -28912,7 +28960,7 @@ function chooseRetained(rows, limit) {
     const isKept = (row) => newest.has(row) || isIrreplaceable(row);
     return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) };
 }
-/** Whether a snapshot is what was once installed, without later changes on this host. */
+/** True if a snapshot contains a version as it was installed, without later changes on this host. */
 function isGenuine({ modified }) {
     return modified === undefined;
 }
@@ -29164,8 +29212,9 @@ function outOfInodes(path, free, needed) {
 
 
 /**
- * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
- * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
+ * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
+ * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the path in the way
+ * and says what to do.
  */
 function requireOwnKinds(layout) {
     const { staging, renameProbe, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
@@ -29195,7 +29244,7 @@ function inTheWay(path, expected) {
 
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024;
-/** Reserves some disk space, so that a host whose disk has filled up can still be locked and recovered. */
+/** Reserves some disk space, so that a host whose disk is full can still be locked and recovered. */
 function keepReserve(layout) {
     if (pathExistsSync(reservePath(layout)))
         return;
@@ -29226,11 +29275,12 @@ function spendReserve(layout) {
 
 
 
-/** For our own records; the artifact's need is checked when its listing is known. */
+/** Space for our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
- * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and warns of what it accepts.
+ * Makes a project root ready to be locked: the root itself (if its parent exists), and `.hub-deploy/` with its folders,
+ * 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and logs a warning for each risk that it accepts.
+ *
  * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
  */
 async function prepareHost(access, log) {
@@ -29240,7 +29290,7 @@ async function prepareHost(access, log) {
     try {
         requireRoot(layout.root, log);
         await makePrivateDirectories(layout.own);
-        // Another user may have made what we had not made yet.
+        // Another user may have made folders that did not exist before.
         requireSafeHost(access);
         requireOwnKinds(layout);
         await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
@@ -29251,8 +29301,8 @@ async function prepareHost(access, log) {
     }
 }
 /**
- * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
- * that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch versions in a place: that its shelf passes `checkShelf`,
+ * and that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -29267,15 +29317,16 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
-/** The same for where a part is and where it is going to be, once where they are the same. */
+/** The same for the present place of a part and its target; once if they are the same. */
 function checkPlaces(host, present, target) {
     if (installPath(host.layout, present) !== installPath(host.layout, target))
         checkHost(host, present);
     checkHost(host, target);
 }
 /**
- * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
- * switch is one rename, and that some space is free.
+ * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a switch is
+ * one rename, and that some space is free.
+ *
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 function checkShelf(layout, shelf) {
@@ -29288,7 +29339,7 @@ function checkShelf(layout, shelf) {
     }
     requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
 }
-/** When our folder cannot be made, it is always the root that the operator has to fix. */
+/** If our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error) {
     if (error.code !== 'step_failed')
         return error;
@@ -29324,7 +29375,7 @@ function readiness_requireMovable(place) {
     if (found?.isDirectory())
         (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
-/** What is missing is made in the nearest directory above. */
+/** A missing directory is made in the nearest one above it. */
 function requireWritableShelf(layout, { directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
     if (statIfPresentSync(path)?.isDirectory() !== true)
@@ -30018,13 +30069,14 @@ function pruneTreeRecords({ trees }, used) {
 
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-';
-/** Far more than one file takes. */
+/** Far longer than one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
- * snapshots that are not retained to where `cleanStaging` deletes them.
- * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
- * snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, and moves the
+ * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
+ *
+ * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
+ * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
 async function finishCommitted(layout, log, installation) {
     await recordInstalled(layout, installation);
@@ -30033,8 +30085,8 @@ async function finishCommitted(layout, log, installation) {
     return isRecorded;
 }
 /**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. What
- * still fails is a warning. The caller holds the lock.
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. A
+ * failure is a warning. The caller holds the lock.
  */
 async function retryDiscarded(layout, log) {
     await orWarn(log, async () => {
@@ -30056,8 +30108,8 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
- * is when it cannot be renamed; then `cleanStaging` sets it aside.
+ * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more: `cleanStaging` then
+ * deletes it. Does nothing if it is gone; throws the system's error if it cannot be renamed.
  */
 function discardStaging(layout, deploymentId) {
     try {
@@ -30069,8 +30121,9 @@ function discardStaging(layout, deploymentId) {
     }
 }
 /**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only what was discarded: a
- * staging folder whose journal is missing may hold this host's own files, so it is set aside.
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only trees that were discarded: a
+ * staging folder whose journal is missing may contain this host's own files, so it is set aside.
+ *
  * The caller holds the lock, and there is no journal.
  */
 async function cleanStaging(layout, log) {
@@ -30081,8 +30134,9 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist, those with this one's number, which it has not made, and
- * those of an hour ago. Leaves those of the lock alone: its holder has removed those that nobody may still be writing.
+ * Removes the temporary files of processes that no longer exist, those with the number of this process, which has made
+ * none yet, and those older than an hour. Leaves those of the lock alone: its holder has removed the ones that no
+ * process may still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -30091,23 +30145,25 @@ async function removeStrayTemporaries(layout, log) {
             if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
             const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
-            // A directory of that name is not of this action.
+            // This action makes no directory of that name.
             if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
                 await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
 }
-/** This process is not; in another container, another one may have had the number of one that is here. */
+/**
+ * This process has made none yet; and a process in another container may have had the number of one that exists here.
+ */
 function mayBeWriting(pid, writtenAtMs) {
     return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
 }
-/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
+/** Renames it, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function cleanup_putAside(layout, path) {
     try {
         const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
         if (mounted !== undefined)
             throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        // A name of its own: made from id and version, it could be longer than a name may be.
+        // A random name: one made from id and version could be longer than a name may be.
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
     }
     catch (error) {
@@ -30115,7 +30171,7 @@ function cleanup_putAside(layout, path) {
             throw error;
     }
 }
-/** Removes it when it is empty, which a run that was killed before its first record leaves. */
+/** Removes the folder if it is empty: a run that was killed before its first record leaves it so. */
 async function setStagingAside(layout, log, name) {
     const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
     if (tryRemoveEmptySync(path))
@@ -30192,13 +30248,13 @@ async function emptyStaging({ layout, log }, deploymentId) {
 
 const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
 const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces it. */
 function driftNotePath(stagingFolder, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
 }
 /**
- * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
- * Replaces what was noted of it earlier. Not durable, because a rollback without it only verifies less.
+ * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
+ * from damage. Replaces an earlier note about the tree. Not durable, because a rollback without it only verifies less.
  */
 async function noteDrift(stagingFolder, tree, drift) {
     const path = driftNotePath(stagingFolder, tree);
@@ -30208,7 +30264,7 @@ async function noteDrift(stagingFolder, tree, drift) {
     });
     (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
 }
-/** The note; undefined when there is none, or a power cut has left none. */
+/** Returns the note; undefined if there is none, or if a power cut damaged it. */
 function readDriftNote(stagingFolder, part) {
     try {
         const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
@@ -30831,16 +30887,16 @@ async function announceModified(deployment, place, { path }) {
 
 
 
-/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+/** The limit for reading a tree, to which a service may have added any number of bytes and files. */
 const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** What each file that is not recorded counts at least. */
+/** The least that each unrecorded file counts. */
 const BYTES_PER_FILE = 1024;
-/** As many as an archive may need. */
+/** The number that an archive may need. */
 const MAX_LINKS = 40;
 /**
- * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the
- * bytes of the file that it leads to inside the tree, if there is one. Throws what reading the record throws, the
+ * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only the
+ * files that differ from their record; undefined if these have too many bytes. Follows no symlink: one counts with the
+ * bytes of the file that it leads to inside the tree, if there is one. Throws the errors of reading the record, the
  * system's error, and the signal's reason once it is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
@@ -30854,7 +30910,7 @@ async function describeTree({ root, keepPaths }, record, signal) {
         const known = knownDigest(recorded, found);
         const size = isFile(found) && known === undefined ? Number(found.content) : 0;
         room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        // Two names that are no UTF-8 may read alike, and no record has a path twice.
+        // Two names that are not UTF-8 may read alike, and no record has a path twice.
         if (room < 0 || found.path === items.at(-1)?.path)
             return undefined;
         const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
@@ -30887,8 +30943,8 @@ function digestBehind(link, byPath) {
 
 const write_tree_record_WINDOW_BYTES = 64 * 1024;
 /**
- * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
- * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ * Records a tree whose items come in order, under the SHA-256 of the record's own text; durable when it returns. So
+ * every installed tree has its own record, which stays valid when the tree is moved. Works in slices.
  */
 async function writeTreeRecord(layout, items, signal) {
     const temporary = temporaryName(`${layout.trees}/record`);
@@ -31816,20 +31872,23 @@ async function awaitAll(...works) {
 
 
 /**
- * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
- * new one is written, so that the files are not read again.
+ * Counts the files that a new tree changes, adds and removes. Compares two records, line by line and in their order,
+ * while the new one is written, so that the files are not read again.
  */
 class TreeChange {
     #before;
     #counts = { changed: 0, added: 0, removed: 0, all: 0 };
     #isUncounted = false;
-    /** How many of them only undo what was done on the host: edited and missing files return, added ones go. */
+    /** Those that only undo changes on the host: edited and missing files return, added ones are removed. */
     #undone = { restored: 0, removed: 0 };
-    /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
+    /**
+     * `before` is the installed version; undefined for a first install. Never throws: without its record, nothing is
+     * compared.
+     */
     constructor(layout, before) {
         this.#before = before && orUndefined(() => readRecordLines(layout, before));
     }
-    /** Passes the items of the new tree on. */
+    /** Passes the items of the new tree on while it counts them. */
     *count(items) {
         const before = (this.#before ?? [])[Symbol.iterator]();
         const next = () => before.next().value;
@@ -31854,15 +31913,16 @@ class TreeChange {
             this.#counts.removed++;
     }
     /**
-     * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. Reads both records
-     * once, however many files differ. Works in slices; throws what reading a record throws, and nothing is corrected then.
+     * Corrects the counts, which compare two records, by the differences between the replaced tree and its own record.
+     * Reads both records once, however many files differ. Works in slices. Throws the errors of reading a record, and
+     * then corrects nothing.
      */
     async correct(drift, layout, records) {
         if (drift.instead !== undefined) {
             this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
             return;
         }
-        // There may be more of them than are listed.
+        // There may be more added files than the list contains.
         if (drift.added.length >= MAX_ADDED) {
             this.#isUncounted = true;
             return;
@@ -31896,7 +31956,7 @@ class TreeChange {
         this.#counts[from]--;
         this.#counts[to]++;
     }
-    /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
+    /** `58 files changed, 2 added, 1 removed`, or the number of files if there was nothing to compare with. */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
         if (this.#before === undefined || this.#isUncounted)
@@ -31915,7 +31975,7 @@ class TreeChange {
             .join(', ');
     }
 }
-/** What two records have of these paths. */
+/** Returns the lines of these paths in two records. */
 async function findVersions(paths, layout, records) {
     const versions = new Map(paths.map(path => [path, {}]));
     const slice = new TimeSlice();
@@ -32247,12 +32307,12 @@ async function planSwitches(context, { removed, prepared }, reach) {
 
 
 
-/** Each is moved by itself. */
+/** Each is moved separately. */
 const MAX_STRAYS = 2000;
 /**
- * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
- * whole cache is strange, the cache. A process that could write in the tree may have put code there. Undefined where
- * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
+ * Returns the unrecorded files in the bytecode caches of a tree, without keep-paths, as relative paths; of a cache that
+ * is unrecorded as a whole, only its own path. A process that could write in the tree may have put code there.
+ * Undefined if there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
  */
 async function findStrayCaches({ root, keepPaths }, record, signal) {
     const slice = new TimeSlice(signal);
@@ -32270,7 +32330,7 @@ async function findStrayCaches({ root, keepPaths }, record, signal) {
     }
     return [...strays];
 }
-/** The outermost cache that contains the path. */
+/** Returns the outermost cache that contains the path. */
 function cacheOf(path) {
     return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__');
 }
@@ -32951,8 +33011,8 @@ function pathsOf(files) {
 
 
 /**
- * Checks that a part keeps all data of this host when it changes its directory: its settings, and what symlinks in its
- * kept paths lead to. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a part keeps all data of this host when it changes its directory: its settings, and the targets of
+ * symlinks in its kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 async function requireMovableData(host, move) {
     if (isSamePlace(move.target, formerPlace(move.previous, move.origin)))
@@ -32960,7 +33020,10 @@ async function requireMovableData(host, move) {
     requireMovableSettings(host.layout, move);
     await requireMovableLinks(host, move);
 }
-/** A symlink's target may be relative to its directory; and the settings that are used must be the operator's. */
+/**
+ * Refuses a symlink, whose target may be relative to its directory, and other settings than those that the operator
+ * chose.
+ */
 function requireMovableSettings(layout, { target, previous, origin, isOperators }) {
     const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
     const found = lstatIfPresentSync(from);
@@ -32991,7 +33054,7 @@ async function requireMovableLinks({ layout, keepPaths }, move) {
         throw new DeploymentError('unsafe_host', `${(0,external_node_path_namespaceObject.join)(keeper, path)}, which keep-paths names, is a symlink to ${link}, which would lead nowhere or elsewhere in ${placePath(target)}: nothing was changed. Make it ${isInside ? 'relative' : 'absolute'}, or keep the plugins directory.`);
     }
 }
-/** Each symlink that is a kept path, or in one. */
+/** Returns each symlink that is a kept path, or is inside one. */
 async function keptLinks(root, keepPaths) {
     const found = [];
     for (const kept of presentPaths(root, keepPaths)) {
@@ -33021,9 +33084,9 @@ async function keptLinks(root, keepPaths) {
 
 
 /**
- * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
- * other part and contains none, that nothing is there which the part would replace without having been installed
- * there, and that no data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a part can be in the directory chosen for it: that the directory is really below the project root; that
+ * the part is in no other part and contains none; that it replaces nothing that was not installed there; and that no
+ * data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 async function verifyDestination(host, destination) {
     const { layout } = host;
@@ -33039,7 +33102,7 @@ async function verifyDestination(host, destination) {
     refuseOccupied(layout, destination);
     await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' });
 }
-/** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
+/** Symlinks of the operator may lead out of the root, as they always could in place of `plugins`. */
 function requireInside(layout, { target: { directory }, chosenBy }) {
     if (directory === DEFAULT_PLUGINS_DIRECTORY)
         return;
@@ -33051,14 +33114,14 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
         return;
     throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`);
 }
-/** A publisher must not add to what is there for another purpose, such as the source of the host framework. */
+/** A publisher must not add to a directory for another purpose, such as the source of the host framework. */
 function refuseForeignDirectory(layout, { directory }) {
     const found = (0,external_node_path_namespaceObject.relative)(layout.root, nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory)));
     if (found === '' || knownDirectories(layout).includes(directory))
         return;
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists, and nothing says that it is for plugins: nothing was changed. If it is, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
-/** What is below a directory of plugins is in a plugin, whatever put it there. */
+/** Everything below a directory of plugins is in a plugin, whatever process put it there. */
 function refuseBelowPart(layout, { directory }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
@@ -33111,8 +33174,8 @@ function realPath(layout, { directory, id }) {
 
 /**
  * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
- * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ * Without a secret, it only warns. Also warns of kept paths that the signature covers, because they contain the host's
+ * own files. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
 async function signForHost(plugin, secret) {
     const { staged, tree, pluginYaml } = plugin;
@@ -33135,8 +33198,8 @@ async function signForHost(plugin, secret) {
     };
 }
 /**
- * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
- * false where that cannot be known without the artifact.
+ * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. False
+ * also if that cannot be known without the artifact.
  */
 async function isSignedForHost(plugin, secret) {
     const { installed, pluginYaml, find } = plugin;

@@ -97,7 +97,7 @@ function ownerOfTemporary(name) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
 const GROUP_AND_OTHERS = 0o077;
-/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
+/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
 function findExposureOf(found, us) {
     if (!found.isDirectory())
         return 'type';
@@ -105,7 +105,7 @@ function findExposureOf(found, us) {
         return 'owner';
     return isOpenToOthers(found) ? 'mode' : undefined;
 }
-/** Whether others than its owner may do anything with a file or directory. */
+/** True if others than its owner may do anything with a file or directory. */
 function isOpenToOthers({ mode }) {
     return (mode & GROUP_AND_OTHERS) !== 0;
 }
@@ -185,11 +185,12 @@ function tryUnlink(path) {
 ;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
 
 
-/** As many as Linux follows in one path. */
+/** The number that Linux follows in one path. */
 const MAX_SYMLINKS = 40;
 /**
- * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
- * Throws the system's error when it may not look.
+ * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ *
+ * Throws the system's error if this process may not read one of them.
  */
 function walkPath(path) {
     const way = [];
@@ -229,16 +230,16 @@ function partsOf(path) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
 
-/** In such a directory, other users can rename and remove only what is theirs. */
+/** In a sticky directory, other users can rename and remove only their own files. */
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+/** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
     return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
 }
-/** Sticky is not enough at the end, where others could add something. */
+/** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
     // The mode of a symlink means nothing.

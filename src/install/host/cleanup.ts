@@ -17,14 +17,15 @@ import type { TreeIdentity } from './trees/record/tree-identity.ts'
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-'
 
-/** Far more than one file takes. */
+/** Far longer than one file takes. */
 const LONGEST_WRITE_MS = 3_600_000
 
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of what is installed, and moves the
- * snapshots that are not retained to where `cleanStaging` deletes them.
- * Throws only when the record cannot be written; what cannot be removed is a warning. Returns whether every discarded
- * snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, and moves the
+ * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
+ *
+ * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
+ * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
 export async function finishCommitted(layout: Layout, log: Log, installation: Installation): Promise<boolean> {
   await recordInstalled(layout, installation)
@@ -34,8 +35,8 @@ export async function finishCommitted(layout: Layout, log: Log, installation: In
 }
 
 /**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. What
- * still fails is a warning. The caller holds the lock.
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. A
+ * failure is a warning. The caller holds the lock.
  */
 export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
   await orWarn(log, async () => {
@@ -57,8 +58,8 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more. Leaves it where it
- * is when it cannot be renamed; then `cleanStaging` sets it aside.
+ * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more: `cleanStaging` then
+ * deletes it. Does nothing if it is gone; throws the system's error if it cannot be renamed.
  */
 export function discardStaging(layout: Layout, deploymentId: string): void {
   try {
@@ -69,8 +70,9 @@ export function discardStaging(layout: Layout, deploymentId: string): void {
 }
 
 /**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only what was discarded: a
- * staging folder whose journal is missing may hold this host's own files, so it is set aside.
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only trees that were discarded: a
+ * staging folder whose journal is missing may contain this host's own files, so it is set aside.
+ *
  * The caller holds the lock, and there is no journal.
  */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
@@ -82,8 +84,9 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist, those with this one's number, which it has not made, and
- * those of an hour ago. Leaves those of the lock alone: its holder has removed those that nobody may still be writing.
+ * Removes the temporary files of processes that no longer exist, those with the number of this process, which has made
+ * none yet, and those older than an hour. Leaves those of the lock alone: its holder has removed the ones that no
+ * process may still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -91,31 +94,33 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
       const owner = ownerOfTemporary(name)
       if (owner === undefined || name.startsWith(`${basename(layout.lock)}.`)) continue
       const found = lstatIfPresentSync(join(folder, name))
-      // A directory of that name is not of this action.
+      // This action makes no directory of that name.
       if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
         await orWarn(log, () => unlinkSync(join(folder, name)))
     }
   }
 }
 
-/** This process is not; in another container, another one may have had the number of one that is here. */
+/**
+ * This process has made none yet; and a process in another container may have had the number of one that exists here.
+ */
 function mayBeWriting(pid: number, writtenAtMs: number): boolean {
   return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS
 }
 
-/** A rename, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
+/** Renames it, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout: Layout, path: string): void {
   try {
     const [mounted] = mountPointsIn(join(layout.root, path))
     if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
-    // A name of its own: made from id and version, it could be longer than a name may be.
+    // A random name: one made from id and version could be longer than a name may be.
     renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${randomUUID()}`))
   } catch (error) {
     if (!isAbsent(error)) throw error
   }
 }
 
-/** Removes it when it is empty, which a run that was killed before its first record leaves. */
+/** Removes the folder if it is empty: a run that was killed before its first record leaves it so. */
 async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
   const path = join(layout.staging, name)
   if (tryRemoveEmptySync(path)) return

@@ -3,20 +3,21 @@ import { DeploymentError } from '../../core/errors.ts'
 import { removeTree } from '../files/trees/remove-tree.ts'
 import { lstatIfPresentSync, pathExistsSync } from '../files/trees/tree-walk.ts'
 
-/** A directory of this host with the paths in it that are the host's own. */
+/** A directory of this host, with the paths in it that belong to the host. */
 export interface HostTree {
   readonly root: string
   readonly keepPaths: readonly string[]
 }
 
-/** All paths of these lists, in their order, each once. */
+/** Returns all paths of these lists, in their order, each once. */
 export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined)[]): string[] {
   return [...new Set(lists.flatMap(list => list ?? []))]
 }
 
 /**
- * The keep-paths that a tree really has, without those inside another. Its replacement can take them: all their parents
- * are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` when a parent is not a directory.
+ * Returns the keep-paths that exist in a tree, without those inside another. Its replacement can take them: all their
+ * parents are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` if a parent is not a
+ * directory.
  */
 export function findKeptPaths(tree: HostTree, staged: string): string[] {
   const kept = findMovablePaths(tree)
@@ -24,14 +25,14 @@ export function findKeptPaths(tree: HostTree, staged: string): string[] {
   return kept
 }
 
-/** The same for the tree alone, without a replacement. */
+/** Returns the same for the tree alone, without a replacement. */
 export function findMovablePaths({ root, keepPaths }: HostTree): string[] {
   const kept = presentPaths(root, keepPaths)
   for (const path of kept) requireRealParents(root, path)
   return kept
 }
 
-/** Which of these paths exist in a directory, without those inside another. */
+/** Returns the paths that exist in a directory, without those inside another. */
 export function presentPaths(root: string, paths: readonly string[]): string[] {
   return outermost(paths).filter(path => pathExistsSync(join(root, path)))
 }

@@ -1,22 +1,22 @@
 import { join } from 'node:path'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../core/plugins-directory.ts'
 
-/** Which of the two kinds of parts one is. Each has a directory of its own below a project root. */
+/** One of the two kinds of parts. */
 export type Shelf = 'plugins' | 'extensions'
 
-/** Which plugin or extension: a host has each once, wherever it is installed. */
+/** Identifies a plugin or extension: a host has each once, wherever it is installed. */
 export interface PartName {
   readonly shelf: Shelf
   readonly id: string
 }
 
-/** Where one plugin or extension is installed. */
+/** The place of one plugin or extension. */
 export interface Place extends PartName {
-  /** Which contains it, relative to the project root. */
+  /** The directory that contains the part, relative to the project root. */
   readonly directory: string
 }
 
-/** The paths below a project root, all absolute. What is under `.hub-deploy/` is ours alone. */
+/** The paths below a project root, all absolute. Everything under `.hub-deploy/` is ours alone. */
 export interface Layout {
   readonly root: string
   readonly own: string
@@ -49,7 +49,7 @@ export function layoutOf(projectRoot: string): Layout {
   }
 }
 
-/** Which part it is, `<shelf>/<id>`, wherever it is installed. */
+/** Names a part, wherever it is installed: `<shelf>/<id>`. */
 export function placeName({ shelf, id }: PartName): string {
   return `${shelf}/${id}`
 }
@@ -59,14 +59,14 @@ export function placePath({ directory, id }: Place): string {
   return `${directory}/${id}`
 }
 
-/** Which place has this path below the project root. */
+/** Returns the place with this path below the project root. */
 export function placeAt(path: string): Place {
   const end = path.lastIndexOf('/')
   const [directory, id] = [path.slice(0, end), path.slice(end + 1)]
   return { shelf: directory === EXTENSIONS_DIRECTORY ? 'extensions' : 'plugins', id, directory }
 }
 
-/** The directory of a shelf where nothing says otherwise. */
+/** The default directory of a shelf. */
 export function usualDirectory(shelf: Shelf): string {
   return shelf === 'plugins' ? DEFAULT_PLUGINS_DIRECTORY : EXTENSIONS_DIRECTORY
 }
@@ -88,12 +88,12 @@ export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 
-/** Where a deployment keeps its journal until it has the host. */
+/** Where a deployment keeps its journal until it has locked the host. */
 export function begunPath({ own }: Layout, deploymentId: string): string {
   return join(own, `begun-${deploymentId}.jsonl`)
 }
 
-/** The deployment whose journal has this name, if it is one of those. */
+/** Returns the deployment whose journal has this name; undefined for any other name. */
 export function begunDeployment(name: string): string | undefined {
   return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1]
 }
@@ -106,7 +106,7 @@ export function treeRecordPath({ trees }: Layout, record: string): string {
   return join(trees, `${record}.tree`)
 }
 
-/** Where earlier versions of the action have recorded a tree. */
+/** Where earlier versions of the action recorded a tree. */
 export function earlierRecordPath({ trees }: Layout, treeDigest: string): string {
   return join(trees, `${treeDigest}.json`)
 }

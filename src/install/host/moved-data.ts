@@ -8,7 +8,7 @@ import { installPath, isSamePlace, type Layout, type Place, placePath, settingsP
 import { findLeftBehind, formerPlace, type PreviousInstall } from './previous-install.ts'
 import { findRealDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
-/** A part that is going to be in another directory than before, or than when it was removed. */
+/** A part that is going to be in another directory than before its deployment, or before its removal. */
 export interface Move {
   readonly target: Place
   readonly previous: PreviousInstall
@@ -18,8 +18,8 @@ export interface Move {
 }
 
 /**
- * Checks that a part keeps all data of this host when it changes its directory: its settings, and what symlinks in its
- * kept paths lead to. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a part keeps all data of this host when it changes its directory: its settings, and the targets of
+ * symlinks in its kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 export async function requireMovableData(host: SwitchingHost, move: Move): Promise<void> {
   if (isSamePlace(move.target, formerPlace(move.previous, move.origin))) return
@@ -27,7 +27,10 @@ export async function requireMovableData(host: SwitchingHost, move: Move): Promi
   await requireMovableLinks(host, move)
 }
 
-/** A symlink's target may be relative to its directory; and the settings that are used must be the operator's. */
+/**
+ * Refuses a symlink, whose target may be relative to its directory, and other settings than those that the operator
+ * chose.
+ */
 function requireMovableSettings(layout: Layout, { target, previous, origin, isOperators }: Move): void {
   const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)]
   const found = lstatIfPresentSync(from)
@@ -70,7 +73,7 @@ interface KeptLink {
   readonly link: string
 }
 
-/** Each symlink that is a kept path, or in one. */
+/** Returns each symlink that is a kept path, or is inside one. */
 async function keptLinks(root: string, keepPaths: readonly string[]): Promise<KeptLink[]> {
   const found: KeptLink[] = []
   for (const kept of presentPaths(root, keepPaths)) {

@@ -31,15 +31,16 @@ export interface StagedPlugin {
   pluginYaml: PluginYaml
 }
 
-/** Whether the host framework expects a `plugin.sig` in this plugin. */
+/** True if the host framework expects a `plugin.sig` in this plugin. */
 export function needsPluginSig(plugin: PluginYaml): boolean {
   return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '')
 }
 
 /**
- * The text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
+ * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
- * Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ *
+ * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
 export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, secret: string): Promise<string> {
   const hmac = createHmac('sha256', Buffer.from(secret, 'utf8'))
@@ -54,7 +55,7 @@ export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, s
   return escapeNonAscii(JSON.stringify(signature, null, 2))
 }
 
-/** Whether a plugin's signature may cover a path, or something below it. */
+/** True if a plugin's signature may cover a path, or a file below it. */
 export function isCovered(path: string, plugin: PluginYaml): boolean {
   const directory = entryDirectory(plugin)
   const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)
@@ -73,7 +74,7 @@ function entryDirectory(plugin: PluginYaml): string {
   return posix.dirname(normal)
 }
 
-/** The files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+/** Returns the files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
 export async function signedFiles(root: string, plugin: PluginYaml): Promise<string[]> {
   const directory = entryDirectory(plugin)
   const base = directory === '.' ? '' : directory

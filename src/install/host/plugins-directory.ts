@@ -11,25 +11,25 @@ import type { Layout } from './layout.ts'
 
 const INTEGRATION = 'integration.yaml'
 
-/** Which directory a host's plugins belong in, and whether the operator says so for this run. */
+/** The directory for a host's plugins, and whether the operator chose it for this run. */
 export interface PluginsDirectory {
   readonly directory: string
-  /** Otherwise the host's own file, which other programs may write, or a default. */
+  /** False if it is from the host's own file, which other programs may write, or a default. */
   readonly isOperators: boolean
 }
 
-/** What is known before the host is asked. */
+/** The directories that are known before the host's own file is read. */
 export interface KnownDirectories {
   /** The operator's input. */
   readonly input: string | undefined
-  /** Where the plugin is by our own record; stays where the host's file cannot be read. */
+  /** The directory of the plugin in our own record; it stays there if the host's file cannot be read. */
   readonly recorded: string | undefined
 }
 
 /**
- * The directory that the operator names, else that of the host framework's own file, else `plugins`. Warns of a host
- * that loads plugins from elsewhere than where the operator wants them, and of a file that cannot be used, because
- * somebody may have damaged it to move what is installed: then that stays.
+ * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
+ * if the host loads plugins from another directory than the operator's. Warns also if the file cannot be used, because
+ * somebody may have damaged it to make plugins move: in that case, they stay where they are.
  */
 export function findPluginsDirectory(
   layout: Layout,
@@ -50,7 +50,7 @@ export function findPluginsDirectory(
   return { directory: used, isOperators: false }
 }
 
-/** Warns of a host that loads plugins from elsewhere than where a project installs them. */
+/** Warns if the host loads plugins from another directory than the one in which a project installs them. */
 export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log): void {
   const { directory: asked, problem } = readHostsDirectory(layout)
   if (problem !== undefined) log.warning(`${problem} The project's plugins are installed in ${directory}.`)
@@ -60,21 +60,24 @@ export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log
   )
 }
 
-/** Every directory in which this host may have plugins: the usual one, that of its own file, and all recorded ones. */
+/**
+ * Returns every directory in which this host may have plugins: the usual one, that of its own file, and all recorded
+ * ones.
+ */
 export function knownDirectories(layout: Layout): string[] {
   const { directory } = readHostsDirectory(layout)
   const hosts = directory === undefined ? [] : [directory]
   return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])]
 }
 
-/** What the host's file says; nothing of both where there is none, or it does not say. */
+/** The content of the host's file; both fields are absent if there is no file, or it names no directory. */
 interface HostsDirectory {
   readonly directory?: string | undefined
   /** One sentence. */
   readonly problem?: string
 }
 
-/** Never follows a symlink: what it leads to may be a secret of the runner's user. */
+/** Never follows a symlink, which may lead to a secret of the runner's user. */
 export function readHostsDirectory({ root }: Layout): HostsDirectory {
   const path = join(root, INTEGRATION)
   try {

@@ -15,19 +15,19 @@ import { installPath, type Layout, type Place, placeAt, placePath, snapshotsPath
 import { knownDirectories } from './plugins-directory.ts'
 import { findRealDirectory } from './switchable.ts'
 
-/** What a deployment finds of a part before it changes anything. */
+/** The state of a part before a deployment changes anything. */
 export interface PreviousInstall {
-  /** Where it is installed; where it is going to be if we have no record of it. */
+  /** The place where the part is installed; where it is going to be if we have no record of it. */
   readonly place: Place
-  /** Our record of what is installed there. */
+  /** Our record of the installed version. */
   readonly installed: InstalledRow | undefined
-  /** Our record of what is retained of a removed part. */
+  /** Our record of a removed part and its snapshots. */
   readonly removed: RemovedRow | undefined
-  /** Of what is installed there, even if we have no record of it. */
+  /** The version that is installed there, even if we have no record of it. */
   readonly version: string | null
 }
 
-/** What is known of a part that is going to be in this place. */
+/** Reads the state of a part that is going to be in this place. */
 export function readPreviousInstall(layout: Layout, target: Place): PreviousInstall {
   const record = readHostRecord(layout)
   const installed = findInstalled(record.installed, target)
@@ -37,21 +37,25 @@ export function readPreviousInstall(layout: Layout, target: Place): PreviousInst
   return { place, installed, removed, version }
 }
 
-/** Where this origin's settings of a part are, and what its kept paths are relative to: perhaps of a removed one. */
+/**
+ * Returns the place of this origin's settings, to which its kept paths are relative: perhaps that of a removed part.
+ */
 export function formerPlace({ place, installed, removed }: PreviousInstall, origin: Origin): Place {
   const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin)
   return isReturning ? placeOf(removed) : place
 }
 
-/** The versions that a place has had from this origin, by our own record; those of other origins do not compare. */
+/**
+ * Returns the versions that a place has had from this origin, by our own record; those of other origins do not compare.
+ */
 export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []
   return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)]
 }
 
 /**
- * The snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined when
- * something is in the place now, which has its own.
+ * Returns the snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined if
+ * another version is in the place now, with kept paths of its own.
  */
 export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin: Origin): string | undefined {
   const { place, installed, removed } = previous
@@ -61,13 +65,16 @@ export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin
   return newest && join(snapshotsPath(layout, place), newest.name)
 }
 
-/** What `latest` is compared with: another origin's version says nothing about this one's. */
+/** Returns the state that `latest` is compared with: another origin's version says nothing about this one's. */
 export function stateFor({ installed, version }: PreviousInstall, origin: Origin): InstalledState {
   const isOurs = installed !== undefined && isFrom(installed, origin)
   return { version: installed === undefined || isOurs ? version : null, isOurs }
 }
 
-/** What a report says of what a deployment replaces. Announces what this action has not installed. */
+/**
+ * Returns a report's facts about the version that a deployment replaces. Logs a notice if this action did not install
+ * it.
+ */
 export function factsOfReplaced(
   layout: Layout,
   { installed, place }: PreviousInstall,
@@ -82,16 +89,16 @@ export function factsOfReplaced(
   return { unrecorded: true }
 }
 
-/** Who wants a place. */
+/** A deployment's claim to a place. */
 export interface Claim {
   readonly origin: Origin
-  /** The operator's word that it may replace what others installed. */
+  /** The operator allows this deployment to replace parts that others installed. */
   readonly allowTakeover: boolean
 }
 
 /**
  * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
- * `allowTakeover`, warns instead. Names the kept paths that others have left there.
+ * `allowTakeover`, warns instead. Logs the kept paths that others left there.
  */
 export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }: Claim, log: Log): void {
   const { place, installed, removed } = previous
@@ -111,8 +118,8 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
 }
 
 /**
- * The same for a project, whose publisher chooses ids and directory: what we have no record of counts as another's, and
- * so does what has the same id in any directory of parts, because services and commands know parts by their id alone.
+ * The same for a project, whose publisher chooses ids and directory: a part without a record counts as another's, and
+ * so does one with the same id in any directory of parts, because services and commands know parts by their id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
   const recorded = new Set<string | undefined>()
@@ -130,7 +137,7 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
   }
 }
 
-/** Everywhere on this host where a part of this id may be, or is going to be. */
+/** Returns every place on this host where a part of this id may be, or is going to be. */
 function placesOf(layout: Layout, { id, directory: chosen }: Place): Place[] {
   const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])]
   return directories.map(directory => placeAt(`${directory}/${id}`))
@@ -148,7 +155,7 @@ function placeTaken(place: Place, owner: string): DeploymentError {
   )
 }
 
-/** Something that we have no record of may name its version in its plugin.yaml; null where that is no usable one. */
+/** A part without a record may name its version in its plugin.yaml; null if that is not a usable one. */
 function readForeignVersion(path: string): string | null {
   try {
     const text = readSmallFileSync(join(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)

@@ -13,12 +13,13 @@ import { type HostAccess, requireSafeHost } from './ownership/ownership.ts'
 import { keepReserve } from './reserve.ts'
 import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
 
-/** For our own records; the artifact's need is checked when its listing is known. */
+/** Space for our own records; the artifact's need is checked when its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
 
 /**
- * Makes a project root ready to be locked: the root itself (when its parent exists), and `.hub-deploy/` with its
- * folders, 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and warns of what it accepts.
+ * Makes a project root ready to be locked: the root itself (if its parent exists), and `.hub-deploy/` with its folders,
+ * 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and logs a warning for each risk that it accepts.
+ *
  * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
  */
 export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
@@ -27,7 +28,7 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
   try {
     requireRoot(layout.root, log)
     await makePrivateDirectories(layout.own)
-    // Another user may have made what we had not made yet.
+    // Another user may have made folders that did not exist before.
     requireSafeHost(access)
     requireOwnKinds(layout)
     await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
@@ -38,8 +39,8 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 }
 
 /**
- * Checks, before anything is fetched, that this run can switch versions in a place: its shelf as `checkShelf` does, and
- * that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch versions in a place: that its shelf passes `checkShelf`,
+ * and that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host
@@ -54,15 +55,16 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
-/** The same for where a part is and where it is going to be, once where they are the same. */
+/** The same for the present place of a part and its target; once if they are the same. */
 export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
   if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
   checkHost(host, target)
 }
 
 /**
- * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a
- * switch is one rename, and that some space is free.
+ * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a switch is
+ * one rename, and that some space is free.
+ *
  * Throws DeploymentError `host_not_writable` or `disk_full`.
  */
 export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
@@ -78,7 +80,7 @@ export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
 /** A directory of parts. */
 export type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
 
-/** When our folder cannot be made, it is always the root that the operator has to fix. */
+/** If our folder cannot be made, it is always the root that the operator has to fix. */
 function unusableRoot(error: DeployError): DeployError {
   if (error.code !== 'step_failed') return error
   return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
@@ -118,7 +120,7 @@ function requireMovable(place: string): void {
   if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)
 }
 
-/** What is missing is made in the nearest directory above. */
+/** A missing directory is made in the nearest one above it. */
 function requireWritableShelf(layout: Layout, { directory }: ShelfPlace): void {
   const path = nearestDirectory(join(layout.root, directory))
   if (statIfPresentSync(path)?.isDirectory() !== true)

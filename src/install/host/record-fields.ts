@@ -2,16 +2,16 @@ import { z } from 'zod/mini'
 import { projectIdSchema, slugSchema } from '../../core/identifiers.ts'
 import { PARTS_DIRECTORY_PATTERN } from '../../core/plugins-directory.ts'
 
-/** What our own state files contain, parsed as strictly as a hub's answer: some of it becomes a path. */
+/** The fields of our own state files, parsed as strictly as a hub's answer: some of them become paths. */
 
 const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}'
 /** A part's name, `<shelf>/<id>`, without anchors. */
 export const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`
-/** Patterns of paths relative to the project root, without anchors: where something is installed, and its snapshots. */
+/** Patterns of paths relative to the project root, without anchors: of an installed part, and of its snapshots. */
 export const PLACE_PATTERN = `${PARTS_DIRECTORY_PATTERN}/${ID_PATTERN}`
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}'
 const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}'
-/** What follows the path of a directory: no empty part, no `.` or `..`, no control character. */
+/** The rest of a path after a directory: no empty part, no `.` or `..`, no control character. */
 export const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`
 export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
 
@@ -32,7 +32,7 @@ export const originSlugSchema = z.union([slugSchema, projectIdSchema], {
   error: 'must be a slug of the marketplace or the id of a project',
 })
 
-/** One line, which is shown and never followed. */
+/** One line, which is displayed and never followed. */
 export const lineSchema = z.string().check(z.regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }))
 
 /** The directory of a snapshot, `<n>-<version>`, alone. */

@@ -19,20 +19,20 @@ import { findRealDirectory, nearestDirectory, realDirectory, type SwitchingHost 
 /** The operator for this run, the host's own file (or our record of it), or the publisher of a project. */
 export type Chooser = 'operator' | 'host' | 'publisher'
 
-/** Where a part is going to be. */
+/** The new place of a part. */
 export interface Destination {
   readonly target: Place
   readonly previous: PreviousInstall
-  /** Who names its directory: what another program or a publisher has chosen must not surprise. */
+  /** Who names its directory: the operator must not be surprised by the choice of another program or a publisher. */
   readonly chosenBy: Chooser
   readonly allowTakeover: boolean
   readonly origin: Origin
 }
 
 /**
- * Checks that a part can be in the directory that is chosen for it: that this is really below the project root, is in no
- * other part and contains none, that nothing is there which the part would replace without having been installed
- * there, and that no data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a part can be in the directory chosen for it: that the directory is really below the project root; that
+ * the part is in no other part and contains none; that it replaces nothing that was not installed there; and that no
+ * data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 export async function verifyDestination(host: SwitchingHost, destination: Destination): Promise<void> {
   const { layout } = host
@@ -46,7 +46,7 @@ export async function verifyDestination(host: SwitchingHost, destination: Destin
   await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' })
 }
 
-/** Symlinks of the operator may lead elsewhere, as they always could in place of `plugins`. */
+/** Symlinks of the operator may lead out of the root, as they always could in place of `plugins`. */
 function requireInside(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   if (directory === DEFAULT_PLUGINS_DIRECTORY) return
   const real = realDirectory(layout, directory)
@@ -59,7 +59,7 @@ function requireInside(layout: Layout, { target: { directory }, chosenBy }: Dest
   )
 }
 
-/** A publisher must not add to what is there for another purpose, such as the source of the host framework. */
+/** A publisher must not add to a directory for another purpose, such as the source of the host framework. */
 function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
   const found = relative(layout.root, nearestDirectory(join(layout.root, directory)))
   if (found === '' || knownDirectories(layout).includes(directory)) return
@@ -69,7 +69,7 @@ function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
   )
 }
 
-/** What is below a directory of plugins is in a plugin, whatever put it there. */
+/** Everything below a directory of plugins is in a plugin, whatever process put it there. */
 function refuseBelowPart(layout: Layout, { directory }: Place): void {
   const path = realDirectory(layout, directory)
   for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {

@@ -19,8 +19,8 @@ export interface PluginToSign extends StagedPlugin {
 
 /**
  * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret it only warns. Warns too of kept paths that the signature covers, because the host's own files
- * are there. Throws ArtifactError `not_a_plugin` when the entry point is not a path inside the plugin.
+ * Without a secret, it only warns. Also warns of kept paths that the signature covers, because they contain the host's
+ * own files. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
 export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
   const { staged, tree, pluginYaml } = plugin
@@ -42,15 +42,15 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   }
 }
 
-/** An installed plugin, which has the files that were recorded. */
+/** An installed plugin with the files that were recorded. */
 export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYaml' | 'keepPaths' | 'log'> & {
-  /** What was recorded of its files. */
+  /** Finds the record of one of its files. */
   readonly find: FindRecorded
 }
 
 /**
- * Whether `signForHost` would give an installed plugin the `plugin.sig` that it has; logs what that logs, if so. Also
- * false where that cannot be known without the artifact.
+ * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. False
+ * also if that cannot be known without the artifact.
  */
 export async function isSignedForHost(plugin: InstalledPlugin, secret: string | undefined): Promise<boolean> {
   const { installed, pluginYaml, find } = plugin

@@ -12,8 +12,8 @@ export interface Retention {
 }
 
 /**
- * The name for the next snapshot in the folder of a place: one above the highest number that is there, or recorded, then
- * the version.
+ * Returns the name for the next snapshot in the folder of a place: one above the highest number there or on record,
+ * then the version.
  */
 export function nextSnapshotName(
   folder: string,
@@ -26,7 +26,9 @@ export function nextSnapshotName(
   return `${highest + 1}-${versionSchema.safeParse(version).data ?? 'unknown'}`
 }
 
-/** The recorded snapshots that the folder of a place still has, each with those of its kept paths that it still has. */
+/**
+ * Returns the recorded snapshots that still exist in the folder of a place, with those of their kept paths that exist.
+ */
 export function existingSnapshots(folder: string, rows: readonly SnapshotRow[]): SnapshotRow[] {
   return rows.flatMap(({ kept_paths: kept, ...row }) => {
     const path = join(folder, row.name)
@@ -35,20 +37,20 @@ export function existingSnapshots(folder: string, rows: readonly SnapshotRow[]):
   })
 }
 
-/** A snapshot's row that lists the kept paths in it, if there are any. */
+/** Returns a snapshot's row that lists the kept paths in it, if there are any. */
 export function withKeptPaths(row: SnapshotRow, keptPaths: readonly string[]): SnapshotRow {
   return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] }
 }
 
-/** Whether a snapshot must not be pruned, because nobody could fetch its content again. */
+/** True if a snapshot must not be pruned, because nobody could fetch its content again. */
 export function isIrreplaceable(row: SnapshotRow): boolean {
   return row.artifact_sha256 === null || row.kept_paths !== undefined
 }
 
 /**
- * Which snapshots stay: the newest `limit`, at least the newest one (the last good version); as many of those that were
- * modified on this host, which do not count towards the others; and all that nobody could fetch again: those that we
- * did not install ourselves, and those that contain kept paths.
+ * Chooses the snapshots that stay: the newest `limit`, at least the newest one (the last good version); as many of
+ * those that were modified on this host, which do not count towards the others; and all that nobody could fetch again:
+ * those that we did not install ourselves, and those that contain kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
   const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))
@@ -57,7 +59,7 @@ export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Ret
   return { keep: rows.filter(isKept), discard: rows.filter(row => !isKept(row)) }
 }
 
-/** Whether a snapshot is what was once installed, without later changes on this host. */
+/** True if a snapshot contains a version as it was installed, without later changes on this host. */
 export function isGenuine({ modified }: SnapshotRow): boolean {
   return modified === undefined
 }

@@ -5,12 +5,13 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { toHostError } from '../files/system-errors.ts'
 
-/** Far above what years of deployments write. */
+/** Far more than years of deployments write. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 
 /**
- * The text of one of our own files; undefined when there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` when it is not a regular file, and the system's error, both with its name.
+ * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
+ * Throws DeploymentError `host_not_writable` if it is not a regular file of a usable size, and the system's error, both
+ * with its name.
  */
 export function readStateFileSync(path: string): string | undefined {
   try {
@@ -26,14 +27,14 @@ export function readStateFileSync(path: string): string | undefined {
   )
 }
 
-/** What is wrong with a state file, and where in it, on one line. */
+/** Describes the damage in a state file, and where it is, on one line. */
 export function describeDamage(error: unknown): string {
   if (!(error instanceof z.core.$ZodError)) return 'it is not JSON'
   const issue = error.issues[0]
   return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300)
 }
 
-/** In words of our own where the schema has none. */
+/** Replaces the words of the schema library, where the schema has none of its own. */
 function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.message !== 'Invalid input') return issue?.message ?? ''
   if (issue.code === 'invalid_type') return `must be ${issue.expected}`

@@ -8,21 +8,21 @@ import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tre
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place } from './layout.ts'
 
-/** In the target of the renames that must fail. */
+/** The directory that is always in the target of the renames that must fail. */
 const FULL = 'full'
-/** In one message. */
+/** Names in one message. */
 const MAX_NAMED = 5
 const OVERLAY_MAGIC = 0x794c7630
 
-/** A host, and what a deployment is asked to keep there. */
+/** A host, and the paths that a deployment must keep there. */
 export interface SwitchingHost {
   readonly layout: Layout
   readonly keepPaths: readonly string[]
 }
 
 /**
- * Checks that what is in a place can be switched by renames: it contains no mount point, and the system lets this run
- * move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ * Checks that the content of a place can be switched by renames: it contains no mount point, and the system lets this
+ * run move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
  */
 export function requireSwitchable({ layout, keepPaths }: SwitchingHost, place: Place): void {
   requireMovableTree(layout, { root: installPath(layout, place), keepPaths })
@@ -37,8 +37,8 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
 }
 
 /**
- * Checks that a shelf, the staging folder and the snapshots are in one mount, bind mounts included, because nothing can
- * be renamed across mounts. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder and the snapshots are in one mount, because no rename crosses mounts, not
+ * even bind mounts. Throws DeploymentError `host_not_writable`.
  */
 export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
   const path = nearestDirectory(join(layout.root, directory))
@@ -61,15 +61,16 @@ function requireNoMountPoint(root: string): void {
   )
 }
 
-/** A tree, and a path in it that is moved by itself; the empty path is the tree. */
+/** A tree, and a path in it that is moved separately; the empty path is the tree itself. */
 interface MovedPath {
   readonly root: string
   readonly path: string
 }
 
 /**
- * Asks the system, by a rename that must fail: no directory can replace one that is not empty. Where the path may not be
- * moved, it says so instead. (For what is no directory, it says that the other is one, or why it may not be moved.)
+ * Asks the system, by a rename that must fail: no directory can replace one that is not empty. If the path may not be
+ * moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
+ * why the path may not be moved.)
  */
 function requireMovable(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
@@ -80,7 +81,7 @@ function requireMovable(moved: MovedPath, target: string): void {
     if (reason !== undefined) throw new DeploymentError('unsafe_host', reason, { cause: error })
     return
   }
-  // No file system that keeps to POSIX comes here, unless another process has emptied the target.
+  // No file system that follows POSIX gets here, unless another process has emptied the target.
   moveBack(target, path)
   throw new DeploymentError(
     'unsafe_host',
@@ -122,7 +123,7 @@ function ownerOf(path: string): string {
   return found === undefined ? '' : `, which belongs to uid ${found.uid}`
 }
 
-/** To move a directory elsewhere takes write access to it and to the one that contains it. */
+/** To move a directory elsewhere takes write access to it and to its parent. */
 function grantFor({ root, path }: MovedPath): string {
   const full = join(root, path)
   const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, dirname(full)] : [dirname(full)]
@@ -141,8 +142,8 @@ function isWritable(path: string): boolean {
 }
 
 /**
- * A directory that nothing can replace, because it is never empty: so it needs no lock. It is made once, and kept. Opens
- * nothing in it. Throws as `requireNothingStranded` does.
+ * Returns a directory that nothing can replace, because it is never empty; so it needs no lock. It is made once and
+ * kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout: Layout): string {
   const { renameProbe } = layout
@@ -153,8 +154,8 @@ function irreplaceable(layout: Layout): string {
 }
 
 /**
- * Throws DeploymentError `inconsistent` where the target of the renames that must fail is what a killed run, or one that
- * could not move it back, had moved there.
+ * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains a path that such a rename
+ * moved there, by a run that was killed or could not move it back.
  */
 export function requireNothingStranded(layout: Layout): void {
   const names = strandedNames(layout)
@@ -165,7 +166,7 @@ export function requireNothingStranded(layout: Layout): void {
   )
 }
 
-/** What is there and may be missing in its place. */
+/** Returns the names that are there and may be missing in their places. */
 export function strandedNames({ renameProbe }: Layout): string[] {
   const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false
   return isDirectory ? readdirSync(renameProbe).filter(name => name !== FULL) : []
@@ -175,14 +176,14 @@ function mountOf(path: string): string {
   return withDirectorySync(realpathSync(path), ({ mount, stats }) => `${mount} ${stats.dev}`)
 }
 
-/** Where a directory below the root leads, even if the end of it is still to be made. */
+/** Returns the real path of a directory below the root, even if the end of it is still to be made. */
 export function realDirectory({ root }: Layout, directory: string): string {
   const path = join(root, directory)
   const nearest = nearestDirectory(path)
   return join(realpathSync(nearest), relative(nearest, path))
 }
 
-/** The same; undefined where it leads nowhere. */
+/** The same; undefined if the path leads nowhere. */
 export function findRealDirectory(layout: Layout, directory: string): string | undefined {
   try {
     return realDirectory(layout, directory)
@@ -192,7 +193,7 @@ export function findRealDirectory(layout: Layout, directory: string): string | u
   }
 }
 
-/** The path itself if anything is there, else the nearest directory above, in which it will be made. */
+/** Returns the path itself if anything is there, else the nearest directory above, in which it will be made. */
 export function nearestDirectory(path: string): string {
   return pathExistsSync(path) ? path : nearestDirectory(dirname(path))
 }

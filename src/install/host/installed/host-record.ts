@@ -17,14 +17,14 @@ import {
   removedRowSchema,
 } from './rows.ts'
 
-/** What a deployment commits. */
+/** The changes to the record of this host that a deployment commits. */
 export interface Installation {
   rows: readonly InstalledRow[]
   /** Places that are empty from now on. */
   removed: readonly RemovedRow[]
   /** Snapshots to remove, relative to the project root. */
   discard: readonly string[]
-  /** For a project: which version the host has from now on. */
+  /** For a project: the version that the host has from now on. */
   project?: ProjectVersion
 }
 
@@ -34,7 +34,7 @@ const fileSchema = z
     installed: z.array(installedRowSchema),
     /** Left out when empty. */
     removed: z.exactOptional(z.array(removedRowSchema)),
-    /** The versions of projects of which something is left, the newest of each last. Left out when empty. */
+    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
     projects: z.exactOptional(z.array(projectVersionSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: z.exactOptional(z.array(snapshotPathSchema)),
@@ -57,7 +57,7 @@ const fileSchema = z
 export interface HostRecord {
   readonly installed: readonly InstalledRow[]
   readonly removed: readonly RemovedRow[]
-  /** The versions of projects of which something is left, the newest of each last. */
+  /** The versions of projects that still have parts here, the newest of each project last. */
   readonly projects: readonly ProjectVersion[]
   /** Snapshots that could not be removed yet, relative to the project root. */
   readonly discard: readonly string[]
@@ -65,15 +65,17 @@ export interface HostRecord {
   readonly unrestored: readonly string[]
 }
 
-/** What is installed on this host; see `readHostRecord`. */
+/** Returns the parts that are installed on this host; see `readHostRecord`. */
 export function readInstalled(layout: Layout): readonly InstalledRow[] {
   return readHostRecord(layout).installed
 }
 
 /**
- * What is installed on this host, and what is retained of removed parts; empty when nothing was ever installed. Every
- * name in it is one that may become a path, and each place is listed once.
- * Throws DeploymentError `inconsistent` when the file is not one that we write, and what `readStateFileSync` throws.
+ * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
+ * ever installed. Every name in it may become a path, and each part is listed once.
+ *
+ * Throws DeploymentError `inconsistent` if the file is not one that this action writes, and the errors of
+ * `readStateFileSync`.
  */
 export function readHostRecord(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
@@ -101,8 +103,8 @@ function parseRecord(text: string): HostRecord {
 }
 
 /**
- * Records what was installed and removed, each row replacing the one of the same place, in a single write. Durable when
- * it returns.
+ * Records installed and removed parts in a single write; each row replaces the one of the same part. Durable when it
+ * returns.
  */
 export async function recordInstalled(
   layout: Layout,
@@ -118,12 +120,12 @@ export async function recordInstalled(
   await writeRecord(layout, { ...before, installed, removed: retained, projects })
 }
 
-/** Records which snapshots could not be removed yet. Durable when it returns. */
+/** Records the snapshots that could not be removed yet. Durable when it returns. */
 export async function recordDiscarded(layout: Layout, discard: readonly string[]): Promise<void> {
   await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] })
 }
 
-/** Records which services could not be restored. Durable when it returns. */
+/** Records the services that could not be restored. Durable when it returns. */
 export async function recordUnrestored(layout: Layout, unrestored: readonly string[]): Promise<void> {
   await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] })
 }
@@ -135,12 +137,12 @@ async function writeRecord(layout: Layout, { installed, ...lists }: HostRecord):
   await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`)
 }
 
-/** The row of a part. */
+/** Returns the row of a part, or undefined if there is none. */
 export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], part: PartName): Row | undefined {
   return rows.find(row => nameOf(row) === placeName(part))
 }
 
-/** The directories that plugins are or were in, by our own record. */
+/** Returns the directories that plugins are or were in, by our own record. */
 export function recordedDirectories({ installed, removed, projects }: HostRecord): string[] {
   const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)]
   return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))]

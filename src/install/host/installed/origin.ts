@@ -1,16 +1,16 @@
 import type { Origin, RemovedRow, SnapshotRow } from './rows.ts'
 
-/** Whether a row is of this origin. */
+/** True if a row is from this origin. */
 export function isFrom({ contract, slug }: Origin, origin: Origin): boolean {
   return contract === origin.contract && slug === origin.slug
 }
 
-/** The snapshots in a row that are of this origin, even if the row is of another now. */
+/** Returns the snapshots in a row that are from this origin, even if the row is now from another. */
 export function snapshotsFrom(row: RemovedRow, origin: Origin): SnapshotRow[] {
   return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin))
 }
 
-/** The snapshots in a row, as the row of another origin records them. */
+/** Returns the snapshots in a row, as the row of another origin records them. */
 export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
   return row.snapshots.map(({ origin, ...snapshot }) => {
     const { contract, slug } = origin ?? row

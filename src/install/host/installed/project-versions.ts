@@ -2,12 +2,12 @@ import { snapshotsFrom } from './origin.ts'
 import { nameOf } from './row-place.ts'
 import type { InstalledRow, InstalledVersion, ProjectVersion, RemovedRow } from './rows.ts'
 
-/** Of one project, so that one which changes nothing but its version does not fill the record. */
+/** For one project, so that a project that changes nothing but its version does not fill the record. */
 const MAX_PROJECT_VERSIONS = 20
 
 /**
- * The versions that stay recorded when one is added: those of which the host still has something. A version whose source
- * has supplied other trees since is there once for each set of trees.
+ * Returns the versions that stay recorded when one is added: those that still have parts on this host. A version whose
+ * source has supplied other trees since is recorded once for each set of trees.
  */
 export function retainVersions(
   known: readonly ProjectVersion[],
@@ -28,21 +28,21 @@ function isSameName(a: ProjectVersion, b: ProjectVersion): boolean {
   return a.slug === b.slug && a.version === b.version
 }
 
-/** Whether two are the same version with the same trees. */
+/** True if two are the same version with the same trees. */
 export function isSameSet(a: ProjectVersion, b: ProjectVersion): boolean {
   const treesOf = ({ parts }: ProjectVersion): string[] =>
     parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort()
   return isSameName(a, b) && treesOf(a).join() === treesOf(b).join()
 }
 
-/** What decides whether a version is still of use. */
+/** The facts that decide whether a version is still of use. */
 interface Remains {
   readonly rows: readonly (InstalledRow | RemovedRow)[]
-  /** Of those with its name. */
+  /** Whether no later version in the list has the same name. */
   readonly isNewest: boolean
 }
 
-/** Whether the host still has each part of a version, or some part that nothing but this version had. */
+/** True if the host still has each part of a version, or a snapshot that was recorded with this version. */
 function isLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Remains): boolean {
   const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots])
   const isNamed = rows.some(row =>
@@ -51,7 +51,7 @@ function isLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Re
   return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)))
 }
 
-/** Whether two rows are of the same tree, which nobody has replaced since it was recorded. */
+/** True if two rows have the same tree, and the same record of it. */
 export function isSameTree(
   a: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,
   b: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,

@@ -13,9 +13,9 @@ import { nameOf } from './row-place.ts'
 
 const installedVersionSchema = z.object({
   version: z.nullable(versionSchema),
-  /** Of the project that it came with; null for what came by itself. */
+  /** The version of the project that it came with; null for a part that came by itself. */
   project_version: z.nullable(versionSchema),
-  /** Of the artifact; null for what we did not install ourselves. */
+  /** Digest of the artifact; null for a version that we did not install ourselves. */
   artifact_sha256: z.nullable(digestSchema),
   tree_digest: z.nullable(digestSchema),
   /** The name of the record of its files; absent if an earlier version of the action installed them. */
@@ -23,7 +23,9 @@ const installedVersionSchema = z.object({
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
   run_url: z.nullable(lineSchema),
-  /** Where its files came from, if the artifact only names them: a marketplace or a repository, and a digest or commit. */
+  /**
+   * The origin of its files, if the artifact only names them: a marketplace or a repository, and a digest or commit.
+   */
   source: z.exactOptional(z.object({ from: lineSchema, id: lineSchema })),
 })
 export type SourceRecord = NonNullable<z.infer<typeof installedVersionSchema>['source']>
@@ -36,7 +38,7 @@ const keepPathSchema = z.string().check(
   }),
 )
 
-/** Which plugin or service of the marketplace, or which project; then the slug is the project's id. */
+/** A plugin or service of the marketplace, or a project; then the slug is the project's id. */
 const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: originSlugSchema })
 export type Origin = z.infer<typeof originSchema>
 
@@ -45,13 +47,13 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   name: snapshotNameSchema,
   /** Only if it differs from the row's own. */
   origin: z.exactOptional(originSchema),
-  /** Whether its files had been changed on this host; tree digest and record are those of what is really in it. */
+  /** Whether its files had been changed on this host; then tree digest and record are those of its actual content. */
   modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in it, because nothing replaced it. */
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
   /**
-   * Which paths its record leaves out, or may have lost to its successor; absent in rows of earlier versions of the
-   * action.
+   * The paths that its record leaves out, or that it may have lost to its successor; absent in rows of earlier versions
+   * of the action.
    */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
 })
@@ -62,14 +64,14 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   kind: kindSchema,
   slug: originSchema.shape.slug,
   id: idSchema,
-  /** Which directory of plugins it is in; absent for `plugins`, and for a service. */
+  /** The directory of plugins that it is in; absent for `plugins`, and for a service. */
   directory: z.exactOptional(pluginsDirectorySchema),
   /**
-   * Which paths its record leaves out, because they belong to the host; absent in rows of earlier versions of the
+   * The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions of the
    * action.
    */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
-  /** Whether it is a snapshot that had been modified and was restored: then its files are not those of the artifact. */
+  /** Whether it is a restored snapshot that had been modified: then its files are not those of the artifact. */
   modified: z.exactOptional(z.literal(true)),
   /** Retained previous versions, newest last. */
   snapshots: z
@@ -78,7 +80,7 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
 })
 export type InstalledRow = z.infer<typeof installedRowSchema>
 
-/** A place that a later version of its project left empty, and the snapshots retained of it. */
+/** A place that a later version of its project left empty, and the snapshots retained from it. */
 export const removedRowSchema = z.pick(installedRowSchema, {
   contract: true,
   kind: true,
@@ -89,7 +91,7 @@ export const removedRowSchema = z.pick(installedRowSchema, {
 })
 export type RemovedRow = z.infer<typeof removedRowSchema>
 
-/** One version of a project: all its parts, as `installed.json` knew each of them then. */
+/** One version of a project: all its parts, as `installed.json` recorded each of them then. */
 export const projectVersionSchema = z.object({
   slug: originSchema.shape.slug,
   version: versionSchema,
@@ -100,7 +102,7 @@ export const projectVersionSchema = z.object({
 export type ProjectVersion = z.infer<typeof projectVersionSchema>
 export type ProjectPart = ProjectVersion['parts'][number]
 
-/** Whether no name is there twice. */
+/** True if no name occurs twice. */
 export function isUnique(names: readonly string[]): boolean {
   return new Set(names).size === names.length
 }

@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, statfsSync } from
 import { allowedEnvironment, runChild } from '../../files/child-process.ts'
 import { notAFile, toOpenError } from './lock-refusals.ts'
 
-/** The descriptor's number in the child; its answer when another process has the lock. */
+/** The descriptor's number in the child, and the exit code of `flock` when another process has the lock. */
 const CHILD_DESCRIPTOR = 3
 const EXIT_BUSY = 1
 
@@ -11,13 +11,13 @@ export const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 }
 
 export interface KernelLockRequest {
   path: string
-  /** `flock` answers at once; where it does not answer within this time, there is no lock to wait for. */
+  /** `flock` answers at once; if it does not answer within this time, there is no lock to wait for. */
   timeoutMs: number
   signal?: AbortSignal | undefined
 }
 
 export interface KernelLock {
-  /** Which file is locked: its inode. */
+  /** The inode of the locked file. */
   readonly id: string
   /** May be called again. */
   release(): void
@@ -27,9 +27,9 @@ export interface KernelLock {
 export type KernelLockAttempt = KernelLock | 'busy' | 'unavailable'
 
 /**
- * Tries once to lock a file, which is created when it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and ends. So the lock ends with this process, however that ends; no other
- * process inherits the descriptor. Throws DeploymentError `unsafe_host` when the path is not a regular file.
+ * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
+ * descriptor that this process keeps open, and exits. So the lock ends with this process, however that ends; no other
+ * process inherits the descriptor. Throws DeploymentError `unsafe_host` if the path is not a regular file.
  */
 export async function tryKernelLock(request: KernelLockRequest): Promise<KernelLockAttempt> {
   const { path } = request
@@ -46,9 +46,9 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
 }
 
 /**
- * The inode of a lock file that no process has locked, for an instant by a shared lock; undefined where one has, where
- * the file was replaced meanwhile, or where that cannot be known. Writes nothing, also where there is no file. Never
- * throws but for the signal's reason.
+ * Returns the inode of a lock file that no process has locked, which an instant with a shared lock shows. Undefined if
+ * a process has locked it, if the file was replaced meanwhile, or if that cannot be known. Writes nothing, even if
+ * there is no file. Throws nothing but the signal's reason.
  */
 export async function readFreeKernelLock(request: KernelLockRequest): Promise<string | undefined> {
   let fd: number | undefined
@@ -64,7 +64,7 @@ export async function readFreeKernelLock(request: KernelLockRequest): Promise<st
   }
 }
 
-/** Locks an open file for as long as this process has it open, if no other process has locked it. Never throws. */
+/** Locks an open file for as long as this process has it open; false if it cannot. Never throws. */
 export async function lockOpenFile(fd: number): Promise<boolean> {
   return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held'
 }
@@ -81,8 +81,8 @@ function lockOf(fd: number): KernelLock {
 }
 
 /**
- * Whether a path is on a file system that no two machines can use at once. Elsewhere (network file systems, folders that
- * a virtual machine shares with its host) each machine may keep its locks to itself.
+ * True if a path is on a file system that no two machines can use at once. On others (network file systems, folders
+ * that a virtual machine shares with its host), each machine may keep its locks to itself.
  */
 export function isOnOneMachine(path: string): boolean {
   return ONE_MACHINE_FILE_SYSTEMS.has(statfsSync(path).type)
@@ -100,7 +100,7 @@ const ONE_MACHINE_FILE_SYSTEMS: ReadonlySet<number> = new Set([
   0x01021994, // tmpfs
 ])
 
-/** For writing, which network file systems ask of a lock. */
+/** Opens the file for writing, which network file systems require for a lock. */
 function openRegularFileSync(path: string): number {
   const fd = openForLockingSync(path)
   if (fstatSync(fd).isFile()) return fd
@@ -133,7 +133,7 @@ async function flock(
   return end.code === EXIT_BUSY ? 'busy' : 'unavailable'
 }
 
-/** A lock on a file that somebody has removed meanwhile excludes nobody. */
+/** A lock on a file that has been removed meanwhile excludes nobody. */
 function isFileAt(path: string, fd: number): boolean {
   const locked = fstatSync(fd, { bigint: true })
   const found = lstatSync(path, { bigint: true, throwIfNoEntry: false })

@@ -20,26 +20,29 @@ const ownSchema = z.object({
   pid: z.int().check(z.positive()),
   start_time: z.nullable(z.string()),
   boot_id: z.nullable(z.string()),
-  // Older versions of this action write neither of these two.
+  // Older versions of this action write neither of the next two.
   machine_id: z.optional(z.nullable(z.string())),
   kernel_lock: z.optional(z.nullable(z.string())),
   pid_namespace: z.nullable(z.string()),
   hostname: z.string(),
   run_url: z.nullable(z.string()),
-  // Nor this one. What it deploys, for people.
+  // Nor this one: the part that it deploys, for people.
   deployment: z.optional(z.nullable(z.string())),
   since: z.string(),
 })
 type WrittenHolder = z.infer<typeof ownSchema>
 
-/** Who has a lock, or wants it. */
+/** A process that has a lock, or wants it. */
 export type Holder = WrittenHolder & {
   machine_id: string | null
-  /** The file whose kernel lock it had when it wrote this; null without one. */
+  /** The inode of the file that it had locked in the kernel when it wrote this; null without such a lock. */
   kernel_lock: string | null
 }
 
-/** On another host, where another version of this action may have written the lock: only the host must be known. */
+/**
+ * A holder on another host, where another version of this action may have written the lock: only the host must be
+ * known.
+ */
 const foreignSchema = z.lazy(() =>
   z.object({
     id: z.catch(z.nullable(ownSchema.shape.id), null),
@@ -54,22 +57,23 @@ const foreignSchema = z.lazy(() =>
 export interface FoundLock {
   path: string
   id: string
-  /** Undefined when the content is garbage. */
+  /** Undefined if the content is garbage. */
   holder: WrittenHolder | z.infer<typeof foreignSchema> | undefined
 }
 
 /**
- * One attempt to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a dead
- * holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ * Tries once to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
+ * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a
+ * dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
  */
 export function tryTake(path: string, own: Holder): boolean {
   if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own)) return false
-  // In this order: who has not made a mark yet will read a whole file, and who has removed it again has replaced the file.
+  // The order matters: a process that has not made its mark yet will read a whole file, and one that has removed its
+  // mark has replaced the file already.
   return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id
 }
 
-/** Undefined when there is no file. Throws DeploymentError `unsafe_host` when the path is something else. */
+/** Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file. */
 export function readLock(path: string): FoundLock | undefined {
   const text = readIfPresentSync(path)
   if (text === undefined) return undefined
@@ -77,15 +81,15 @@ export function readLock(path: string): FoundLock | undefined {
   return { path, id: holder?.id ?? createHash('sha256').update(text).digest('hex').slice(0, 32), holder }
 }
 
-/** Removes a lock, or a mark, if it is that of this holder. */
+/** Removes a lock, or a mark, if it belongs to this holder. */
 export function release(path: string, id: string): void {
   if (readLock(path)?.id === id) unlinkSync(path)
 }
 
 /**
- * Removes what killed processes left next to a lock: take-over marks, and files that were to replace it. The caller has
- * the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace, and what is
- * not a file. What cannot be removed does no harm; the next holder tries again.
+ * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace it. The
+ * caller has the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace,
+ * and anything that is not a file. A file that cannot be removed does no harm; the next holder tries again.
  */
 export function removeDeadMarks(path: string, own: Holder): void {
   for (const name of namesNextTo(path, '.')) {
@@ -101,7 +105,7 @@ export function describeHolder(holder: NonNullable<FoundLock['holder']>): string
   return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`
 }
 
-/** Not synced: what a power failure leaves of it is of another boot, or garbage, and taken over either way. */
+/** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
 function tryCreate(path: string, own: Holder): boolean {
   try {
     const fd = openSync(path, 'wx', 0o600)
@@ -124,8 +128,8 @@ function isOwnOrTakenOver(path: string, own: Holder): boolean {
 }
 
 /**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet, and
- * the mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet. The
+ * mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
  */
 function takeOver(dead: FoundLock, own: Holder): boolean {
   const mark = `${dead.path}${MARK}${dead.id}`
@@ -149,8 +153,8 @@ function replace(path: string, own: Holder): void {
 }
 
 /**
- * Whether a live process has read the file half-written, which looks like garbage, and so may still replace it. Looked at
- * once the file is written, because from then on nobody takes it for garbage.
+ * True if a live process may still replace the file, because it read it half-written, which looks like garbage. Called
+ * once the file is written, because from then on no process takes it for garbage.
  */
 function isBeingTakenOver(path: string, own: Holder): boolean {
   const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice(basename(path + MARK).length)))
@@ -160,7 +164,7 @@ function isBeingTakenOver(path: string, own: Holder): boolean {
   })
 }
 
-/** Whether the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+/** True if the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
 export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   if (holder === undefined) return true
   // If only a holder's host is known, it cannot be proved dead.
@@ -168,7 +172,7 @@ export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own)
 }
 
-/** The kernel has given this process the lock that the holder had, so the holder has ended. */
+/** True if the kernel has given this process the lock that the holder had, so that the holder has ended. */
 function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string): boolean {
   if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock) return false
   const isSame = (key: 'boot_id' | 'machine_id'): boolean => own[key] !== null && holder[key] === own[key]
@@ -178,7 +182,7 @@ function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string
 function isLeftOver(found: FoundLock, own: Holder): boolean {
   const writer = ownerOfTemporary(basename(found.path))
   if (writer === undefined || found.holder !== undefined) return isAbandoned(found, own)
-  // Garbage may be what its process is still writing.
+  // Garbage may be a file that its process is still writing.
   return !pidExists(writer)
 }
 

@@ -1,6 +1,6 @@
 import { DeploymentError, errnoOf } from '../../../core/errors.ts'
 
-/** Refuses what is at a path of the lock and is not a regular file: nobody but us writes there, so somebody interfered. */
+/** Refuses a path of the lock that is not a regular file: only this action writes there, so somebody interfered. */
 export function notAFile(path: string): DeploymentError {
   return new DeploymentError(
     'unsafe_host',
@@ -8,10 +8,12 @@ export function notAFile(path: string): DeploymentError {
   )
 }
 
-/** The error of an `open` without following symlinks: `notAFile` where it says that there is no regular file. */
+/**
+ * Converts the error of an `open` that follows no symlinks: to `notAFile` if it means that there is no regular file.
+ */
 export function toOpenError(path: string, error: unknown): unknown {
   return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error
 }
 
-/** Of a symlink, a directory, a socket, a device without a driver. */
+/** The codes for a symlink, a directory, a socket, and a device without a driver. */
 const NOT_A_FILE: ReadonlySet<string> = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'ENODEV'])

@@ -9,7 +9,7 @@ import { readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
-/** Never removed, and not named after the lock: older versions of this action remove what they do not know there. */
+/** Never removed, and not named after the lock: older versions of this action remove unknown files with that prefix. */
 const KERNEL_LOCK = 'kernel-lock'
 
 export interface LockRequest {
@@ -17,7 +17,7 @@ export interface LockRequest {
   path: string
   timeoutMs: number
   runUrl: string | null
-  /** What it is taken for, as others read it while they wait: a name and a version. */
+  /** A name and a version: what this lock is for, as others read it while they wait. */
   deployment?: string | undefined
   /** Receives a line about the holder while this process waits. */
   log: (line: string) => void
@@ -25,15 +25,16 @@ export interface LockRequest {
 }
 
 export interface HeldLock {
-  /** Does nothing when the lock is not ours any more. If the lock cannot be removed, the next run takes it over. */
+  /** Does nothing if the lock is no longer ours. If the lock cannot be removed, the next run takes it over. */
   release(): void
 }
 
 /**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its holder,
- * and a file that says who holds it. A file whose holder is provably dead, or whose content is garbage, is taken over at
- * once. Where there is no kernel lock, the file alone decides.
- * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` when the lock is not a regular file, or
+ * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its
+ * holder, and a file that names the holder. A file whose holder is provably dead, or whose content is garbage, is taken
+ * over at once. If no kernel lock is available, the file alone decides.
+ *
+ * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` if the lock is not a regular file, or
  * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
  */
 export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
@@ -50,8 +51,8 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
 }
 
 /**
- * Who has the lock of a project root, in words; undefined where nobody has, or only a process that has provably ended.
- * Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ * Describes the process that has the lock of a project root; undefined if none has, or only one that has provably
+ * ended. Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
  */
 export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
   const found = readLock(path)
@@ -63,7 +64,7 @@ export async function describeLiveHolder(path: string, signal?: AbortSignal): Pr
   return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder)
 }
 
-/** Who has the lock of a project root, in words, as its file says. Throws as `readLock` does. */
+/** Describes the holder of a project root's lock, as its file names it. Throws as `readLock` does. */
 export function describeOther(path: string): string {
   const found = readLock(path)
   if (found?.holder !== undefined) return describeHolder(found.holder)
@@ -91,7 +92,7 @@ async function waitForTurn(request: LockRequest, contender: Contender, clock: Cl
   }
 }
 
-/** Each call of the result waits until the next attempt; it throws `locked` when there is no time for another one. */
+/** Returns a function that waits until the next attempt. It throws `locked` when there is no time for another one. */
 function startWaiting({ path, timeoutMs, log, signal }: LockRequest, contender: Contender, clock: Clock) {
   const deadline = clock.now() + timeoutMs
   let reportedAt = Number.NEGATIVE_INFINITY

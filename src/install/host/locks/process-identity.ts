@@ -2,7 +2,7 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { z } from 'zod/mini'
 
-/** The kernel always gives it this number (PROC_PID_INIT_INO). */
+/** The number that the kernel always gives to the first pid namespace (PROC_PID_INIT_INO). */
 const INITIAL_PID_NAMESPACE = 'pid:[4026531836]'
 
 /** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
@@ -12,7 +12,7 @@ export const processIdentitySchema = z.lazy(() =>
     /** Clock ticks after boot. */
     start_time: z.nullable(z.string()),
     boot_id: z.nullable(z.string()),
-    /** Of the installed system, so that it stays over a reboot; null in most containers. */
+    /** The id of the installed system, which stays over a reboot; null in most containers. */
     machine_id: z.nullable(z.string()),
     /** Two containers of one host may each have a pid 17. */
     pid_namespace: z.nullable(z.string()),
@@ -32,12 +32,13 @@ export function readOwnIdentity(): ProcessIdentity {
   }
 }
 
-/** A process as its lock describes it; an older version of this action has not written the machine. */
+/** A process as its lock describes it; older versions of this action did not write the machine. */
 export type FormerProcess = Omit<ProcessIdentity, 'machine_id'> & { machine_id?: string | null | undefined }
 
 /**
- * Whether a process has provably ended: another boot of this machine, no such pid, or the pid given to a later process.
- * What ran on another machine or under another host name, or runs in another pid namespace, is never provably dead.
+ * True if a process has provably ended: another boot of this machine, no such pid, or a pid given to a later process. A
+ * process that ran on another machine or under another host name, or runs in another pid namespace, is never provably
+ * dead.
  */
 export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boolean {
   if (holder.hostname !== own.hostname) return false
@@ -54,18 +55,18 @@ function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: 
   return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id
 }
 
-/** Whether a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+/** True if a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
 export function isSeenRunning(other: ProcessIdentity, own: ProcessIdentity): boolean {
   const isNear = (['boot_id', 'pid_namespace', 'hostname'] as const).every(key => other[key] === own[key])
   return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time
 }
 
-/** Whether the processes of the machine, and of other containers on it, cannot tell whether this one has ended. */
+/** True if processes of the machine, and of its other containers, cannot tell whether this one has ended. */
 export function isInContainer({ pid_namespace }: ProcessIdentity): boolean {
   return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE
 }
 
-/** Whether any process has this pid now, ours to signal or not. */
+/** True if any process has this pid now, ours to signal or not. */
 export function pidExists(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -83,7 +84,7 @@ function orNull(read: () => string): string | null {
   }
 }
 
-/** Throws when it is missing or says that there is none yet (`uninitialized`). */
+/** Throws if the file is missing or says that there is no id yet (`uninitialized`). */
 function readMachineId(): string {
   const id = /^[0-9a-f]{32}$/.exec(readFileSync('/etc/machine-id', 'utf8').trim())?.[0]
   if (id === undefined) throw new Error('no machine id')
@@ -91,8 +92,8 @@ function readMachineId(): string {
 }
 
 /**
- * Field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A zombie
- * counts as gone.
+ * Reads field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A
+ * zombie counts as ended.
  */
 function readStartTime(pid: number): string | undefined {
   try {

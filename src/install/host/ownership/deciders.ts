@@ -1,6 +1,6 @@
 import { type Visited, walkPath } from './path-walk.ts'
 
-/** In such a directory, other users can rename and remove only what is theirs. */
+/** In a sticky directory, other users can rename and remove only their own files. */
 const STICKY = 0o1000
 const GROUP_AND_OTHERS_WRITE = 0o022
 
@@ -12,14 +12,14 @@ export interface Decider extends Visited {
   readonly isOpen: boolean
 }
 
-/** Everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+/** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
 export function decidersOf(path: string, us: number): Decider[] {
   const { way, end } = walkPath(path)
   const before = way.map(visited => judge(visited, { us, isEnd: false }))
   return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before
 }
 
-/** Sticky is not enough at the end, where others could add something. */
+/** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited: Visited, { us, isEnd }: { us: number; isEnd: boolean }): Decider {
   const { uid, mode } = visited.stat
   // The mode of a symlink means nothing.

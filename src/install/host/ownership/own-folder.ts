@@ -6,7 +6,7 @@ import { nameUser, otherWriters, quote } from './permissions.ts'
 import { findExposureOf } from './private-directory.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
-/** Another run may just be between making a second name for its file and removing the first. */
+/** Another run may be between making a second name for its file and removing the first. */
 const MAX_LISTINGS = 5
 
 /** `.hub-deploy/` of a project root, and the uid that it must belong to. */
@@ -16,10 +16,11 @@ export interface OwnFolder {
 }
 
 /**
- * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700, in which every name that a run
- * relies on is a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so it does not look into them.
- * No folder is fine. Tightens nothing, because somebody may have used what was open.
+ * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700. Every name in it that a run relies
+ * on must be a real directory or a regular file of this user, which nobody else can write and which has no name
+ * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so their contents are not checked.
+ * A missing folder passes. Tightens no permissions, because somebody may have used them while they were open.
+ *
  * Throws UntouchableHostError `unsafe_host`.
  */
 export function requireOwnFolder(folder: OwnFolder): void {
@@ -53,7 +54,7 @@ function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void 
   }
 }
 
-/** Every name in a folder. Asks again before it refuses: what is there may change while another run works. */
+/** Checks every name in a folder. Lists it again before it refuses: entries may change while another run works. */
 function requireOwnEntries(folder: OwnFolder, path: string): void {
   for (let listing = 1; ; listing++) {
     const problem = findForeignEntry(folder, path)
@@ -93,7 +94,7 @@ function linkProblem(stat: Stats, namesHere = 1): string | undefined {
   return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`
 }
 
-/** By type alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+/** Checks types alone: reports are many, and a run replaces them but never reads one that it did not just write. */
 function requireRealFiles({ layout }: OwnFolder, path: string): void {
   const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory())
   if (strange === undefined) return
@@ -102,7 +103,7 @@ function requireRealFiles({ layout }: OwnFolder, path: string): void {
   )
 }
 
-/** What other processes left where an old version was restored is set aside for the operator. */
+/** Leaves out `set-aside`, which keeps files of other processes for the operator. */
 function shelvesIn(snapshots: string): string[] {
   const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside')
   return shelves.map(({ name }) => join(snapshots, name))

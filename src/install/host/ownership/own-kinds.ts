@@ -4,8 +4,9 @@ import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import { auditPath, type Layout, reservePath } from '../layout.ts'
 
 /**
- * Checks that everything in `.hub-deploy/` that this action uses by name is a directory or a regular file, as it makes
- * it. What is missing is fine. Throws DeploymentError `host_not_writable` with what is in the way and what to do.
+ * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
+ * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the path in the way
+ * and says what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
   const { staging, renameProbe, snapshots, trees, reports, outbox, lock, journal, installed } = layout

@@ -16,17 +16,20 @@ const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSI
 export interface HostAccess {
   readonly layout: Layout
   readonly allowSharedRoot: boolean
-  /** How a program other than the action calls its `allow-shared-root`. */
+  /** The name that another program gives to `allow-shared-root`. */
   readonly sharedRootOption?: string
 }
 
 /**
- * Checks that only the runner's user and root could have written what a run trusts below the project root: that the
- * root, its shelves and every directory and symlink that leads there are theirs and that nobody else can write them,
- * and that `.hub-deploy/` is entirely the runner's user's. What is missing is fine. Reads names, owners and modes, and
- * from `installed.json`, once that is known to be ours, which directories have plugins.
- * Returns what others could write although the operator accepts it, one sentence each.
- * Throws UntouchableHostError: `unsafe_host` with who could write and what fixes it, or why it could not be checked.
+ * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
+ * The root, its shelves, and every directory and symlink that leads there must belong to them, and nobody else may be
+ * able to write them; `.hub-deploy/` must belong entirely to the runner's user. A missing path passes. Reads names,
+ * owners and modes, and the directories of plugins from `installed.json`, once that is known to be ours.
+ *
+ * Returns one sentence for each path that others can write and the operator accepts.
+ *
+ * Throws UntouchableHostError: `unsafe_host`, which names the users who could write and the fix, or the reason why it
+ * could not be checked.
  */
 export function requireSafeHost(access: HostAccess): string[] {
   return checking(access, us => {
@@ -38,8 +41,8 @@ export function requireSafeHost(access: HostAccess): string[] {
 }
 
 /**
- * The same for one more directory of plugins, relative to the root, and for all that leads there. Returns what is not
- * said of the root and its usual directories. Throws UntouchableHostError.
+ * The same for one more directory of plugins, relative to the root, and for every path that leads there. Leaves out the
+ * sentences about the root and its usual directories. Throws UntouchableHostError.
  */
 export function requireSafeDirectory(access: HostAccess, directory: string): string[] {
   return checking(access, us => {
@@ -50,7 +53,7 @@ export function requireSafeDirectory(access: HostAccess, directory: string): str
 }
 
 /**
- * The same in a deployment that has begun on a safe host: its report says why it ended. Throws DeploymentError
+ * The same in a deployment that has begun on a safe host, so that its report says why it ended. Throws DeploymentError
  * `unsafe_host`.
  */
 export function requireSafeDestination(access: HostAccess, directory: string): string[] {
@@ -88,7 +91,7 @@ function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
   return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`)
 }
 
-/** Those that plugins are in by our own record. Where that cannot be read, nothing is done with what it says. */
+/** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
 function recordedDirectories(layout: Layout): string[] {
   try {
     const directories = readInstalled(layout).map(row => placeOf(row).directory)
@@ -107,7 +110,7 @@ interface Exposure {
   readonly isPlantable: boolean
 }
 
-/** Each path once, outermost first. */
+/** Returns each path once, outermost first. */
 function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
   if (directories.length === 0) return []

@@ -1,26 +1,27 @@
 import { lstatSync, readlinkSync, type Stats } from 'node:fs'
 import { dirname, sep } from 'node:path'
 
-/** As many as Linux follows in one path. */
+/** The number that Linux follows in one path. */
 const MAX_SYMLINKS = 40
 
-/** A directory, symlink or file, by lstat. */
+/** A directory, symlink or file, as lstat describes it. */
 export interface Visited {
-  /** Contains no symlink but itself. */
+  /** Contains no symlink, except that its last part may be one. */
   readonly path: string
   readonly stat: Stats
 }
 
 export interface PathWalk {
-  /** Everything before the end, in the order in which the system visits it; each symlink, then where it leads. */
+  /** Everything before the end, in the order in which the system visits it: each symlink, then its target. */
   readonly way: readonly Visited[]
-  /** What the path leads to; undefined when nothing is there. */
+  /** The file or directory that the path leads to; undefined if nothing is there. */
   readonly end: Visited | undefined
 }
 
 /**
- * Everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
- * Throws the system's error when it may not look.
+ * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ *
+ * Throws the system's error if this process may not read one of them.
  */
 export function walkPath(path: string): PathWalk {
   const way: Visited[] = []

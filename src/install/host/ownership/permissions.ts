@@ -4,7 +4,7 @@ import { cleanForeignText } from '../../../core/foreign-text.ts'
 const GROUP_WRITE = 0o020
 const OTHERS_WRITE = 0o002
 
-/** Who, other than its owner, can write to a file or directory. An ACL shows in the bits of the group. */
+/** Names those who can write to a file or directory, other than its owner. An ACL shows in the bits of the group. */
 export function otherWriters({ mode, gid }: Stats): string[] {
   return [
     ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
@@ -12,12 +12,12 @@ export function otherWriters({ mode, gid }: Stats): string[] {
   ]
 }
 
-/** A user as an operator knows it: with the name that this host's own file gives it, and always the number. */
+/** Names a user for an operator: by the name in this host's own file, if there is one, and always by number. */
 export function nameUser(uid: number): string {
   return nameAccount('/etc/passwd', 'user', uid)
 }
 
-/** A path as an argument of a command that the operator copies. */
+/** Quotes a path as an argument of a command that the operator copies. */
 export function quote(path: string): string {
   const text = cleanForeignText(path, 4096)
   return /^[\w/.@%+,:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`

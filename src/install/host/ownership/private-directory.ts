@@ -2,14 +2,14 @@ import type { Stats } from 'node:fs'
 
 const GROUP_AND_OTHERS = 0o077
 
-/** What is wrong with a directory that must be ours alone: its type, its owner or its mode; undefined where nothing is. */
+/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
 export function findExposureOf(found: Stats, us: number): 'type' | 'owner' | 'mode' | undefined {
   if (!found.isDirectory()) return 'type'
   if (found.uid !== us) return 'owner'
   return isOpenToOthers(found) ? 'mode' : undefined
 }
 
-/** Whether others than its owner may do anything with a file or directory. */
+/** True if others than its owner may do anything with a file or directory. */
 export function isOpenToOthers({ mode }: Stats): boolean {
   return (mode & GROUP_AND_OTHERS) !== 0
 }

@@ -8,7 +8,7 @@ import { asSentence } from '../../../core/sentence.ts'
 export class UntouchableHostError extends DeploymentError {
   override readonly name: string = 'UntouchableHostError'
 
-  /** Without what was touched. */
+  /** The message without the sentence that nothing was touched. */
   readonly reason: string
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {

@@ -4,19 +4,23 @@ import { findDrift, type RecordFolder } from './drift.ts'
 import type { TreeDifference } from './tree-comparison.ts'
 import { TreeStamps } from './tree-stamps.ts'
 
-/** Milliseconds for which a comparison is new enough for the note of a tree that is going to be moved, and compared then. */
+/**
+ * Milliseconds for which a comparison is recent enough to note the state of a tree that will be compared again when it
+ * moves.
+ */
 const RECENT_MS = 5000
-/** Milliseconds from its start for which it counts as one of now: what is read first is as old when it ends. */
+/**
+ * Milliseconds from its start in which a comparison counts as current: the files read first are that old when it ends.
+ */
 const JUST_NOW_MS = 1000
 
-/** What a check works with. */
 export interface DriftCheckSetting extends RecordFolder {
   keepPaths(): readonly string[]
   readonly signal: AbortSignal
   readonly clockMs?: () => number
 }
 
-/** A comparison, when it started, and when it ended, in milliseconds of the clock; never while it runs. */
+/** A comparison, with its start and end in milliseconds of the clock; the end is infinite while it runs. */
 interface Found {
   readonly difference: Promise<TreeDifference | undefined>
   readonly stamps: TreeStamps
@@ -36,18 +40,18 @@ export class DriftCheck {
     this.#clockMs = setting.clockMs ?? monotonicMs
   }
 
-  /** From now on, nothing is known: what is in the places is not what the records are of. */
+  /** From now on, no difference is known: the places do not contain the trees that the records describe. */
   disregard(): void {
     this.#isDisregarded = true
   }
 
-  /** As `findDrift` has found it last; compares only what was not compared. */
+  /** Returns the last differences found; compares only a part that was not compared yet. */
   async of(part: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference
   }
 
-  /** As it is now; what could not be compared is not compared again. */
+  /** Returns the present differences; a part that could not be compared is not compared again. */
   async again(part: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     const known = this.#found.get(placeName(part))
@@ -55,7 +59,7 @@ export class DriftCheck {
     return await this.#compare(part).difference
   }
 
-  /** As it is now, or was some seconds ago. */
+  /** Returns the differences of now, or of some seconds ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
     return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -64,9 +68,9 @@ export class DriftCheck {
   }
 
   /**
-   * As it was when it left its place, or, where that tree is going to be kept, a moment before: it was moved to `root`,
-   * where nobody reaches it by its old name. Compares it again only if anything in it has changed since. What could not
-   * be compared is not compared again.
+   * Returns the differences of a tree when it left its place, or, if that tree is going to be kept, a moment before.
+   * The tree was moved to `root`, where nobody reaches it by its old name. Compares it again only if anything in it has
+   * changed since. A part that could not be compared is not compared again.
    */
   async moved(
     part: PartName,
@@ -97,22 +101,22 @@ export class DriftCheck {
   }
 }
 
-/** Whether two comparisons have found the same. */
+/** True if two comparisons found the same differences. */
 export function isSameDifference(one: TreeDifference | undefined, other: TreeDifference | undefined): boolean {
   return JSON.stringify(one) === JSON.stringify(other)
 }
 
-/** Whether nothing but added files is different. */
+/** True if nothing differs but added files. */
 export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 'added'>): boolean {
   return instead === undefined && removed.length + changed.length === 0
 }
 
-/** So many added files, in words. */
+/** Describes a number of added files. */
 export function addedInWords(count: number): string {
   return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`
 }
 
-/** Whether there is any difference. */
+/** True if there is any difference. */
 export function isModified(drift: TreeDifference | undefined): drift is TreeDifference {
   if (drift === undefined) return false
   const { added, removed, changed, instead } = drift

@@ -15,25 +15,25 @@ type State = TreeItem & { readonly stamp: string | undefined }
 
 const NOTHING = { path: '', kind: 'none', content: '', stamp: '' }
 
-/** How a tree was before the deployment. */
+/** The state of a tree before the deployment. */
 export interface DriftNote {
   /** Whether it differed from its record at all. */
   readonly modified: boolean
-  /** What was at each recorded path that differed. */
+  /** The state of each recorded path that differed. */
   readonly states: ReadonlyMap<string, string>
 }
 
 /** A part, with the absolute path of its tree. */
 type PlacedTree = PartName & { readonly root: string }
 
-/** Where it is noted how an installed tree differed: in the staging folder of the deployment that replaces it. */
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces it. */
 export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): string {
   return join(stagingFolder, `drift-${shelf}-${id}.json`)
 }
 
 /**
- * Notes how a tree differed from its record before the deployment, so that a rollback distinguishes that from damage.
- * Replaces what was noted of it earlier. Not durable, because a rollback without it only verifies less.
+ * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
+ * from damage. Replaces an earlier note about the tree. Not durable, because a rollback without it only verifies less.
  */
 export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
   const path = driftNotePath(stagingFolder, tree)
@@ -44,7 +44,7 @@ export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: 
   writeFileSync(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 })
 }
 
-/** The note; undefined when there is none, or a power cut has left none. */
+/** Returns the note; undefined if there is none, or if a power cut damaged it. */
 export function readDriftNote(stagingFolder: string, part: PartName): DriftNote | undefined {
   try {
     const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''))
@@ -54,7 +54,7 @@ export function readDriftNote(stagingFolder: string, part: PartName): DriftNote 
   }
 }
 
-/** What is known of a tree from before the deployment that has been rolled back. */
+/** The facts about a tree from before the deployment that was rolled back. */
 export interface TreeBefore {
   readonly root: string
   readonly note: DriftNote
@@ -65,9 +65,9 @@ export interface TreeBefore {
 
 /** The recorded paths that differ now, and did not differ, or not in this way, when the note was made. */
 export interface LaterDifference {
-  /** Nothing or no file is there, or bytes that nobody has written: by the disk, or by a deployment. */
+  /** Missing, no longer files, or with bytes that no process wrote: the disk or a deployment damaged them. */
   readonly damaged: readonly string[]
-  /** Files that another process has written or replaced since, as their inode or times show. */
+  /** Files that another process has written or replaced since, as their inodes or times show. */
   readonly written: readonly string[]
 }
 

@@ -10,7 +10,7 @@ import { recordPath, type TreeIdentity } from './record/tree-identity.ts'
 import { TreeRecordDamage } from './record/tree-record-damage.ts'
 import { compareTree, type ScannedTree, type TreeDifference } from './tree-comparison.ts'
 
-/** Where the records of this host are, and the log for a damaged one. */
+/** The paths of this host's records, and the log for a damaged one. */
 export interface RecordFolder {
   readonly layout: Layout
   readonly log: Log
@@ -19,18 +19,20 @@ export interface RecordFolder {
 /** An installed tree. */
 export interface InstalledTree extends PartName {
   readonly keepPaths: readonly string[]
-  /** Where it was moved, if it was. */
+  /** The path that it was moved to, if it was. */
   readonly root?: string | undefined
   readonly onStamp?: ScannedTree['onStamp']
 }
 
 /**
- * How the files of an installed plugin or extension differ from those that were installed, apart from keep-paths and
- * what is in bytecode caches and was not installed. Nothing in any of the three lists means that every file and symlink
- * has the bytes, mode and target that were installed, and that there is no other. A file that was touched, or replaced
- * by a copy, has not changed. Undefined means that this is not known, because nothing is recorded, or (with a warning)
- * the record or the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason
- * once it is aborted. Reads only the files whose inode or times have changed.
+ * Returns the differences between the files of an installed plugin or extension and those that were installed, without
+ * keep-paths and unrecorded files in bytecode caches. Three empty lists mean that every file and symlink has the bytes,
+ * mode and target that were installed, and that there are no others. A file that was touched, or replaced by a copy,
+ * has not changed.
+ *
+ * Undefined means that the differences are not known, because nothing is recorded, or (with a warning) the record or
+ * the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is
+ * aborted. Reads only the files whose inode or times have changed.
  */
 export async function findDrift(
   folder: RecordFolder,
@@ -42,11 +44,11 @@ export async function findDrift(
 
 export interface Comparison {
   readonly signal?: AbortSignal | undefined
-  /** Reads every file: its inode and times prove nothing after a crash. */
+  /** Reads every file: after a crash, its inode and times prove nothing. */
   readonly byContent?: boolean
 }
 
-/** The same, as thorough as asked. */
+/** The same; reads every file if `byContent` is set. */
 export async function compareInstalled(
   folder: RecordFolder,
   tree: InstalledTree,
@@ -72,7 +74,9 @@ export async function compareInstalled(
   }
 }
 
-/** Looks up single paths of an installed tree's record, which is opened at the first; throws as `openTreeRecord` does. */
+/**
+ * Looks up single paths of an installed tree's record, which the first lookup opens. Throws as `openTreeRecord` does.
+ */
 export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
   let find: FindRecorded | undefined
   return path => {
@@ -83,8 +87,8 @@ export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
 }
 
 /**
- * How a tree differs from the record of a version; undefined where there is no record. Throws TreeRecordDamage, the
- * system's error, and the signal's reason once it is aborted.
+ * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws
+ * TreeRecordDamage, the system's error, and the signal's reason once it is aborted.
  */
 export async function compareRecorded(
   layout: Layout,
@@ -99,7 +103,7 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
   for (const item of record) yield { ...item, stamp: undefined }
 }
 
-/** Why a tree could not be compared with what was installed, and what to do. */
+/** Explains why a tree could not be compared with the installed version, and what to do. */
 export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
   if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
   return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`

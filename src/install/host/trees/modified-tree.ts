@@ -8,17 +8,17 @@ import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, isFile, pairUp } from './tree-comparison.ts'
 
-/** What may be read of a tree, to which a service may have added any number of bytes and files. */
+/** The limit for reading a tree, to which a service may have added any number of bytes and files. */
 const MAX_BYTES = 256 * 1024 * 1024
-/** What each file that is not recorded counts at least. */
+/** The least that each unrecorded file counts. */
 const BYTES_PER_FILE = 1024
-/** As many as an archive may need. */
+/** The number that an archive may need. */
 const MAX_LINKS = 40
 
 /**
- * The items of a tree as it is now, in order, without keep-paths and unrecorded bytecode caches. Reads only the files
- * that are not as they were recorded; undefined where these are too many bytes. Follows no symlink: one counts with the
- * bytes of the file that it leads to inside the tree, if there is one. Throws what reading the record throws, the
+ * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only the
+ * files that differ from their record; undefined if these have too many bytes. Follows no symlink: one counts with the
+ * bytes of the file that it leads to inside the tree, if there is one. Throws the errors of reading the record, the
  * system's error, and the signal's reason once it is aborted.
  */
 export async function describeTree(
@@ -34,7 +34,7 @@ export async function describeTree(
     const known = knownDigest(recorded, found)
     const size = isFile(found) && known === undefined ? Number(found.content) : 0
     room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size
-    // Two names that are no UTF-8 may read alike, and no record has a path twice.
+    // Two names that are not UTF-8 may read alike, and no record has a path twice.
     if (room < 0 || found.path === items.at(-1)?.path) return undefined
     const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined
     items.push({ ...found, sha256 })

@@ -5,13 +5,13 @@ import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, pairUp } from './tree-comparison.ts'
 
-/** Each is moved by itself. */
+/** Each is moved separately. */
 const MAX_STRAYS = 2000
 
 /**
- * What is in the bytecode caches of a tree and was not recorded, without what is in keep-paths: relative paths; where a
- * whole cache is strange, the cache. A process that could write in the tree may have put code there. Undefined where
- * there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
+ * Returns the unrecorded files in the bytecode caches of a tree, without keep-paths, as relative paths; of a cache that
+ * is unrecorded as a whole, only its own path. A process that could write in the tree may have put code there.
+ * Undefined if there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
  */
 export async function findStrayCaches(
   { root, keepPaths }: HostTree,
@@ -31,7 +31,7 @@ export async function findStrayCaches(
   return [...strays]
 }
 
-/** The outermost cache that contains the path. */
+/** Returns the outermost cache that contains the path. */
 function cacheOf(path: string): string {
   return path.replace(/(?<=^|\/)__pycache__\/.*$/su, '__pycache__')
 }

@@ -8,29 +8,32 @@ import type { RecordedItem } from './record/recorded-item.ts'
 import type { TreeIdentity } from './record/tree-identity.ts'
 import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
 
-/** What a path has in two records, as far as they list it. */
+/** The lines of a path in two records; undefined where a record does not list it. */
 interface Versions {
   before?: RecordedLine
   after?: RecordedLine
 }
 
 /**
- * How many files a new tree changes, adds and removes. Compares two records, line by line and in their order, while the
- * new one is written, so that the files are not read again.
+ * Counts the files that a new tree changes, adds and removes. Compares two records, line by line and in their order,
+ * while the new one is written, so that the files are not read again.
  */
 export class TreeChange {
   readonly #before: Iterable<RecordedLine> | undefined
   #counts = { changed: 0, added: 0, removed: 0, all: 0 }
   #isUncounted = false
-  /** How many of them only undo what was done on the host: edited and missing files return, added ones go. */
+  /** Those that only undo changes on the host: edited and missing files return, added ones are removed. */
   #undone = { restored: 0, removed: 0 }
 
-  /** `before` is what is installed; undefined for a first install. Never throws: without its record, there is no count. */
+  /**
+   * `before` is the installed version; undefined for a first install. Never throws: without its record, nothing is
+   * compared.
+   */
   constructor(layout: Layout, before: TreeIdentity | undefined) {
     this.#before = before && orUndefined(() => readRecordLines(layout, before))
   }
 
-  /** Passes the items of the new tree on. */
+  /** Passes the items of the new tree on while it counts them. */
   *count(items: Iterable<RecordedItem>): Generator<RecordedItem, undefined> {
     const before = (this.#before ?? [])[Symbol.iterator]()
     const next = (): RecordedLine | undefined => before.next().value
@@ -53,15 +56,16 @@ export class TreeChange {
   }
 
   /**
-   * Corrects the counts, which are those of two records, by how the replaced tree differed from its own. Reads both records
-   * once, however many files differ. Works in slices; throws what reading a record throws, and nothing is corrected then.
+   * Corrects the counts, which compare two records, by the differences between the replaced tree and its own record.
+   * Reads both records once, however many files differ. Works in slices. Throws the errors of reading a record, and
+   * then corrects nothing.
    */
   async correct(drift: TreeDifference, layout: Layout, records: Record<keyof Versions, TreeIdentity>): Promise<void> {
     if (drift.instead !== undefined) {
       this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all }
       return
     }
-    // There may be more of them than are listed.
+    // There may be more added files than the list contains.
     if (drift.added.length >= MAX_ADDED) {
       this.#isUncounted = true
       return
@@ -92,7 +96,7 @@ export class TreeChange {
     this.#counts[to]++
   }
 
-  /** `58 files changed, 2 added, 1 removed`, or how many there are where there was nothing to compare with. */
+  /** `58 files changed, 2 added, 1 removed`, or the number of files if there was nothing to compare with. */
   inWords(): string {
     const { changed, added, removed, all } = this.#counts
     if (this.#before === undefined || this.#isUncounted) return countInWords(all, 'file')
@@ -110,7 +114,7 @@ export class TreeChange {
   }
 }
 
-/** What two records have of these paths. */
+/** Returns the lines of these paths in two records. */
 async function findVersions(
   paths: readonly string[],
   layout: Layout,

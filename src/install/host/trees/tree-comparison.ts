@@ -8,23 +8,23 @@ import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 
-/** How many added paths are listed: a service may have written millions. */
+/** The number of added paths that are listed: a service may have written millions. */
 export const MAX_ADDED = 10_000
 
-/** How a tree differs from its record; paths relative to the tree, in order. */
+/** The differences between a tree and its record; paths relative to the tree, in order. */
 export interface TreeDifference {
   /** In the tree, but not recorded; at most 10,000. */
   added: string[]
   /** Recorded, but not in the tree. */
   removed: string[]
   changed: string[]
-  /** What is in place of the directory, if there is none: then each recorded path is removed, and nothing else. */
+  /** Found in place of the directory, if there is none: then each recorded path is removed, and nothing else. */
   instead?: NoDirectory
 }
 
 export type NoDirectory = 'nothing' | 'symlink' | 'file' | 'other'
 
-/** What the record and the tree have at one path; one of the two may be missing. */
+/** The items of the record and of the tree at one path; one of the two may be missing. */
 export interface Pair {
   readonly recorded?: RecordedItem | undefined
   readonly found?: FoundItem | undefined
@@ -34,9 +34,9 @@ export interface Pair {
 export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
 
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times are
- * not those that were recorded. Does not compare keep-paths, nor what `isCache` names. Works in slices; throws what reading
- * the record throws, the system's error, and the signal's reason once it is aborted.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times
+ * differ from the recorded ones. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
+ * Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
  */
 export async function compareTree(
   tree: ScannedTree,
@@ -52,12 +52,12 @@ export async function compareTree(
   return difference
 }
 
-/** What a path has, and what it should have; not both are undefined. */
+/** The recorded item and the one found at a path that differs; at least one is defined. */
 export type Difference =
   | { readonly recorded: RecordedItem; readonly found: FoundItem | undefined }
   | { readonly recorded: undefined; readonly found: FoundItem }
 
-/** The same comparison, path by path in order. Where there is no directory, every recorded path is missing. */
+/** The same comparison, path by path in order. If there is no directory, every recorded path is missing. */
 export async function* findDifferences(
   { root, keepPaths, onDirectory, onStamp }: ScannedTree,
   record: Iterable<RecordedItem>,
@@ -73,14 +73,14 @@ export async function* findDifferences(
     } else if (isKept(recorded.path)) continue
     else if (found === undefined) yield { recorded, found }
     else {
-      // Most files are decided without being read: to wait for that, file by file, takes longer than to decide it.
+      // Most files are decided without being read, and to await each result takes longer than to decide it.
       const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }))
       if (!isSame) yield { recorded, found }
     }
   }
 }
 
-/** What is in place of a directory; undefined where one is there. */
+/** Returns what is in place of a directory; undefined if a directory is there. */
 export function findNoDirectory(root: string): NoDirectory | undefined {
   const stat = lstatIfPresentSync(root)
   if (stat === undefined) return 'nothing'
@@ -89,7 +89,7 @@ export function findNoDirectory(root: string): NoDirectory | undefined {
   return stat.isFile() ? 'file' : 'other'
 }
 
-/** Where Python writes by itself: what is there and was not recorded is no difference. */
+/** True in the directories where Python writes by itself: an unrecorded file there is no difference. */
 export function isCache(path: string): boolean {
   return /(?:^|\/)__pycache__\//.test(path)
 }
@@ -100,13 +100,13 @@ interface ReadableTree {
   readonly digester: FileDigester
 }
 
-/** Whether what is found is what was recorded; undefined where only the bytes of a file can tell. */
+/** True if the found item is the recorded one; undefined if only the bytes of a file can show it. */
 function compareStates(recorded: RecordedItem, found: FoundItem): boolean | undefined {
   if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
   return !isFile(found) || recorded.stamp === found.stamp ? true : undefined
 }
 
-/** Whether a file has the bytes of the recorded one. Reads it only if it has their number. */
+/** True if a file has the bytes of the recorded one. Reads it only if the sizes are equal. */
 export async function hasSameBytes(
   recorded: RecordedItem,
   found: FoundItem,
@@ -122,12 +122,12 @@ export async function hasSameBytes(
   }
 }
 
-/** Whether an item of a tree or of its record is a regular file. */
+/** True if an item of a tree or of its record is a regular file. */
 export function isFile({ kind }: Pick<FoundItem, 'kind'>): boolean {
   return kind !== 'link' && kind !== 'other'
 }
 
-/** Some records do not know the mode of a file. */
+/** Some records do not contain the mode of a file. */
 function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
   return kind === found.kind || (kind === 'file' && isFile(found))
 }

@@ -6,15 +6,15 @@ import { stampOf } from '../../files/trees/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'
 
 /**
- * The stamps of everything in a tree, as a scan has seen them: to ask later, without its record, whether anything
- * changed.
+ * The stamps of everything in a tree, as a scan has seen them, to find out later, without its record, whether anything
+ * has changed.
  */
 export class TreeStamps {
   /** Paths, each followed by its stamp. */
   readonly #seen = new PackedTexts()
   #inRoot = 0
 
-  /** Of a directory, the stamp from before it was listed. */
+  /** For a directory, `stamp` is the one from before it was listed. */
   see(path: string, stamp: string): void {
     this.#seen.add(path)
     this.#seen.add(stamp)
@@ -22,8 +22,8 @@ export class TreeStamps {
   }
 
   /**
-   * Whether nothing has changed in this tree since, which may have been moved: its own stamp does not count, but the
-   * entries of its root do. A directory out of which a kept path was moved has changed. Throws the signal's reason.
+   * True if nothing in this tree has changed since. The tree may have been moved: its own stamp does not count, but the
+   * entries of its root do. A directory that a kept path was moved out of has changed. Throws the signal's reason.
    */
   async areThoseOf({ root, keepPaths }: HostTree, signal: AbortSignal): Promise<boolean> {
     const slice = new TimeSlice(signal)

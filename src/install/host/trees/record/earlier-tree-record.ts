@@ -20,7 +20,7 @@ const treeSchema = z.lazy(() =>
       z.object({
         path: innerPathSchema,
         target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Of the file that it leads to, through any other symlinks; absent where it leads to none. */
+        /** Digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
         sha256: z.exactOptional(digestSchema),
       }),
     ),
@@ -29,9 +29,9 @@ const treeSchema = z.lazy(() =>
 type EarlierTree = z.infer<typeof treeSchema>
 
 /**
- * The items in a record of an earlier version of the action, in order; undefined when there is none. Its entries have
- * the digest of its name. Versions that differ only in modes shared one such record, so it says nothing of modes.
- * Throws TreeRecordDamage, or DeploymentError `host_not_writable` for what is no file.
+ * Returns the items in a record of an earlier version of the action, in order; undefined if there is none. Its name is
+ * the digest of its entries. Versions that differ only in modes shared one such record, so it contains no modes. Throws
+ * TreeRecordDamage, or DeploymentError `host_not_writable` if it is not a regular file.
  */
 export function readEarlierRecord(path: string, digest: string): RecordedItem[] | undefined {
   const text = readStateFileSync(path)
@@ -58,7 +58,7 @@ function digestOf({ files, symlinks }: EarlierTree): string {
   return treeDigest([...files, ...throughLinks])
 }
 
-/** In the oldest records, only its target says which file a symlink leads to. */
+/** In the oldest records, only a symlink's target shows which file it leads to. */
 function completed({ files, symlinks }: EarlierTree): EarlierTree {
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
   const known = symlinks.map(symlink => {

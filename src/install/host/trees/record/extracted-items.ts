@@ -6,7 +6,9 @@ import type { RecordedItem } from './recorded-item.ts'
 
 type StagedTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
 
-/** The items of an extracted tree in order, without the keep-paths, which belong to the host, and with these stamps. */
+/**
+ * Returns the items of an extracted tree in order, with these stamps, without the keep-paths, which belong to the host.
+ */
 export function* itemsOf(
   { files, symlinks }: StagedTree,
   keepPaths: readonly string[],
@@ -34,10 +36,10 @@ function* linkItems({ files, symlinks }: StagedTree, stampOf: StampOf): Generato
   }
 }
 
-/** What an item's stamp is known to be. */
+/** Returns the known stamp of an item, or undefined. */
 type StampOf = (item: { readonly path: string; readonly stamp?: string }) => string | undefined
 
-/** The same items with their stamps in the folder to which the tree was extracted, each read anew where none is known. */
+/** Returns the same items with their stamps in the folder of the extracted tree; reads those that are not known. */
 export function stagedItems(
   { tree, staged }: { readonly tree: StagedTree; readonly staged: string },
   keepPaths: readonly string[],

@@ -13,9 +13,10 @@ import { TreeRecordDamage } from './tree-record-damage.ts'
 const WINDOW_BYTES = 64 * 1024
 
 /**
- * The recorded items of a version, in order; undefined where it has no record. Reads the record while it is used: only
- * once all items are read without an error, they are certainly those that were recorded.
- * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` for what is no record.
+ * Returns the recorded items of a version, in order; undefined if it has no record. Reads the record while it is used:
+ * the items are verified only once all of them have been read without an error.
+ *
+ * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` if it is not a regular file.
  */
 export function readTreeRecord(
   layout: Layout,
@@ -29,8 +30,8 @@ export function readTreeRecord(
 }
 
 /**
- * The lines of a version's record in order, for which it is read whole: a fifth of the time that all items take.
- * Undefined where it has no record. Throws as `readTreeRecord` does, before the first line.
+ * Returns the lines of a version's record in order. Reads the whole record first, which takes a fifth of the time that
+ * all items take. Undefined if it has no record. Throws as `readTreeRecord` does, before the first line.
  */
 export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
   const { tree_record: record } = identity
@@ -46,8 +47,8 @@ export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterabl
 export type FindRecorded = (path: string) => RecordedItem | undefined
 
 /**
- * Looks up single items of a version's record, which costs a tenth of reading all of them; undefined where it has no
- * record. Throws as `readTreeRecord` does, before anything is looked up.
+ * Opens a version's record to look up single items, which costs a tenth of reading all of them; undefined if it has no
+ * record. Throws as `readTreeRecord` does, before any lookup.
  */
 export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {
   const { tree_record: record } = identity

@@ -3,7 +3,7 @@ import { TreeRecordDamage } from './tree-record-damage.ts'
 
 /** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
-/** Of a file in an earlier record: its digest, `file` and its size. */
+/** The line of a file in an earlier record: its digest, `file` and its size. */
 const WITHOUT_MODE = /^[^\t]*\tfile\t/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
@@ -13,9 +13,9 @@ export function lineOf({ sha256 = '-', kind, content, stamp = '', path }: Record
 }
 
 /**
- * The item of a line, in a record that was written at `recordedAt`, in nanoseconds. What was changed no earlier than that
- * has no stamp: a later change may have been in the same tick of the file system's clock. A change in the tick of an
- * earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
+ * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
+ * later has no stamp: another change may have followed in the same tick of the file system's clock. A change in the
+ * tick of an earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 export function parseLine(line: string, recordedAt: string): RecordedItem {
   if (!LINE.test(line)) throw new TreeRecordDamage('it has a line that this action does not write')
@@ -35,30 +35,30 @@ export function parseLine(line: string, recordedAt: string): RecordedItem {
   }
 }
 
-/** Compares two times in nanoseconds without parsing them. What was before 1970 is no time of a host that is right. */
+/** Compares two times in nanoseconds without parsing them. No host with a correct clock has a time before 1970. */
 function isEarlier(time: string, other: string): boolean {
   if (time === '' || time.startsWith('-') || other.startsWith('-')) return false
   return time.length < other.length || (time.length === other.length && time < other)
 }
 
-/** A recorded item, unparsed: its path, and everything that makes it another one. */
+/** A recorded item, unparsed: its path, and every field that distinguishes its content. */
 export interface RecordedLine {
   readonly path: string
   readonly what: string
 }
 
-/** The line that an item would have. */
+/** Returns the line that an item would have. */
 export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): RecordedLine {
   return { path, what: `${sha256}\t${kind}\t${quote(content)}` }
 }
 
-/** Whether two lines are of the same content. A record of an earlier version of the action does not know modes. */
+/** True if two lines have the same content. A record of an earlier version of the action does not contain modes. */
 export function isAlike({ what }: RecordedLine, other: RecordedLine): boolean {
   if (what === other.what) return true
   return (WITHOUT_MODE.test(what) || WITHOUT_MODE.test(other.what)) && withoutMode(what) === withoutMode(other.what)
 }
 
-/** The lines of a record, unparsed, in their order. Throws TreeRecordDamage for a path that it cannot read. */
+/** Returns the unparsed lines of a record, in order. Throws TreeRecordDamage for a path that it cannot read. */
 export function* linesIn(text: string): Generator<RecordedLine, undefined> {
   for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
     const path = text.lastIndexOf('\t', end) + 1
@@ -67,7 +67,10 @@ export function* linesIn(text: string): Generator<RecordedLine, undefined> {
   }
 }
 
-/** As it is, or as JSON where it contains what divides fields and lines: a host's own file may have any name. */
+/**
+ * Returns a text as JSON if it contains a separator of fields or lines, or looks like JSON: host files may have any
+ * name.
+ */
 export function quote(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   return /^"|[\u0000-\u001f]/.test(text) ? JSON.stringify(text) : text

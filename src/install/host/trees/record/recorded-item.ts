@@ -3,13 +3,13 @@ import type { TreeItem } from '../../../files/trees/tree-item.ts'
 
 /** A file or symlink of a tree, as it is recorded. */
 export interface RecordedItem extends TreeItem {
-  /** Of the bytes of a file, or of the file that a symlink leads to; undefined for a symlink that leads to none. */
+  /** Digest of a file, or of the file that a symlink leads to; undefined for a symlink that leads to none. */
   readonly sha256: string | undefined
-  /** See `FoundItem`; undefined where only the content can show whether an item has changed. */
+  /** See `FoundItem`; undefined if only the content can show whether the item has changed. */
   readonly stamp: string | undefined
 }
 
-/** The tree digest of these items: a symlink to a file counts with the bytes of that file. */
+/** Returns the tree digest of these items: a symlink to a file counts with the bytes of that file. */
 export function digestOfItems(items: Iterable<RecordedItem>): string {
   return treeDigest([...items].flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }])))
 }

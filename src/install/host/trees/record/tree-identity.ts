@@ -1,10 +1,12 @@
 import type { InstalledVersion } from '../../installed/rows.ts'
 import { earlierRecordPath, type Layout, treeRecordPath } from '../../layout.ts'
 
-/** What `installed.json` says of the files of a version: their tree digest, and the name of their record. */
+/**
+ * The fields of `installed.json` that identify the files of a version: their tree digest, and the name of their record.
+ */
 export type TreeIdentity = Pick<InstalledVersion, 'tree_digest' | 'tree_record'>
 
-/** The identity in a row, without the rest of it. */
+/** Returns the identity in a row, without the rest of it. */
 export function identityOf({ tree_digest, tree_record }: TreeIdentity): TreeIdentity {
   return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record }
 }
@@ -15,7 +17,7 @@ export interface RecordedTree {
   readonly tree_record: string
 }
 
-/** Where the record of a version is. */
+/** The path of a version's record. */
 export function recordPath(layout: Layout, { tree_digest, tree_record }: TreeIdentity): string {
   return tree_record === undefined ? earlierRecordPath(layout, tree_digest ?? '') : treeRecordPath(layout, tree_record)
 }

@@ -12,8 +12,8 @@ import type { RecordedTree } from './tree-identity.ts'
 const WINDOW_BYTES = 64 * 1024
 
 /**
- * Records a tree whose items come in order: durable when it returns, under the SHA-256 of its own text. So every
- * installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ * Records a tree whose items come in order, under the SHA-256 of the record's own text; durable when it returns. So
+ * every installed tree has its own record, which stays valid when the tree is moved. Works in slices.
  */
 export async function writeTreeRecord(
   layout: Layout,
