@@ -17762,7 +17762,7 @@ async function tryKernelLock(request) {
     }
 }
 /**
- * Returns the inode of a lock file that no process has locked, which an instant with a shared lock shows. Undefined if
+ * Returns the inode of a lock file that no process has locked; finds out by a shared lock for an instant. Undefined if
  * a process has locked it, if the file was replaced meanwhile, or if that cannot be known. Writes nothing, even if
  * there is no file. Throws nothing but the signal's reason.
  */
@@ -18336,10 +18336,7 @@ const ownSchema = object({
     deployment: optional(nullable(schemas_string())),
     since: schemas_string(),
 });
-/**
- * A holder on another host, where another version of this action may have written the lock: only the host must be
- * known.
- */
+/** A holder on another host, perhaps written by another version of this action: only the host must be known. */
 const foreignSchema = schemas_lazy(() => object({
     id: schemas_catch(nullable(ownSchema.shape.id), null),
     pid: schemas_catch(nullable(ownSchema.shape.pid), null),
@@ -19419,10 +19416,7 @@ async function identify(root, move) {
         await (0,promises_namespaceObject.setTimeout)(attempt);
     }
 }
-/**
- * Throws DeploymentError `step_failed` if the target is taken. The place of a version is exempt: its contents are set
- * aside.
- */
+/** Throws DeploymentError `step_failed` if the target is taken, unless it is a version's place, which is set aside. */
 function requireFree(root, move) {
     const isTree = isPlacePath(move.to) && isOwnPath(move.from);
     if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
@@ -19509,10 +19503,7 @@ async function moveDurably(root, paths) {
         ends.close();
     }
 }
-/**
- * A tree that was to be installed may be gone: the host does not run it. Everything else that was moved belongs to the
- * host.
- */
+/** A tree that was to be installed may be gone: the host does not run it. Everything else belongs to the host. */
 function withoutIt({ from, to }, ends) {
     if (stagedBy(from) !== undefined || isRestoring({ from, to }))
         return { wasMade: true, setAside: [] };
@@ -19747,7 +19738,7 @@ function isAnnouncement(record) {
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-line.js
 
-/** A journal that contains anything this action did not write. */
+/** A journal that is not as this action wrote it; the message says what was found. */
 class JournalDamage extends Error {
     name = 'JournalDamage';
 }
@@ -19762,8 +19753,8 @@ function formatLine(seq, record) {
 }
 /**
  * Reads the lines of a journal. A power cut may have torn the records that were being written: a proper prefix of the
- * next record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet,
- * so the first torn one ends the journal.
+ * next record, followed by padding, or records with whole sectors of padding. None of them was durable yet, so the
+ * first torn one ends the journal.
  *
  * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
  */
@@ -19936,10 +19927,7 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     id: idSchema,
     /** The directory of plugins that it is in; absent for `plugins`, and for a service. */
     directory: exactOptional(pluginsDirectorySchema),
-    /**
-     * The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions of the
-     * action.
-     */
+    /** The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions. */
     keep_paths: exactOptional(array(keepPathSchema)),
     /** Whether it is a restored snapshot that had been modified: then its files are not those of the artifact. */
     modified: exactOptional(literal(true)),
@@ -20006,10 +19994,7 @@ function serviceOf(config, id) {
         }
     }
 }
-/**
- * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
- * own.
- */
+/** Returns the service of an id in a step that names no plugin: the project-wide unit, if any, else the id's own. */
 function projectServiceOf(config, id) {
     const own = serviceOf(config, id);
     const { projectUnit } = config.systemd;
@@ -20275,7 +20260,7 @@ const WHEREABOUTS = {
     kubernetes: ['KUBECONFIG'],
 };
 /**
- * The environment of a supervisor's command line: the variables of every child, and those that lead to its daemon or
+ * The environment of a supervisor's command line: every child's variables, and those that lead to its daemon or
  * cluster.
  */
 function supervisorEnvironment(service) {
@@ -20292,9 +20277,7 @@ function runtimeDirectory(service) {
         return {};
     return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
 }
-/**
- * The variable that says whether the deployment has changed what the host runs so far, for commands of the host config.
- */
+/** For commands of the host config: whether the deployment has changed what the host runs so far. */
 function changedVariable({ changed }) {
     return { DEPLOYMENT_CHANGED: String(changed) };
 }
@@ -20468,7 +20451,7 @@ function within({ signal }) {
     return { signal, abortGraceMs: ABORT_GRACE_MS };
 }
 /**
- * Returns the first change of each service, which contains its state before the plan; the service changed last comes
+ * Returns the first change of each service, which contains its state before the plan; the service changed last is
  * first.
  */
 function firstChanges(changes) {
@@ -20983,7 +20966,7 @@ function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
 /**
- * Returns the index after which every change is undone. An undo goes from the newest to the oldest: when a change is
+ * Returns the index from which every change is undone. An undo goes from the newest to the oldest: when a change is
  * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
  * in any order, because a power cut may have kept any of them.
  */
@@ -21267,7 +21250,7 @@ function readInstalled(layout) {
 }
 /**
  * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
- * ever installed. Every name in it may become a path, and each part is listed once.
+ * ever installed. Every name in it is safe in a path, and each part is listed once.
  *
  * Throws DeploymentError `inconsistent` if the file is not one that this action writes, and the errors of
  * `readStateFileSync`.
@@ -21293,8 +21276,7 @@ function parseRecord(text) {
     return latest.record;
 }
 /**
- * Records installed and removed parts in a single write; each row replaces the one of the same part. Durable when it
- * returns.
+ * Records installed and removed parts in one write; each row replaces that of the same part. Durable when it returns.
  */
 async function recordInstalled(layout, { rows, removed, project }) {
     const places = new Set([...rows, ...removed].map(nameOf));
@@ -21344,7 +21326,7 @@ const MAX_SYMLINKS = 40;
 /**
  * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
  *
- * Throws the system's error if this process may not read one of them.
+ * Throws the system's error if this process has no access to one of them.
  */
 function walkPath(path) {
     const way = [];
@@ -21454,7 +21436,7 @@ function findExposureOf(found, us) {
         return 'owner';
     return isOpenToOthers(found) ? 'mode' : undefined;
 }
-/** True if others than its owner may do anything with a file or directory. */
+/** True if users other than its owner may do anything with a file or directory. */
 function isOpenToOthers({ mode }) {
     return (mode & GROUP_AND_OTHERS) !== 0;
 }
@@ -21641,8 +21623,7 @@ function requireSafeDirectory(access, directory) {
     });
 }
 /**
- * The same in a deployment that has begun on a safe host, so that its report says why it ended. Throws DeploymentError
- * `unsafe_host`.
+ * The same in a deployment that has begun on a safe host, and so reports its end. Throws DeploymentError `unsafe_host`.
  */
 function requireSafeDestination(access, directory) {
     try {
@@ -22059,7 +22040,7 @@ function conclude(deployment, name, failure) {
 ;// CONCATENATED MODULE: external "node:string_decoder"
 const external_node_string_decoder_namespaceObject = require("node:string_decoder");
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-record-damage.js
-/** A tree record that this action did not write like this; the message says what is wrong with it. */
+/** A tree record that is not as this action wrote it; the message says what is wrong. */
 class TreeRecordDamage extends Error {
     name = 'TreeRecordDamage';
 }
@@ -22185,8 +22166,7 @@ function* linesIn(text) {
     }
 }
 /**
- * Returns a text as JSON if it contains a separator of fields or lines, or looks like JSON: host files may have any
- * name.
+ * Quotes a text as JSON if it contains a separator of fields or lines, or looks quoted: host files may have any name.
  */
 function record_line_quote(text) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
@@ -22808,8 +22788,7 @@ function reserve(block, bytes) {
 
 
 /**
- * The stamps of everything in a tree, as a scan has seen them, to find out later, without its record, whether anything
- * has changed.
+ * The stamps of everything in a tree when it was scanned: they show later, without its record, whether it has changed.
  */
 class TreeStamps {
     /** Paths, each followed by its stamp. */
@@ -22856,8 +22835,7 @@ class TreeStamps {
 
 
 /**
- * Milliseconds for which a comparison is recent enough to note the state of a tree that will be compared again when it
- * moves.
+ * Milliseconds for which a comparison is recent enough for a note about a tree that is compared again when it moves.
  */
 const RECENT_MS = 5000;
 /**
@@ -24930,8 +24908,8 @@ async function probeCommand({ command }, context) {
 
 ;// CONCATENATED MODULE: ./build/install/services/stability.js
 /**
- * How long a supervisor must report a service as running, or half of a shorter time-out: a service that crashes at its
- * start runs at first.
+ * How long a supervisor must report a service as running, but at most half of the time-out: a service that crashes at
+ * its start runs at first.
  */
 const SUPERVISOR_STABLE_MS = 3000;
 const DEFAULT_INTERVAL_MS = 1000;
@@ -25039,10 +25017,7 @@ async function findUnhealthy(checks, { log, signal }) {
 function describeSubject({ healthcheck: { id }, version, isRestored }) {
     return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`;
 }
-/**
- * Allows one attempt of at most a minute, or as long as `stable_for` needs: a rollback or a recovery must come to an
- * end.
- */
+/** Allows one attempt of at most a minute, or as long as `stable_for` needs: every rollback and recovery must end. */
 function onceBriefly(healthcheck) {
     const stable = healthcheck.check?.stableForSeconds ?? 0;
     const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
@@ -26266,7 +26241,7 @@ class JournalFile {
     #dirtyEnd;
     #isSynced = true;
     #isLocked = false;
-    /** Opens a journal to write after its last whole line. Throws JournalDamage, or the error of the disk. */
+    /** Opens a journal to write after its last whole line. Throws JournalDamage, or the system's error. */
     constructor(path) {
         this.#path = path;
         this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -26276,7 +26251,7 @@ class JournalFile {
         this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
     }
     /**
-     * True if a line of this size fits. An announcement must leave room for an undo: the journal grows for it, or this
+     * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal or
      * throws.
      */
     async makeRoom(bytes, use) {
@@ -27092,8 +27067,7 @@ function warnOfOtherDirectory(layout, directory, log) {
     log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
 }
 /**
- * Returns every directory in which this host may have plugins: the usual one, that of its own file, and all recorded
- * ones.
+ * Returns every directory in which this host may have plugins: the default, that of its own file, and all on record.
  */
 function knownDirectories(layout) {
     const { directory } = readHostsDirectory(layout);
@@ -28047,10 +28021,7 @@ function stateFor({ installed, version }, origin) {
     const isOurs = installed !== undefined && isFrom(installed, origin);
     return { version: installed === undefined || isOurs ? version : null, isOurs };
 }
-/**
- * Returns a report's facts about the version that a deployment replaces. Logs a notice if this action did not install
- * it.
- */
+/** Returns a report's facts about the replaced version. Logs a notice if this action did not install it. */
 function factsOfReplaced(layout, { installed, place }, log) {
     if (installed !== undefined)
         return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
@@ -30157,7 +30128,7 @@ async function removeStrayTemporaries(layout, log) {
 function mayBeWriting(pid, writtenAtMs) {
     return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
 }
-/** Renames it, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
+/** Renames a snapshot, so that it is never half removed; the staging folder is emptied again until that succeeds. */
 function cleanup_putAside(layout, path) {
     try {
         const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
@@ -30399,7 +30370,7 @@ async function restoreAndCheckServices(request, starts) {
     }
 }
 /**
- * Records for later runs which services were restored. Returns the error if it cannot: then they have to be restored
+ * Records for later runs which services were restored. Returns the error if it cannot: then they must be restored
  * again.
  */
 async function noteServices({ layout }, restorations) {
@@ -31881,10 +31852,7 @@ class TreeChange {
     #isUncounted = false;
     /** Those that only undo changes on the host: edited and missing files return, added ones are removed. */
     #undone = { restored: 0, removed: 0 };
-    /**
-     * `before` is the installed version; undefined for a first install. Never throws: without its record, nothing is
-     * compared.
-     */
+    /** `before` is the installed tree, if any. Never throws: without its record, nothing is compared. */
     constructor(layout, before) {
         this.#before = before && orUndefined(() => readRecordLines(layout, before));
     }
@@ -33020,10 +32988,7 @@ async function requireMovableData(host, move) {
     requireMovableSettings(host.layout, move);
     await requireMovableLinks(host, move);
 }
-/**
- * Refuses a symlink, whose target may be relative to its directory, and other settings than those that the operator
- * chose.
- */
+/** A symlink's target may be relative to its directory; only the operator may choose between two settings files. */
 function requireMovableSettings(layout, { target, previous, origin, isOperators }) {
     const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
     const found = lstatIfPresentSync(from);

@@ -105,7 +105,7 @@ function findExposureOf(found, us) {
         return 'owner';
     return isOpenToOthers(found) ? 'mode' : undefined;
 }
-/** True if others than its owner may do anything with a file or directory. */
+/** True if users other than its owner may do anything with a file or directory. */
 function isOpenToOthers({ mode }) {
     return (mode & GROUP_AND_OTHERS) !== 0;
 }
@@ -190,7 +190,7 @@ const MAX_SYMLINKS = 40;
 /**
  * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
  *
- * Throws the system's error if this process may not read one of them.
+ * Throws the system's error if this process has no access to one of them.
  */
 function walkPath(path) {
     const way = [];

@@ -108,7 +108,7 @@ function mayBeWriting(pid: number, writtenAtMs: number): boolean {
   return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS
 }
 
-/** Renames it, so that a snapshot is never half removed; the staging folder is emptied again until that succeeds. */
+/** Renames a snapshot, so that it is never half removed; the staging folder is emptied again until that succeeds. */
 function putAside(layout: Layout, path: string): void {
   try {
     const [mounted] = mountPointsIn(join(layout.root, path))

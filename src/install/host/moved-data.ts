@@ -8,7 +8,7 @@ import { installPath, isSamePlace, type Layout, type Place, placePath, settingsP
 import { findLeftBehind, formerPlace, type PreviousInstall } from './previous-install.ts'
 import { findRealDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
-/** A part that is going to be in another directory than before its deployment, or before its removal. */
+/** A part whose new directory is not its present one, or not the one that it had when it was removed. */
 export interface Move {
   readonly target: Place
   readonly previous: PreviousInstall
@@ -27,10 +27,7 @@ export async function requireMovableData(host: SwitchingHost, move: Move): Promi
   await requireMovableLinks(host, move)
 }
 
-/**
- * Refuses a symlink, whose target may be relative to its directory, and other settings than those that the operator
- * chose.
- */
+/** A symlink's target may be relative to its directory; only the operator may choose between two settings files. */
 function requireMovableSettings(layout: Layout, { target, previous, origin, isOperators }: Move): void {
   const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)]
   const found = lstatIfPresentSync(from)

@@ -61,8 +61,7 @@ export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log
 }
 
 /**
- * Returns every directory in which this host may have plugins: the usual one, that of its own file, and all recorded
- * ones.
+ * Returns every directory in which this host may have plugins: the default, that of its own file, and all on record.
  */
 export function knownDirectories(layout: Layout): string[] {
   const { directory } = readHostsDirectory(layout)

@@ -71,10 +71,7 @@ export function stateFor({ installed, version }: PreviousInstall, origin: Origin
   return { version: installed === undefined || isOurs ? version : null, isOurs }
 }
 
-/**
- * Returns a report's facts about the version that a deployment replaces. Logs a notice if this action did not install
- * it.
- */
+/** Returns a report's facts about the replaced version. Logs a notice if this action did not install it. */
 export function factsOfReplaced(
   layout: Layout,
   { installed, place }: PreviousInstall,

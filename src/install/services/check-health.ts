@@ -99,10 +99,7 @@ function describeSubject({ healthcheck: { id }, version, isRestored }: HealthReq
   return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`
 }
 
-/**
- * Allows one attempt of at most a minute, or as long as `stable_for` needs: a rollback or a recovery must come to an
- * end.
- */
+/** Allows one attempt of at most a minute, or as long as `stable_for` needs: every rollback and recovery must end. */
 function onceBriefly(healthcheck: Healthcheck): Healthcheck {
   const stable = healthcheck.check?.stableForSeconds ?? 0
   const seconds = Math.min(

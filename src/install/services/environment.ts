@@ -17,7 +17,7 @@ const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
 }
 
 /**
- * The environment of a supervisor's command line: the variables of every child, and those that lead to its daemon or
+ * The environment of a supervisor's command line: every child's variables, and those that lead to its daemon or
  * cluster.
  */
 export function supervisorEnvironment(service: Service): Record<string, string> {
@@ -35,9 +35,7 @@ function runtimeDirectory(service: Service): Record<string, string> {
   return { XDG_RUNTIME_DIR: `/run/user/${uid}` }
 }
 
-/**
- * The variable that says whether the deployment has changed what the host runs so far, for commands of the host config.
- */
+/** For commands of the host config: whether the deployment has changed what the host runs so far. */
 export function changedVariable({ changed }: { readonly changed: boolean }): { DEPLOYMENT_CHANGED: string } {
   return { DEPLOYMENT_CHANGED: String(changed) }
 }

@@ -131,7 +131,7 @@ function within({ signal }: Restoring): Partial<Limits> {
 }
 
 /**
- * Returns the first change of each service, which contains its state before the plan; the service changed last comes
+ * Returns the first change of each service, which contains its state before the plan; the service changed last is
  * first.
  */
 function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {

@@ -42,10 +42,7 @@ export function serviceOf(config: HostConfig, id: string): Service | undefined {
   }
 }
 
-/**
- * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
- * own.
- */
+/** Returns the service of an id in a step that names no plugin: the project-wide unit, if any, else the id's own. */
 export function projectServiceOf(config: HostConfig, id: string): Service | undefined {
   const own = serviceOf(config, id)
   const { projectUnit } = config.systemd

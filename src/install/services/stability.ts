@@ -1,8 +1,8 @@
 import type { Healthcheck } from './healthchecks.ts'
 
 /**
- * How long a supervisor must report a service as running, or half of a shorter time-out: a service that crashes at its
- * start runs at first.
+ * How long a supervisor must report a service as running, but at most half of the time-out: a service that crashes at
+ * its start runs at first.
  */
 const SUPERVISOR_STABLE_MS = 3000
 const DEFAULT_INTERVAL_MS = 1000

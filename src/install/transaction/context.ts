@@ -29,10 +29,7 @@ export interface SecretKeeper {
   redact(text: string): string
   /** Masks a secret that the run has just learned from a hub. */
   hide(secret: string): void
-  /**
-   * Keeps every text in these facts readable: a hub's secret or a setting's value that is part of such a text is not
-   * redacted.
-   */
+  /** Keeps every text in these facts readable: a secret or a setting's value that is part of one is not redacted. */
   know(facts: unknown): void
 }
 

@@ -37,7 +37,7 @@ export interface DeploymentRecord {
   planSteps(steps: readonly PlannedStep[]): void
   /** Notes the planned steps, by their ids, for which nothing changes. */
   noteIdle(ids: ReadonlySet<string>): void
-  /** Starts the journal with what is known so far; from now on, all of it is journaled. */
+  /** Starts the journal with the facts known so far; from now on, all of them are journaled. */
   startJournal(where: JournalPlace, extra: JournalExtra): Promise<OwnJournal>
 }
 

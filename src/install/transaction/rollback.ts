@@ -137,7 +137,7 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
 }
 
 /**
- * Records for later runs which services were restored. Returns the error if it cannot: then they have to be restored
+ * Records for later runs which services were restored. Returns the error if it cannot: then they must be restored
  * again.
  */
 async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {

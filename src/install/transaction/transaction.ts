@@ -202,7 +202,7 @@ function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boo
 }
 
 /**
- * Returns the index after which every change is undone. An undo goes from the newest to the oldest: when a change is
+ * Returns the index from which every change is undone. An undo goes from the newest to the oldest: when a change is
  * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
  * in any order, because a power cut may have kept any of them.
  */

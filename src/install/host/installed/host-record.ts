@@ -72,7 +72,7 @@ export function readInstalled(layout: Layout): readonly InstalledRow[] {
 
 /**
  * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
- * ever installed. Every name in it may become a path, and each part is listed once.
+ * ever installed. Every name in it is safe in a path, and each part is listed once.
  *
  * Throws DeploymentError `inconsistent` if the file is not one that this action writes, and the errors of
  * `readStateFileSync`.
@@ -103,8 +103,7 @@ function parseRecord(text: string): HostRecord {
 }
 
 /**
- * Records installed and removed parts in a single write; each row replaces the one of the same part. Durable when it
- * returns.
+ * Records installed and removed parts in one write; each row replaces that of the same part. Durable when it returns.
  */
 export async function recordInstalled(
   layout: Layout,

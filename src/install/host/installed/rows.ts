@@ -66,10 +66,7 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   id: idSchema,
   /** The directory of plugins that it is in; absent for `plugins`, and for a service. */
   directory: z.exactOptional(pluginsDirectorySchema),
-  /**
-   * The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions of the
-   * action.
-   */
+  /** The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions. */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
   /** Whether it is a restored snapshot that had been modified: then its files are not those of the artifact. */
   modified: z.exactOptional(z.literal(true)),

@@ -46,7 +46,7 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
 }
 
 /**
- * Returns the inode of a lock file that no process has locked, which an instant with a shared lock shows. Undefined if
+ * Returns the inode of a lock file that no process has locked; finds out by a shared lock for an instant. Undefined if
  * a process has locked it, if the file was replaced meanwhile, or if that cannot be known. Writes nothing, even if
  * there is no file. Throws nothing but the signal's reason.
  */

@@ -39,10 +39,7 @@ export type Holder = WrittenHolder & {
   kernel_lock: string | null
 }
 
-/**
- * A holder on another host, where another version of this action may have written the lock: only the host must be
- * known.
- */
+/** A holder on another host, perhaps written by another version of this action: only the host must be known. */
 const foreignSchema = z.lazy(() =>
   z.object({
     id: z.catch(z.nullable(ownSchema.shape.id), null),

@@ -17,7 +17,7 @@ export interface LockRequest {
   path: string
   timeoutMs: number
   runUrl: string | null
-  /** A name and a version: what this lock is for, as others read it while they wait. */
+  /** The name and version to deploy, which others read while they wait. */
   deployment?: string | undefined
   /** Receives a line about the holder while this process waits. */
   log: (line: string) => void

@@ -8,7 +8,7 @@ const GROUP_AND_OTHERS_WRITE = 0o022
 export interface Decider extends Visited {
   /** It belongs neither to us nor to root. */
   readonly isForeign: boolean
-  /** Others than its owner can change what it decides. An ACL shows in the bits of the group. */
+  /** Users other than its owner can change what it decides. An ACL shows in the bits of the group. */
   readonly isOpen: boolean
 }
 

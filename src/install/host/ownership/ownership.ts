@@ -53,8 +53,7 @@ export function requireSafeDirectory(access: HostAccess, directory: string): str
 }
 
 /**
- * The same in a deployment that has begun on a safe host, so that its report says why it ended. Throws DeploymentError
- * `unsafe_host`.
+ * The same in a deployment that has begun on a safe host, and so reports its end. Throws DeploymentError `unsafe_host`.
  */
 export function requireSafeDestination(access: HostAccess, directory: string): string[] {
   try {

@@ -21,7 +21,7 @@ export interface PathWalk {
 /**
  * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
  *
- * Throws the system's error if this process may not read one of them.
+ * Throws the system's error if this process has no access to one of them.
  */
 export function walkPath(path: string): PathWalk {
   const way: Visited[] = []

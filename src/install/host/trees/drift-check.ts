@@ -5,8 +5,7 @@ import type { TreeDifference } from './tree-comparison.ts'
 import { TreeStamps } from './tree-stamps.ts'
 
 /**
- * Milliseconds for which a comparison is recent enough to note the state of a tree that will be compared again when it
- * moves.
+ * Milliseconds for which a comparison is recent enough for a note about a tree that is compared again when it moves.
  */
 const RECENT_MS = 5000
 /**

@@ -25,10 +25,7 @@ export class TreeChange {
   /** Those that only undo changes on the host: edited and missing files return, added ones are removed. */
   #undone = { restored: 0, removed: 0 }
 
-  /**
-   * `before` is the installed version; undefined for a first install. Never throws: without its record, nothing is
-   * compared.
-   */
+  /** `before` is the installed tree, if any. Never throws: without its record, nothing is compared. */
   constructor(layout: Layout, before: TreeIdentity | undefined) {
     this.#before = before && orUndefined(() => readRecordLines(layout, before))
   }

@@ -6,8 +6,7 @@ import { stampOf } from '../../files/trees/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'
 
 /**
- * The stamps of everything in a tree, as a scan has seen them, to find out later, without its record, whether anything
- * has changed.
+ * The stamps of everything in a tree when it was scanned: they show later, without its record, whether it has changed.
  */
 export class TreeStamps {
   /** Paths, each followed by its stamp. */

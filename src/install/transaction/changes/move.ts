@@ -62,10 +62,7 @@ export async function identify(root: string, move: PlannedMove): Promise<Identit
   }
 }
 
-/**
- * Throws DeploymentError `step_failed` if the target is taken. The place of a version is exempt: its contents are set
- * aside.
- */
+/** Throws DeploymentError `step_failed` if the target is taken, unless it is a version's place, which is set aside. */
 export function requireFree(root: string, move: PlannedMove): void {
   const isTree = isPlacePath(move.to) && isOwnPath(move.from)
   if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null) return
@@ -157,10 +154,7 @@ async function moveDurably(root: string, paths: Ends<string>): Promise<readonly 
   }
 }
 
-/**
- * A tree that was to be installed may be gone: the host does not run it. Everything else that was moved belongs to the
- * host.
- */
+/** A tree that was to be installed may be gone: the host does not run it. Everything else belongs to the host. */
 function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''

@@ -41,7 +41,7 @@ export class JournalFile {
   #isSynced = true
   #isLocked = false
 
-  /** Opens a journal to write after its last whole line. Throws JournalDamage, or the error of the disk. */
+  /** Opens a journal to write after its last whole line. Throws JournalDamage, or the system's error. */
   constructor(path: string) {
     this.#path = path
     this.#fd = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW)
@@ -52,7 +52,7 @@ export class JournalFile {
   }
 
   /**
-   * True if a line of this size fits. An announcement must leave room for an undo: the journal grows for it, or this
+   * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal or
    * throws.
    */
   async makeRoom(bytes: number, use: 'announce' | 'undo'): Promise<boolean> {

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 
-/** A journal that contains anything this action did not write. */
+/** A journal that is not as this action wrote it; the message says what was found. */
 export class JournalDamage extends Error {
   override readonly name = 'JournalDamage'
 }
 
-/** The contents of a journal, as far as its lines and checksums tell. */
+/** The contents of a journal, as far as its lines and checksums show. */
 export interface JournalText {
   /** Each record as JSON, oldest first; the number of each is its position, counted from 1. */
   readonly records: readonly unknown[]
@@ -32,8 +32,8 @@ export function formatLine(seq: number, record: object): string {
 
 /**
  * Reads the lines of a journal. A power cut may have torn the records that were being written: a proper prefix of the
- * next record, followed by padding, or records of which whole sectors are still padding. None of them was durable yet,
- * so the first torn one ends the journal.
+ * next record, followed by padding, or records with whole sectors of padding. None of them was durable yet, so the
+ * first torn one ends the journal.
  *
  * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
  */

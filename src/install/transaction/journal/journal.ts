@@ -16,9 +16,7 @@ export interface Journal {
 
 /** The journal of this run. */
 export interface OwnJournal extends Journal {
-  /**
-   * Locks the journal, which shows others whether this process has ended, and records that. Does neither without locks.
-   */
+  /** Locks the journal, if it can, to show other processes whether this one has ended; records that it did. */
   hold(): Promise<void>
   /** Renames the journal, which is durable under its new name when this resolves. */
   rename(path: string): Promise<void>

@@ -68,8 +68,7 @@ export function* linesIn(text: string): Generator<RecordedLine, undefined> {
 }
 
 /**
- * Returns a text as JSON if it contains a separator of fields or lines, or looks like JSON: host files may have any
- * name.
+ * Quotes a text as JSON if it contains a separator of fields or lines, or looks quoted: host files may have any name.
  */
 export function quote(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for

@@ -1,4 +1,4 @@
-/** A tree record that this action did not write like this; the message says what is wrong with it. */
+/** A tree record that is not as this action wrote it; the message says what is wrong. */
 export class TreeRecordDamage extends Error {
   override readonly name = 'TreeRecordDamage'
 }
