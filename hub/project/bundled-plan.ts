@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
 import { MAX_PLAN_BYTES, parseYaml, requireYamlSize } from '../yaml-document.ts'
+import { projectIdSchema } from './names.ts'
 import { PLAN_PATH, type SourceTree } from './source-tree.ts'
 import { type PartSource, type PartSources, partSourceSchema } from './stubs.ts'
 
@@ -35,7 +36,12 @@ const stepSchema = z.object({
 })
 type Step = z.output<typeof stepSchema>
 
-const planSchema = z.object({ project_id: z.string(), steps: z.array(stepSchema) })
+const planSchema = z.object({ project_id: projectIdSchema, steps: z.array(stepSchema) })
+
+/** The project's id in the plan at this path. Throws HubError 400 as `requireWorkablePlan` does for the file itself. */
+export function readProjectId(plan: string): string {
+  return parsePlan(readFileSync(plan, 'utf8')).project_id
+}
 
 /**
  * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid or too much

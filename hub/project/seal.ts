@@ -1,7 +1,7 @@
 import { type KeyObject, randomBytes, sign } from 'node:crypto'
 import { z } from 'zod'
 import { labelSchema, parseInput } from '../names.ts'
-import { readPartSources, requireWorkablePlan } from './bundled-plan.ts'
+import { readPartSources, readProjectId, requireWorkablePlan } from './bundled-plan.ts'
 import { DEK_BYTES, encryptTar, NONCE_BYTES } from './encrypt.ts'
 import { buildManifest, DEFAULT_PLUGINS_DIRNAME, type Manifest } from './manifest.ts'
 import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from './names.ts'
@@ -12,17 +12,18 @@ import { readSourceTree } from './source-tree.ts'
 import { withStubs } from './stubs.ts'
 import { comparePaths } from './tree-digest.ts'
 
-const factsSchema = z
-  .object({
-    projectId: projectIdSchema,
-    version: projectVersionSchema,
-    projectName: labelSchema.optional(),
-    pluginsDirname: pluginsDirnameSchema.default(DEFAULT_PLUGINS_DIRNAME),
-    builtAt: z.date().default(() => new Date()),
-  })
-  .transform(facts => ({ ...facts, projectName: facts.projectName ?? facts.projectId }))
+const factsSchema = z.object({
+  projectId: projectIdSchema.optional(),
+  version: projectVersionSchema,
+  projectName: labelSchema.optional(),
+  pluginsDirname: pluginsDirnameSchema.default(DEFAULT_PLUGINS_DIRNAME),
+  builtAt: z.date().default(() => new Date()),
+})
 
-/** Defaults: the project's id for `projectName`, `plugins` for `pluginsDirname`, and now for `builtAt`. */
+/**
+ * Defaults: the plan's `project_id` for `projectId`, the project's id for `projectName`, `plugins` for `pluginsDirname`,
+ * and now for `builtAt`.
+ */
 export type SealOptions = z.input<typeof factsSchema> & {
   /** The folder with `plugins/`, `extensions/` and `deployment/install.yaml`. */
   readonly source: string
@@ -51,11 +52,13 @@ export async function sealProject({
   random = randomBytes,
   ...given
 }: SealOptions): Promise<SealedProject> {
-  const facts = parseInput(factsSchema, given)
-  const read = readSourceTree(source, facts.pluginsDirname)
+  const asked = parseInput(factsSchema, given)
+  const read = readSourceTree(source, asked.pluginsDirname)
+  const projectId = asked.projectId ?? readProjectId(read.plan)
+  const facts = { ...asked, projectId, projectName: asked.projectName ?? projectId }
   const sources = readPartSources(read)
   const tree = withStubs(read, sources)
-  requireWorkablePlan(tree, facts.projectId)
+  requireWorkablePlan(tree, projectId)
   const manifest = buildManifest(tree, { ...facts, sources })
   const members = [...tree.members.values()].sort((a, b) => comparePaths(a.path, b.path))
   const key = { dek: random(DEK_BYTES), nonce: random(NONCE_BYTES) }
@@ -63,7 +66,7 @@ export async function sealProject({
   const content = { manifestJson, members, time: facts.builtAt }
   const bytes = await encryptTar({ bytes: await measureMembers(content), chunks: packMembers(content) }, key)
   const release = {
-    project_id: facts.projectId,
+    project_id: projectId,
     version: facts.version,
     signature: sign(null, bytes, signingKey).toString('base64'),
     signer_public_key: signerPublicKey(signingKey),

@@ -19,7 +19,7 @@ type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
 export const publish: Command = {
   summary: 'publishes a version, from a source folder or a sealed file',
-  usage: `npm run hub -- project publish --source DIR --project-id P --version V --signing-key FILE [options]
+  usage: `npm run hub -- project publish --source DIR --version V --signing-key FILE [options]
 npm run hub -- project publish --sealed FILE [options]
 
   --sealed FILE          a file that "project seal" has written; needs FILE.release.json next to it

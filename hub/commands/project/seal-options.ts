@@ -14,10 +14,10 @@ export const SEAL_OPTIONS = {
 } as const
 
 export const SEAL_USAGE = `  --source DIR           the folder with plugins/, extensions/ and deployment/install.yaml; it is only read
-  --project-id P         the project's id, as in the plan
   --version V            the project's version (semver)
   --signing-key FILE     the private key (Ed25519) from "project keygen"
 
+  --project-id P         the project's id (default: project_id in the plan)
   --project-name N       the display name (default: the id)
   --plugins-dirname D    the folder of the plugins in the source (default plugins)
   --built-at TIME        ISO 8601 (default: SOURCE_DATE_EPOCH if set, else now)`
@@ -31,7 +31,7 @@ type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | unde
 export async function sealSource(values: SealValues): Promise<SealedProject> {
   const sealed = await sealProject({
     source: requireOption('source', values.source),
-    projectId: requireOption('project-id', values['project-id']),
+    projectId: values['project-id'],
     version: requireOption('version', values.version),
     signingKey: readSigningKey(requireOption('signing-key', values['signing-key'])),
     projectName: values['project-name'],

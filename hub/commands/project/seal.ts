@@ -8,7 +8,7 @@ import { releasePath, writeSealedFile } from './sealed-file.ts'
 
 export const seal: Command = {
   summary: 'seals a source folder into a file, to publish elsewhere or later',
-  usage: `npm run hub -- project seal --source DIR --project-id P --version V --signing-key FILE [options]
+  usage: `npm run hub -- project seal --source DIR --version V --signing-key FILE [options]
 
 ${SEAL_USAGE}
   --out FILE             the sealed file (default P-V.sealed)
@@ -17,11 +17,11 @@ Sealing leaves out .git, node_modules, caches, .env (not .env.template), private
 folders. It also writes FILE.release.json, which contains the key that opens the file: give it only to the publisher.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...SEAL_OPTIONS, out: { type: 'string' } })
-    const out = values.out ?? `${requireOption('project-id', values['project-id'])}-${values.version}.sealed`
-    requireOutside(requireOption('source', values.source), out)
     const sealed = await sealSource(values)
-    writeSealedFile(out, sealed)
     const { project_id, version, signer_public_key } = sealed.release
+    const out = values.out ?? `${project_id}-${version}.sealed`
+    requireOutside(requireOption('source', values.source), out)
+    writeSealedFile(out, sealed)
     console.log(`Sealed the project ${project_id} ${version} into ${out}: ${sealed.bytes.length} bytes`)
     console.log(`Signed by ${signer_public_key}. ${releasePath(out)} contains the key that opens it: keep it secret.`)
   },

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { hub } from '../run-cli.ts'
+import { CLI, hub } from '../run-cli.ts'
 import { type HubUnderTest, newFolder, runHub } from '../running-hub.ts'
 import { listTar, openSealed } from './open-sealed.ts'
 import { logIn } from './project-client.ts'
@@ -119,6 +119,15 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.equal((await hub(...seal)).code, 1)
   })
 
+  it('seals under the id in the plan, and names the file after it', async t => {
+    const { folder, sealing } = await prepare(t)
+    const stdout = execFileSync(process.execPath, [CLI, 'project', 'seal', ...sealing], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    assert.match(stdout, /^Sealed the project shop 1\.0\.0 into shop-1\.0\.0\.sealed: /)
+  })
+
   it('refuses to seal into the source folder', async t => {
     const { source, sealing } = await prepare(t)
     const before = readdirSync(source)
@@ -199,6 +208,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
   }
 
   for (const [name, change] of [
+    ['another project than that of the plan', ['--project-id', 'store']],
     ['a file that is not a key', ['--signing-key', import.meta.filename]],
     ['a version that is not semantic', ['--version', '1']],
     ['a folder that is not a project', ['--source', import.meta.dirname]],
@@ -219,7 +229,7 @@ async function prepare(t: TestContext) {
   const [folder, source] = [newFolder(t), newShop(t, { 'plugins/cart/.env': 'S=1' })]
   const key = join(folder, 'signing.pem')
   const publicKey = (await hub('project', 'keygen', '--out', key)).stdout.trim()
-  const sealing = ['--source', source, '--project-id', 'shop', '--version', '1.0.0', '--signing-key', key]
+  const sealing = ['--source', source, '--version', '1.0.0', '--signing-key', key]
   return { folder, source, key, publicKey, sealing }
 }
 
