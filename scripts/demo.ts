@@ -95,7 +95,7 @@ function showProjects(on: DemoStage): void {
 function showNext(): void {
   printHeading('What next')
   const rows = [
-    ['npm run try -- --from examples/plugin', 'deploy a plugin or service of your own'],
+    ['npm run try -- --from examples/plugin', 'deploy a plugin, service or project of your own'],
     ['npm run demo -- --verbose', 'see the log, summary, report and files of each deployment'],
     ['npm run hub -- --help', 'publish, and serve a hub with its page'],
     ['README.md', 'deploy onto a real host'],

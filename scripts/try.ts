@@ -4,22 +4,23 @@ import { runProgram } from './program.ts'
 import { createLineSplitter } from './terminal/line-splitter.ts'
 import { createLogView } from './terminal/log-view.ts'
 import { print, printBlock, printHeading, styled, symbol } from './terminal/screen.ts'
+import { adviceAfter } from './try/advice.ts'
 import { requireApart } from './try/apart.ts'
 import { type Interruption, watchSignals } from './try/interruption.ts'
 import { nextCommand, type RepeatedOptions } from './try/next-command.ts'
 import { type FileOptions, type OperatorFile, pathFromCaller, readOperatorFiles } from './try/operator-files.ts'
-import { howToRaise, type Part, readPart } from './try/part.ts'
 import { showFiles, showPublished, showResult, showWorkflow } from './try/show.ts'
 import { openTryStage, type TryStage } from './try/stage.ts'
+import { readUnit, type Unit } from './try/unit.ts'
 
 interface Values extends FileOptions, RepeatedOptions {
   readonly keep: boolean
   readonly verbose: boolean
 }
 
-/** One part on one stage, with the options of the command line. */
+/** One unit on one stage, with the options of the command line. */
 interface Trial {
-  readonly part: Part
+  readonly unit: Unit
   readonly stage: TryStage
   readonly files: readonly OperatorFile[]
   readonly values: Values
@@ -28,23 +29,31 @@ interface Trial {
 
 await runProgram({
   name: 'npm run try',
-  purpose: `Deploys your plugin or service as a runner would, from a hub to a host that are both in one temporary folder of
-this machine, or in that of --root. Nothing outside it changes.`,
+  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host that are both in one temporary folder
+of this machine, or in that of --root. Nothing outside it changes.`,
   argument: '[FOLDER]',
   options: {
-    from: { type: 'string', value: 'FOLDER', help: 'your plugin or service, for example examples/plugin' },
-    kind: { type: 'string', value: 'KIND', help: 'plugin or service (default: plugin if it has a plugin.yaml)' },
+    from: { type: 'string', value: 'FOLDER', help: 'your plugin, service or project, for example examples/plugin' },
+    kind: {
+      type: 'string',
+      value: 'KIND',
+      help: 'plugin, service or project (default: plugin if it has a plugin.yaml,\nproject if it has deployment/install.yaml, service if it has a program)',
+    },
     slug: {
       type: 'string',
       value: 'SLUG',
-      help: 'its name on the hub (default: the name in plugin.yaml, else of the folder)',
+      help: 'its name on the hub (default: the name in plugin.yaml, else of the folder);\na project has its id in its plan',
     },
     version: {
       type: 'string',
       value: 'VERSION',
-      help: 'its version (default: that in plugin.yaml; 1.0.0 for a service)',
+      help: 'its version (default: that in plugin.yaml; 1.0.0 for a service or project)',
     },
-    plan: { type: 'string', value: 'FILE', help: 'your install plan (default: none, as on a real host)' },
+    plan: {
+      type: 'string',
+      value: 'FILE',
+      help: 'your install plan (default: none, as on a real host); a project has its own',
+    },
     'host-config': { type: 'string', value: 'FILE', help: 'your host config; its commands run on this machine' },
     setting: {
       type: 'string',
@@ -62,29 +71,27 @@ this machine, or in that of --root. Nothing outside it changes.`,
     keep: { type: 'boolean', default: false, help: 'keep the hub running until a signal, as in a terminal' },
     verbose: { type: 'boolean', default: false, help: 'open the groups of the log' },
   },
-  notes: `A project, which is several parts in one file, needs more than this: see "Try it" in docs/projects.md.
-
-In a terminal, the hub with its page runs until Ctrl-C. Otherwise it stops at once, except with --keep.
-Then everything is removed, except with --root. The exit code is 0 if the part was deployed, 1 if not, 2 for a wrong
+  notes: `In a terminal, the hub with its page runs until Ctrl-C. Otherwise it stops at once, except with --keep.
+Then everything is removed, except with --root. The exit code is 0 if it was deployed, 1 if not, 2 for a wrong
 command line.`,
   async run(values, argument) {
-    const part = readPart(chooseFolder(values.from, argument), values)
-    const files = readOperatorFiles(part, values)
+    const unit = readUnit(chooseFolder(values.from, argument), values)
+    const files = readOperatorFiles(unit, values)
     const root = values.root === undefined ? undefined : pathFromCaller(values.root)
-    if (root !== undefined) requireApart(part.folder, root)
+    if (root !== undefined) requireApart(unit, root)
     const interruption = watchSignals()
     const stage = await openTryStage(root)
     try {
-      await tryPart({ part, stage, files, values, interruption })
+      await tryUnit({ unit, stage, files, values, interruption })
     } finally {
       await stage.close()
     }
   },
 })
 
-async function tryPart(trial: Trial): Promise<void> {
-  const { part, stage, files, values, interruption } = trial
-  showPublished(part, await stage.publish(part), values.root && stage.folder)
+async function tryUnit(trial: Trial): Promise<void> {
+  const { unit, stage, files, values, interruption } = trial
+  showPublished(unit, await stage.publish(unit, values.break), values.root && stage.folder)
   showFiles(files, values)
   if (interruption.hasCome) {
     process.exitCode = 1
@@ -94,15 +101,15 @@ async function tryPart(trial: Trial): Promise<void> {
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage)
   if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
-  if (result.exitCode === 0) showWorkflow(part, files, values.setting)
+  if (result.exitCode === 0) showWorkflow(unit, files, values.setting)
   await showNext(trial, result)
 }
 
-async function deploy({ part, stage, files, values, interruption }: Trial): Promise<ActionResult> {
+async function deploy({ unit, stage, files, values, interruption }: Trial): Promise<ActionResult> {
   printHeading('Log of the step')
   const view = createLogView({ isOpen: values.verbose })
   const lines = createLineSplitter(each => printBlock(each.flatMap(line => view(line) ?? [])))
-  const result = await stage.deploy(part, {
+  const result = await stage.deploy(unit, {
     files,
     settings: values.setting,
     onStart: pid => interruption.alsoStops(pid),
@@ -118,21 +125,12 @@ async function deploy({ part, stage, files, values, interruption }: Trial): Prom
 async function showNext(trial: Trial, result: ActionResult): Promise<void> {
   const { stage, values, interruption } = trial
   printHeading('What next')
-  print(adviceAfter(result, trial))
-  if (result.exitCode === 0 && values.root !== undefined) print(`  ${nextCommand(trial.part, values)}`)
+  print(adviceAfter(result, trial.unit, values))
+  if (result.exitCode === 0 && values.root !== undefined) print(`  ${nextCommand(trial.unit, values)}`)
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
   print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)
   await interruption.wait
-}
-
-function adviceAfter({ exitCode, outputs }: ActionResult, { part, values }: Trial): string {
-  if (values.break && outputs['outcome'] === 'rolled_back') return 'Run it without --break, to install it.'
-  if (exitCode !== 0) return 'Correct what the error names, and run it again.'
-  const raise = `Raise the version (${howToRaise(part)}) and run it again`
-  if (values.root === undefined) return `Add --root DIR to keep hub and host. ${raise}, to see an update.`
-  if (values.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
-  return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
 /** The end of the hub and the folder, in words. */
@@ -144,7 +142,7 @@ function chooseFolder(option: string | undefined, argument: string | undefined):
   const folder = option ?? argument
   if (folder === undefined)
     throw new UsageError(
-      'Name the folder of your plugin or service, for example: npm run try -- --from examples/plugin',
+      'Name the folder of your plugin, service or project, for example: npm run try -- --from examples/plugin',
     )
   if (option !== undefined && argument !== undefined)
     throw new UsageError(`Name one folder, not both ${option} and ${argument}.`)

@@ -81,9 +81,14 @@ export function latestProjectVersion(store: Store, projectId: string): ProjectVe
 
 /** Returns a version, revoked or not. Throws HubError 404 if it was never published. */
 export function readProjectVersion(store: Store, wanted: ProjectVersionId): ProjectVersion {
-  const found = findVersions(store, wanted.project_id).find(({ version }) => version === wanted.version)
+  const found = findProjectVersion(store, wanted)
   if (found === undefined) throw neverPublished(wanted)
   return found
+}
+
+/** Returns a version, revoked or not; undefined if it was never published. */
+export function findProjectVersion(store: Store, wanted: ProjectVersionId): ProjectVersion | undefined {
+  return findVersions(store, wanted.project_id).find(({ version }) => version === wanted.version)
 }
 
 /** Returns the version with this artifact signature, revoked or not; undefined if there is none. */

@@ -1,16 +1,17 @@
 import { existsSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve, sep } from 'node:path'
 import { UsageError } from '../../hub/errors.ts'
+import type { Unit } from './unit.ts'
 
 /**
- * Throws UsageError if the folder of a part contains that of --root, whose secrets would be published with it, or the
+ * Throws UsageError if the folder of a unit contains that of --root, whose secrets would be published with it, or the
  * other way round. Symlinks are resolved first.
  */
-export function requireApart(source: string, named: string): void {
-  const [from, root] = [realPathOf(source), realPathOf(named)]
+export function requireApart({ kind, folder }: Unit, named: string): void {
+  const [from, root] = [realPathOf(folder), realPathOf(named)]
   if (!isWithin(from, root) && !isWithin(root, from)) return
   throw new UsageError(
-    `The folder of --root, ${root}, and that of your plugin or service, ${from}, must not contain each other, as hub, host and secrets would be published: name another --root.`,
+    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, as hub, host and secrets would be published: name another --root.`,
   )
 }
 

@@ -1,4 +1,4 @@
-import { howToRaise, type Part } from './part.ts'
+import { howToRaise, type Unit } from './unit.ts'
 
 /** The options of the command line that the next one repeats. */
 export interface RepeatedOptions {
@@ -12,12 +12,12 @@ export interface RepeatedOptions {
 }
 
 /**
- * The command that deploys the next version of the part. The values of settings may be secret, so only their names
+ * The command that deploys the next version of the unit. The values of settings may be secret, so only their names
  * appear.
  */
-export function nextCommand(part: Part, given: RepeatedOptions): string {
+export function nextCommand(unit: Unit, given: RepeatedOptions): string {
   const repeated = Object.entries({
-    from: given.from ?? part.folder,
+    from: given.from ?? unit.folder,
     kind: given.kind,
     slug: given.slug,
     plan: given.plan,
@@ -28,7 +28,7 @@ export function nextCommand(part: Part, given: RepeatedOptions): string {
     'npm run try --',
     ...repeated.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${quoted(value)}`])),
     ...given.setting.map(setting => `--setting ${quoted(`${setting.split('=', 1)[0]}=…`)}`),
-    ...(part.kind === 'service' ? [howToRaise(part)] : []),
+    ...(unit.kind === 'plugin' ? [] : [howToRaise(unit)]),
   ].join(' ')
 }
 

@@ -1,8 +1,11 @@
 import { resolve } from 'node:path'
 import { readGivenFile } from '../../hub/commands/command.ts'
 import { UsageError } from '../../hub/errors.ts'
+import { PLAN_PATH } from '../../hub/project/source-tree.ts'
 import { buildDefaultPlan } from '../../src/core/plan/default-plan.ts'
+import { pluginToBreak } from './broken-project.ts'
 import type { Part } from './part.ts'
+import type { Unit } from './unit.ts'
 
 /** A file in the repository of the workflow. The action needs none. */
 export interface OperatorFile {
@@ -22,11 +25,13 @@ export interface FileOptions {
 }
 
 /** Throws UsageError for options that exclude each other, and HubError for a file that cannot be read. */
-export function readOperatorFiles(part: Part, options: FileOptions): OperatorFile[] {
+export function readOperatorFiles(unit: Unit, options: FileOptions): OperatorFile[] {
   const { plan, 'host-config': hostConfig } = options
+  if (unit.kind === 'project' && plan !== undefined)
+    throw new UsageError(`The option --plan does not apply to a project, whose plan is its ${PLAN_PATH}: remove it.`)
   if (options.break && (plan ?? hostConfig) !== undefined)
     throw new UsageError('The option --break has a plan and a host config of its own: remove --plan and --host-config.')
-  if (options.break) return failingFiles(part)
+  if (options.break) return failingFiles(unit)
   return [
     ...(plan === undefined ? [] : [readCopy('plan', plan, planOf)]),
     ...(hostConfig === undefined ? [] : [readCopy('host-config', hostConfig, hostConfigOf)]),
@@ -48,13 +53,18 @@ function readCopy(option: string, given: string, fileOf: (text: string) => Opera
   return { ...fileOf(readGivenFile(option, path).toString()), copyOf: path }
 }
 
-/** Creates a plan that fails as soon as the part is in place, by a command of the host config. */
-function failingFiles(part: Part): OperatorFile[] {
-  const step = `- {id: broken, action: provision, plugin: "${part.slug}", depends_on: [files]}\n`
-  return [
-    planOf(`${defaultPlanFile(part).text}${step}`),
-    hostConfigOf(`version: 1\nprovision:\n  "${part.slug}": {command: ["false"]}\n`),
-  ]
+/**
+ * Creates the files that make a step fail once all is in place, by a command of the host config. In a project, that step
+ * is part of the copy that is sealed.
+ */
+function failingFiles(unit: Unit): OperatorFile[] {
+  if (unit.kind === 'project') return [failingHostConfig(pluginToBreak(unit.folder))]
+  const step = `- {id: broken, action: provision, plugin: "${unit.slug}", depends_on: [files]}\n`
+  return [planOf(`${defaultPlanFile(unit).text}${step}`), failingHostConfig(unit.slug)]
+}
+
+function failingHostConfig(id: string): OperatorFile {
+  return hostConfigOf(`version: 1\nprovision:\n  "${id}": {command: ["false"]}\n`)
 }
 
 function planOf(text: string): OperatorFile {

@@ -1,19 +1,17 @@
-import { accessSync, constants, existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
 import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
-import { type Kind, kindSchema, slugOf, slugSchema } from '../../hub/names.ts'
+import { type Kind, slugOf, slugSchema } from '../../hub/names.ts'
 import { type PluginYaml, parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
 import { readStrictYaml, StrictYamlProblem } from '../../src/core/document/strict-yaml.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
 import { needsPluginSig } from '../../src/install/host/plugin-sig.ts'
 
-/** The version of a service, which has no file that names one. */
-const FIRST_VERSION = '1.0.0'
-const PROJECT_PLAN = 'deployment/install.yaml'
-const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.txt']
+/** The version of a service or a project, which has no file that names one. */
+export const FIRST_VERSION = '1.0.0'
 
 /** A plugin or service in a folder. */
 export interface Part extends ListingId {
@@ -23,18 +21,22 @@ export interface Part extends ListingId {
   readonly isSigned: boolean
 }
 
-/** The options of the command line about the part. The folder gives the rest. */
-export type GivenPart = { readonly [Name in 'kind' | 'slug' | 'version']?: string | undefined }
+/** The options of the command line about the part, with the kind that it has. The folder gives the rest. */
+export interface GivenPart {
+  readonly kind: Kind
+  readonly slug?: string | undefined
+  readonly version?: string | undefined
+}
 
 /**
- * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, whose name and version count, or a service if
- * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if
- * the folder is neither or the file cannot be used.
+ * Reads the name and version of a plugin in its `plugin.yaml`. A service has its folder's name and the version 1.0.0 by
+ * default. Throws UsageError for options that contradict the folder, and ArtifactError, which says what to do, if the file
+ * cannot be used.
  */
 export function readPart(folder: string, given: GivenPart): Part {
-  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
-    throw new UsageError(`There is no folder ${folder}: name the folder of your plugin or service.`)
-  const kind = given.kind === undefined ? detectKind(folder) : parseKind(given.kind)
+  const { kind } = given
+  if (kind === 'service' && existsSync(join(folder, 'plugin.yaml')))
+    throw new UsageError(`${folder} has a plugin.yaml, so it is a plugin: remove --kind, or that file.`)
   const described = kind === 'plugin' ? readOwnPluginYaml(folder) : undefined
   return {
     folder,
@@ -45,48 +47,15 @@ export function readPart(folder: string, given: GivenPart): Part {
   }
 }
 
-/** The way to raise the version of the part, in words. */
-export function howToRaise({ kind, version }: Pick<Part, 'kind' | 'version'>): string {
-  if (kind === 'plugin') return 'in plugin.yaml'
-  const next = version.replace(/\d+$/, digits => String(Number(digits) + 1))
-  return `--version ${next === version ? 'NEXT' : next}`
-}
-
-function parseKind(text: string): Kind {
-  const parsed = kindSchema.safeParse(text)
-  if (parsed.success) return parsed.data
-  throw new UsageError(`The option --kind must be plugin or service, not ${JSON.stringify(text)}.`)
+/** Builds an ArtifactError `not_a_plugin`. */
+export function notAPlugin(sentence: string): ArtifactError {
+  return new ArtifactError('not_a_plugin', sentence)
 }
 
 function parseSlug(text: string | undefined): string | undefined {
   const parsed = slugSchema.safeParse(text)
   if (text === undefined || parsed.success) return text
   throw new UsageError(`The option --slug ${parsed.error.issues[0]?.message}.`)
-}
-
-function detectKind(folder: string): Kind {
-  const names = readdirSync(folder)
-  if (names.includes('plugin.yaml')) return 'plugin'
-  const nearMiss = NEAR_MISSES.find(name => names.includes(name))
-  if (existsSync(join(folder, PROJECT_PLAN)))
-    throw new UsageError(
-      `${folder} is a project, as it has ${PROJECT_PLAN}, and this deploys one plugin or service: see "Try it" in docs/projects.md, or name the folder of one of its parts.`,
-    )
-  if (nearMiss !== undefined) throw notAPlugin(`${join(folder, nearMiss)} must be named plugin.yaml: rename it.`)
-  if (names.some(name => isProgram(join(folder, name)))) return 'service'
-  throw notAPlugin(
-    `${folder} has no plugin.yaml: add one with the lines "name: ${toSlug(basename(resolve(folder)))}" and 'version: "1.0.0"' if it is a plugin, or add --kind service if it is a service.`,
-  )
-}
-
-function isProgram(path: string): boolean {
-  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return false
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
 }
 
 function readOwnPluginYaml(folder: string): PluginYaml {
@@ -121,7 +90,7 @@ function toSlug(name: string): string {
   throw new UsageError(`No slug can be made of the name ${JSON.stringify(name)}: name one with --slug.`)
 }
 
-function versionOf(folder: string, { version }: PluginYaml, given: string | undefined): string {
+function versionOf(folder: string, { versionAsWritten: version }: PluginYaml, given: string | undefined): string {
   if (version !== undefined && given !== undefined && version !== given)
     throw new UsageError(
       `${join(folder, 'plugin.yaml')} says version ${version}, so remove --version or change the file.`,
@@ -131,8 +100,4 @@ function versionOf(folder: string, { version }: PluginYaml, given: string | unde
   throw notAPlugin(
     `${join(folder, 'plugin.yaml')} has no version: add the line 'version: "1.0.0"', or name one with --version.`,
   )
-}
-
-function notAPlugin(sentence: string): ArtifactError {
-  return new ArtifactError('not_a_plugin', sentence)
 }

@@ -8,8 +8,9 @@ import { drawTree } from '../terminal/file-tree.ts'
 import { markdownLines } from '../terminal/markdown.ts'
 import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
 import { defaultPlanFile, type FileOptions, type OperatorFile } from './operator-files.ts'
-import type { Part } from './part.ts'
-import type { Published, TryStage } from './stage.ts'
+import type { Published } from './published.ts'
+import type { TryStage } from './stage.ts'
+import type { Unit } from './unit.ts'
 import { workflowLines } from './workflow.ts'
 
 const MAX_FILES = 20
@@ -17,11 +18,12 @@ const MAX_FILES = 20
 const PARTS = ['plugins', 'extensions']
 
 /** `root` is the folder of --root. */
-export function showPublished(part: Part, { size, sha256, leftOut }: Published, root: string | undefined): void {
-  const { kind, slug, version, folder } = part
+export function showPublished(unit: Unit, { size, sha256, leftOut }: Published, root: string | undefined): void {
+  const { kind, slug, version, folder } = unit
   printHeading(`${kind} ${slug} ${version}`)
   const hub = root === undefined ? 'A temporary hub' : `The hub in ${root}`
-  print(`${hub} has signed and published ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
+  const done = kind === 'project' ? 'sealed and published' : 'signed and published'
+  print(`${hub} has ${done} ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
   if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
 }
 
@@ -51,13 +53,13 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
 }
 
 /** `given` are lines `NAME=value` that the action has accepted. Their values are not shown. */
-export function showWorkflow(part: Part, files: readonly OperatorFile[], given: readonly string[]): void {
+export function showWorkflow(unit: Unit, files: readonly OperatorFile[], given: readonly string[]): void {
   const { settings } = parseSettings(given.join('\n'))
   printHeading('The same on a real host: .github/workflows/deploy.yml')
-  print(...workflowLines(part, files, [...settings.keys()]))
+  print(...workflowLines(unit, files, [...settings.keys()]))
   for (const file of files) showFile(file.path, file)
-  if (files.length > 0) return
-  const plan = defaultPlanFile(part)
+  if (files.length > 0 || unit.kind === 'project') return
+  const plan = defaultPlanFile(unit)
   showFile(`Optional: ${plan.path}, to add steps (install-plan: ${plan.path})`, plan)
 }
 

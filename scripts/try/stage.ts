@@ -6,8 +6,12 @@ import { HubError, UsageError } from '../../hub/errors.ts'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { type LocalStage, openLocalStage, openStageIn } from '../../local/stage.ts'
+import { copyWithBrokenStep } from './broken-project.ts'
 import type { OperatorFile } from './operator-files.ts'
-import { howToRaise, type Part } from './part.ts'
+import type { Part } from './part.ts'
+import { projectAccess, releaseProject } from './project-release.ts'
+import { alreadyPublished, type Published } from './published.ts'
+import type { Unit } from './unit.ts'
 
 const SECRETS_FILE = 'secrets.json'
 const SECRET_BYTES = 24
@@ -19,24 +23,21 @@ const NO_WORKFLOW = Object.fromEntries(
 const secretsSchema = z.object({ apiKey: z.string(), signingSecret: z.string(), pluginSecretKey: z.string() })
 type Secrets = Readonly<z.infer<typeof secretsSchema>>
 
-/** A hub and a host for one part. */
+/** A hub and a host for one unit. */
 export interface TryStage {
   readonly hubUrl: string
   /** The folder with everything, and the host's project root in it. */
   readonly folder: string
   readonly root: string
-  /** Signs and publishes the part's folder. Throws as `publishFolder` does. */
-  publish(part: Part): Promise<Published>
-  /** Deploys the part's version with the deploy action from `dist/`. */
-  deploy(part: Part, choices: DeployChoices): Promise<ActionResult>
+  /**
+   * Signs and publishes the unit's folder. With `isBroken`, a project, which contains its plan, gets a step that fails.
+   * Throws as `publishFolder` and `releaseProject` do.
+   */
+  publish(unit: Unit, isBroken: boolean): Promise<Published>
+  /** Deploys the unit's version with the deploy or the project action from `dist/`. */
+  deploy(unit: Unit, choices: DeployChoices): Promise<ActionResult>
   /** Stops the hub. Removes the folder unless the caller named it. */
   close(): Promise<void>
-}
-
-export interface Published {
-  readonly size: number
-  readonly sha256: string
-  readonly leftOut: readonly string[]
 }
 
 export interface DeployChoices {
@@ -53,33 +54,31 @@ export interface DeployChoices {
  */
 export async function openTryStage(named: string | undefined): Promise<TryStage> {
   const [stage, secrets] = named === undefined ? await openTemporary() : await openNamed(named)
-  const { folder, hub, store, root, workspace } = stage
+  const { folder, hub, root, workspace } = stage
   return {
     hubUrl: hub.url,
     folder,
     root,
-    async publish({ folder: source, kind, slug, version }) {
-      const { signingSecret } = secrets
-      return await publishFolder(store, source, { kind, slug, version, signingSecret }).catch(error => {
-        throw error instanceof HubError && error.status === 409 ? alreadyPublished({ kind, slug, version }) : error
-      })
+    async publish(unit, isBroken) {
+      if (unit.kind !== 'project') return await publishPart(stage, secrets, unit)
+      if (!isBroken) return await releaseProject(stage, unit, unit.folder)
+      const copy = join(dirname(workspace.path), 'broken')
+      copyWithBrokenStep(unit.folder, copy)
+      return await releaseProject(stage, unit, copy)
     },
-    async deploy({ kind, slug, version }, { files, settings, onStart, onLog }) {
+    async deploy(unit, { files, settings, onStart, onLog }) {
       mkdirSync(join(workspace.path, 'deploy'))
       for (const { path, text } of files) writeFileSync(join(workspace.path, path), text)
       const inputs = {
+        ...(unit.kind === 'project' ? projectAccess(stage, unit) : partAccess(secrets, unit)),
         'hub-url': hub.url,
-        'api-key': secrets.apiKey,
-        'signing-secret': secrets.signingSecret,
-        'plugin-secret-key': kind === 'plugin' ? secrets.pluginSecretKey : '',
-        kind,
-        slug,
-        version,
+        'plugin-secret-key': unit.kind === 'service' ? '' : secrets.pluginSecretKey,
         'project-root': root,
         settings: settings.join('\n'),
         ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
       }
-      return await runAction({ workspace, inputs, env: NO_WORKFLOW, onStart, onLog })
+      const action = unit.kind === 'project' ? 'project' : '.'
+      return await runAction({ action, workspace, inputs, env: NO_WORKFLOW, onStart, onLog })
     },
     async close() {
       await stage.close(named !== undefined)
@@ -108,9 +107,15 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
   return [stage, secrets]
 }
 
-function alreadyPublished({ kind, slug, version }: Pick<Part, 'kind' | 'slug' | 'version'>): HubError {
-  const sentence = `This hub has ${slug} ${version} with other files, and a version never changes`
-  return new HubError(409, `${sentence}: raise it (${howToRaise({ kind, version })}).`)
+async function publishPart({ store }: LocalStage, { signingSecret }: Secrets, part: Part): Promise<Published> {
+  const { folder, kind, slug, version } = part
+  return await publishFolder(store, folder, { kind, slug, version, signingSecret }).catch(error => {
+    throw error instanceof HubError && error.status === 409 ? alreadyPublished(part) : error
+  })
+}
+
+function partAccess({ apiKey, signingSecret }: Secrets, { kind, slug, version }: Part): Record<string, string> {
+  return { kind, slug, version, 'api-key': apiKey, 'signing-secret': signingSecret }
 }
 
 function readSecrets(path: string): Secrets {

@@ -1,27 +1,17 @@
 import { stringify } from 'yaml'
 import type { OperatorFile } from './operator-files.ts'
 import type { Part } from './part.ts'
+import type { Project } from './project.ts'
+import type { Unit } from './unit.ts'
 
 /**
- * The lines of a workflow that deploys the part on a real host: the README's workflow, for this part. Each setting
+ * The lines of a workflow that deploys the unit on a real host: the README's workflow, for this unit. Each setting
  * takes its value from a secret of the same name.
  */
-export function workflowLines(
-  { kind, slug, isSigned }: Part,
-  files: readonly OperatorFile[],
-  settings: readonly string[] = [],
-): string[] {
-  const inputs = {
-    'hub-url': 'https://hub.example.com # your hub',
-    slug: stringify(slug).trim(),
-    ...(kind === 'service' ? { kind } : {}),
-    version: expression('inputs.version'),
-    'api-key': secret('HUB_API_KEY'),
-    'signing-secret': secret(signingSecretName(slug)),
-    ...(isSigned ? { 'plugin-secret-key': secret('PLUGIN_SECRET_KEY') } : {}),
-    'project-root': '/srv/app # on the host',
-    ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
-  }
+export function workflowLines(unit: Unit, files: readonly OperatorFile[], settings: readonly string[] = []): string[] {
+  const { kind, slug } = unit
+  const inputs = inputsOf(unit, files)
+  const needsFiles = files.length > 0
   return [
     `name: Deploy ${slug}`,
     'on:',
@@ -30,8 +20,7 @@ export function workflowLines(
     '      version:',
     '        description: Version to install, or latest',
     '        default: latest',
-    'permissions:',
-    '  contents: read',
+    ...(kind === 'project' && !needsFiles ? ['permissions: {}'] : ['permissions:', '  contents: read']),
     'jobs:',
     '  deploy:',
     '    runs-on: [self-hosted, app-1] # the runner runs on the host that it deploys to',
@@ -41,8 +30,8 @@ export function workflowLines(
     `      group: deploy-${slug}-app-1`,
     '      cancel-in-progress: false',
     '    steps:',
-    ...(files.length > 0 ? CHECKOUT : []),
-    '      - uses: OWNER/hub-deploy@v1 # replace OWNER; preferably pin a full commit SHA',
+    ...(needsFiles ? CHECKOUT : []),
+    `      - uses: OWNER/hub-deploy${kind === 'project' ? '/project' : ''}@v1 # replace OWNER; preferably pin a full commit SHA`,
     '        with:',
     ...Object.entries(inputs).map(([name, value]) => `          ${name}: ${value}`),
     ...(settings.length > 0 ? ['          settings: |'] : []),
@@ -52,10 +41,40 @@ export function workflowLines(
 
 const CHECKOUT = ['      - uses: actions/checkout@v4', '        with:', '          persist-credentials: false']
 
+function inputsOf(unit: Unit, files: readonly OperatorFile[]): Record<string, string> {
+  return {
+    'hub-url': 'https://hub.example.com # your hub',
+    ...(unit.kind === 'project' ? projectInputs(unit) : partInputs(unit)),
+    ...(unit.isSigned ? { 'plugin-secret-key': secret('PLUGIN_SECRET_KEY') } : {}),
+    'project-root': '/srv/app # on the host',
+    ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
+  }
+}
+
+function partInputs({ kind, slug }: Part): Record<string, string> {
+  return {
+    slug: stringify(slug).trim(),
+    ...(kind === 'service' ? { kind } : {}),
+    version: expression('inputs.version'),
+    'api-key': secret('HUB_API_KEY'),
+    'signing-secret': secret(secretName(slug, 'SIGNING_SECRET')),
+  }
+}
+
+function projectInputs({ slug }: Project): Record<string, string> {
+  return {
+    'project-id': stringify(slug).trim(),
+    version: expression('inputs.version'),
+    devkey: secret('HUB_DEVKEY'),
+    'deployment-credential': secret(secretName(slug, 'DEPLOYMENT_CREDENTIAL')),
+    'signer-public-key': 'PUBLIC_KEY # from the publisher, not from the hub; it is not secret',
+  }
+}
+
 /** Named as in the README: `GREETER_SIGNING_SECRET`. GitHub accepts letters, digits and `_`, and no digit first. */
-function signingSecretName(slug: string): string {
+function secretName(slug: string, purpose: string): string {
   const name = slug.toUpperCase().replace(/[^A-Z0-9]+/g, '_')
-  return `${/^\d/.test(name) ? '_' : ''}${name}_SIGNING_SECRET`
+  return `${/^\d/.test(name) ? '_' : ''}${name}_${purpose}`
 }
 
 function secret(name: string): string {

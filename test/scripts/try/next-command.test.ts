@@ -18,6 +18,11 @@ describe('the next command', () => {
     assert.equal(nextCommand({ ...PART, kind: 'plugin' }, { setting: [] }), 'npm run try -- --from /srv/clock')
   })
 
+  it('names the next version of a project, whose plan does not say it', () => {
+    const project = { ...PART, kind: 'project' } as const
+    assert.match(nextCommand(project, { setting: [] }), / --version 1\.0\.10$/)
+  })
+
   it('says no number that nobody can count on', () => {
     assert.match(nextCommand({ ...PART, version: '1.0.0-beta' }, { setting: [] }), /--version NEXT$/)
   })

@@ -2,7 +2,18 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -13,8 +24,9 @@ import { COMPILE_CACHE } from '../../compile-cache.ts'
 const ROOT = join(import.meta.dirname, '../../..')
 const PLUGIN = join(ROOT, 'examples/plugin')
 const SERVICE = join(ROOT, 'examples/service')
+const PROJECT = join(ROOT, 'examples/project')
 
-const CONTAINED = /^The folder of --root, \S+, and that of your plugin or service, \S+, must not contain [^\n]+\.\n$/
+const CONTAINED = /^The folder of --root, \S+, and that of your (?:plugin|service), \S+, must not contain [^\n]+\.\n$/
 
 describe('npm run try', { concurrency: 2 }, () => {
   /** Each test has its own folder for temporary files, which a try must leave as it was. */
@@ -87,7 +99,10 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(unchanged.output(), /^\| └─ clock\/ …$/m)
     const skipped = start([PLUGIN, '--root', root, '--break'], temporary)
     assert.equal(await skipped.ended, 0, skipped.output())
-    assert.match(skipped.output(), /^Nothing had to change, so the broken step was skipped\. Raise the version \(in/m)
+    assert.match(
+      skipped.output(),
+      /^Nothing had to change, so the broken step was skipped\. Change a file, raise the version \(in/m,
+    )
 
     const secrets: Record<string, string> = JSON.parse(readFileSync(join(root, 'secrets.json'), 'utf8'))
     const shown = [first, refused, broken, unchanged, skipped].map(({ output, errors }) => output() + errors()).join('')
@@ -95,6 +110,65 @@ describe('npm run try', { concurrency: 2 }, () => {
       Object.values(secrets).filter(secret => shown.includes(secret)),
       [],
     )
+  })
+
+  it('deploys a project: first as a whole, then an update, what a version may not do, and a rollback', async () => {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const [root, source] = [join(temporary, 'stage'), join(temporary, 'shop')]
+    cpSync(PROJECT, source, { recursive: true })
+    const mailer = join(source, 'extensions/mailer/run.sh')
+    const installed = (): string => readFileSync(join(root, 'host/extensions/mailer/run.sh'), 'utf8')
+    const tryAgain = async (...args: string[]): Promise<Started & { code: number | null }> => {
+      const started = start([source, '--root', root, ...args], temporary)
+      return { ...started, code: await started.ended }
+    }
+
+    const first = await tryAgain()
+    assert.equal(first.code, 0, first.output())
+    expectSections(first.output(), [
+      'project prj_ShopExample01 1.0.0',
+      'Log of the step',
+      'Job summary',
+      'Outputs',
+      'Files on the host',
+      'The same on a real host: .github/workflows/deploy.yml',
+      'What next',
+    ])
+    expectPlainText(first.output())
+    assert.ok(first.output().includes(`\nThe hub in ${root} has sealed and published ${source}: `), first.output())
+    assert.ok(first.output().includes(`\n  npm run try -- --from ${source} --root ${root} --version 1.0.1\n`))
+    assert.match(first.output(), /^ {6}- uses: OWNER\/hub-deploy\/project@v1 /m)
+    for (const part of ['plugins/cart', 'plugins/till']) assert.ok(existsSync(join(root, 'host', part, 'plugin.sig')))
+
+    const again = await tryAgain()
+    assert.equal(again.code, 0, again.output())
+    assert.match(again.output(), /^\| changed +false$/m)
+
+    chmodSync(mailer, 0o644)
+    const refused = await tryAgain()
+    assert.equal(refused.code, 1)
+    assert.match(refused.errors(), /^This hub has prj_\w+ 1\.0\.0 with other files, [^\n]+ \(--version 1\.0\.1\)\.\n$/)
+
+    writeFileSync(mailer, '#!/bin/sh\nexit 0\n')
+    const broken = await tryAgain('--version', '1.1.0', '--break')
+    assert.equal(broken.code, 1, broken.errors())
+    assert.match(broken.output(), /^\| outcome +rolled_back$/m)
+    assert.match(broken.output(), /^\| failed-step +broken$/m)
+    assert.match(
+      broken.output(),
+      /^The broken step is sealed into 1\.1\.0\. Run it [^\n]+ --version 1\.1\.1, to install it\.$/m,
+    )
+    assert.equal(installed(), readFileSync(join(PROJECT, 'extensions/mailer/run.sh'), 'utf8'))
+
+    const update = await tryAgain('--version', '1.1.1')
+    assert.equal(update.code, 0, update.output())
+    assert.match(update.output(), /^\| previous-version +1\.0\.0$/m)
+    assert.equal(installed(), '#!/bin/sh\nexit 0\n')
+
+    const shown = [first, again, refused, broken, update].map(({ output, errors }) => output() + errors()).join('')
+    assert.doesNotMatch(shown, /(?:devkey|deploy)_[\w-]{43}|PRIVATE KEY/)
+    assert.equal(statSync(join(root, 'signing-key.pem')).mode & 0o777, 0o600)
+    assert.deepEqual(readdirSync(temporary).toSorted(), ['shop', 'stage'])
   })
 
   it("follows the operator's plan, which may roll back, and masks a setting", async () => {
@@ -173,6 +247,16 @@ describe('npm run try', { concurrency: 2 }, () => {
       [[source, '--root', join(source, 'out')], 2, CONTAINED],
       [[source, '--root', join(link, 'out/new')], 2, CONTAINED],
       [[join(link, 'src'), '--kind', 'service', '--root', source], 2, CONTAINED],
+      [
+        [PROJECT, '--plan', 'install.yaml'],
+        2,
+        /^The option --plan does not apply to a project, [^\n]+: remove it\.\n$/,
+      ],
+      [
+        [join(PROJECT, 'extensions')],
+        1,
+        /^\S+ has no plugin\.yaml: add one [^\n]+ or deployment\/install\.yaml if [^\n]+\.\n$/,
+      ],
       [[PLUGIN, '--from', SERVICE], 2, /^Name one folder, not both [^\n]+\.\n$/],
     ] as const
     for (const [args, code, message] of rows) {

@@ -11,6 +11,15 @@ const ROOT = join(import.meta.dirname, '../../..')
 const PLAN: OperatorFile = { input: 'install-plan', path: 'deploy/install.yaml', text: '' }
 const PART: Part = { kind: 'plugin', slug: 'greeter', version: '1.0.0', folder: '/nowhere', isSigned: true }
 
+const SHOP = {
+  kind: 'project',
+  slug: 'prj_ShopExample01',
+  version: '1.0.0',
+  folder: '/nowhere',
+  isSigned: false,
+} as const
+const HOST: OperatorFile = { input: 'host-config', path: 'deploy/host-config.yaml', text: '' }
+
 const inputs: Record<string, { required?: boolean }> = read('action.yml').inputs
 
 describe('the workflow for a real host', () => {
@@ -48,6 +57,30 @@ describe('the workflow for a real host', () => {
     assert.deepEqual({ ...printed, jobs }, { ...read('examples/workflows/deploy.yml'), jobs: {} })
     assert.deepEqual(settings, expected)
     assert.deepEqual(steps, [checkout, { ...deploy, with: { ...deploy.with, [PLAN.input]: PLAN.path } }])
+  })
+
+  it('is that of the README of the project action for a project', () => {
+    const expected = read('examples/workflows/deploy-project.yml')
+    const printed = parse(workflowLines(SHOP, []).join('\n'))
+    const { with: given, ...step } = printed.jobs.deploy.steps[0]
+    const { with: shown, ...expectedStep } = expected.jobs.deploy.steps[0]
+    assert.deepEqual(Object.keys(given), Object.keys(shown))
+    assert.match(given['deployment-credential'], / secrets\.PRJ_SHOPEXAMPLE01_DEPLOYMENT_CREDENTIAL /)
+    const job = { ...expected.jobs.deploy, steps: [step] }
+    job.concurrency.group = 'deploy-prj_ShopExample01-app-1'
+    printed.jobs.deploy.steps = [step]
+    assert.deepEqual(step, expectedStep)
+    assert.deepEqual(printed, { ...expected, name: 'Deploy prj_ShopExample01', jobs: { deploy: job } })
+  })
+
+  it('lets a project read the host config in the repository, and only then', () => {
+    const [plain, withFile] = [[], [HOST]].map(files =>
+      parse(workflowLines({ ...SHOP, isSigned: true }, files).join('\n')),
+    )
+    assert.deepEqual([plain.permissions, withFile.permissions], [{}, { contents: 'read' }])
+    assert.deepEqual([plain.jobs.deploy.steps.length, withFile.jobs.deploy.steps.length], [1, 2])
+    assert.ok('plugin-secret-key' in plain.jobs.deploy.steps[0].with)
+    assert.equal(withFile.jobs.deploy.steps[1].with['host-config'], HOST.path)
   })
 
   it('gives each setting the value of a secret of its name', () => {

@@ -1,0 +1,23 @@
+import type { ActionResult } from '../../local/runner.ts'
+import { howToRaise, type Unit } from './unit.ts'
+
+interface Chosen {
+  readonly break: boolean
+  readonly root?: string | undefined
+}
+
+/** The advice after a step with this result. */
+export function adviceAfter({ exitCode, outputs }: ActionResult, unit: Unit, chosen: Chosen): string {
+  if (chosen.break && outputs['outcome'] === 'rolled_back') return adviceAfterBreak(unit, chosen)
+  if (exitCode !== 0) return 'Correct what the error names, and run it again.'
+  const raise = `Change a file, raise the version (${howToRaise(unit)}) and run it again`
+  if (chosen.root === undefined) return `Add --root DIR to keep hub and host. ${raise}, to see an update.`
+  if (chosen.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
+  return `${raise}, to see an update; with --break, to see a rollback.`
+}
+
+/** A project contains its plan, and a published version never changes. */
+function adviceAfterBreak(unit: Unit, { root }: Chosen): string {
+  if (unit.kind !== 'project' || root === undefined) return 'Run it without --break, to install it.'
+  return `The broken step is sealed into ${unit.version}. Run it without --break, with ${howToRaise(unit)}, to install it.`
+}

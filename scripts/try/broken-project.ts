@@ -1,0 +1,36 @@
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseDocument } from 'yaml'
+import { z } from 'zod'
+import { UsageError } from '../../hub/errors.ts'
+import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
+import { PLAN_PATH } from '../../hub/project/source-tree.ts'
+
+const SOURCES = [DEFAULT_PLUGINS_DIRNAME, 'extensions', PLAN_PATH]
+
+const stepsSchema = z.array(z.object({ id: z.string().optional(), plugin: z.string().optional() }))
+
+/** The plugin for the step that fails: the first one in the plan. Throws UsageError if the plan names none. */
+export function pluginToBreak(folder: string): string {
+  const plugin = stepsOf(folder).find(step => step.plugin !== undefined)?.plugin
+  if (plugin !== undefined) return plugin
+  throw new UsageError(`The option --break needs a step with a plugin in ${PLAN_PATH}: remove the option.`)
+}
+
+/** Copies a project's sources into a new folder, with one more step in the plan, which runs after all others. */
+export function copyWithBrokenStep(folder: string, copy: string): void {
+  for (const path of SOURCES.filter(each => existsSync(join(folder, each))))
+    cpSync(join(folder, path), join(copy, path), { recursive: true, verbatimSymlinks: true })
+  const plan = parseDocument(readFileSync(join(folder, PLAN_PATH), 'utf8'))
+  const depends_on = stepsOf(folder).flatMap(({ id }) => id ?? [])
+  plan.addIn(
+    ['steps'],
+    plan.createNode({ id: 'broken', action: 'provision', plugin: pluginToBreak(folder), depends_on }),
+  )
+  writeFileSync(join(copy, PLAN_PATH), plan.toString())
+}
+
+function stepsOf(folder: string): z.infer<typeof stepsSchema> {
+  const plan = parseDocument(readFileSync(join(folder, PLAN_PATH), 'utf8'))
+  return stepsSchema.parse(plan.toJS()?.steps)
+}

@@ -1,0 +1,15 @@
+import { HubError } from '../../hub/errors.ts'
+import { howToRaise, type Unit } from './unit.ts'
+
+/** A published version. */
+export interface Published {
+  readonly size: number
+  readonly sha256: string
+  readonly leftOut: readonly string[]
+}
+
+/** Builds a HubError 409 that says where to raise the version. */
+export function alreadyPublished({ kind, slug, version }: Pick<Unit, 'kind' | 'slug' | 'version'>): HubError {
+  const sentence = `This hub has ${slug} ${version} with other files, and a version never changes`
+  return new HubError(409, `${sentence}: raise it (${howToRaise({ kind, version })}).`)
+}

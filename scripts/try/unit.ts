@@ -1,0 +1,64 @@
+import { accessSync, constants, existsSync, readdirSync, statSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import { UsageError } from '../../hub/errors.ts'
+import { type Kind, slugOf } from '../../hub/names.ts'
+import { PLAN_PATH } from '../../hub/project/source-tree.ts'
+import { notAPlugin, type Part, readPart } from './part.ts'
+import { type Project, readProject } from './project.ts'
+
+const KINDS = ['plugin', 'service', 'project'] as const
+const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.txt']
+
+/** A folder with the sources of what one deployment installs. */
+export type Unit = Part | Project
+
+/** The options of the command line about the unit. The folder gives the rest. */
+export type GivenUnit = { readonly [Name in 'kind' | 'slug' | 'version']?: string | undefined }
+
+/**
+ * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, a project if it has its plan, or a service if
+ * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if the
+ * folder is none of these. Throws as readPart and readProject do.
+ */
+export function readUnit(folder: string, given: GivenUnit): Unit {
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
+    throw new UsageError(`There is no folder ${folder}: name that of your plugin, service or project.`)
+  const kind = given.kind === undefined ? detectKind(folder) : parseKind(given.kind)
+  return kind === 'project' ? readProject(folder, given) : readPart(folder, { ...given, kind })
+}
+
+/** The way to raise the version of the unit, in words. */
+export function howToRaise({ kind, version }: Pick<Unit, 'kind' | 'version'>): string {
+  if (kind === 'plugin') return 'in plugin.yaml'
+  const next = version.replace(/\d+$/, digits => String(Number(digits) + 1))
+  return `--version ${next === version ? 'NEXT' : next}`
+}
+
+function parseKind(text: string): Unit['kind'] {
+  const kind = KINDS.find(each => each === text)
+  if (kind !== undefined) return kind
+  throw new UsageError(`The option --kind must be plugin, service or project, not ${JSON.stringify(text)}.`)
+}
+
+function detectKind(folder: string): Kind | 'project' {
+  const names = readdirSync(folder)
+  if (names.includes('plugin.yaml')) return 'plugin'
+  if (existsSync(join(folder, PLAN_PATH))) return 'project'
+  const nearMiss = NEAR_MISSES.find(name => names.includes(name))
+  if (nearMiss !== undefined) throw notAPlugin(`${join(folder, nearMiss)} must be named plugin.yaml: rename it.`)
+  if (names.some(name => isProgram(join(folder, name)))) return 'service'
+  const name = slugOf(basename(resolve(folder))) ?? 'my-plugin'
+  throw notAPlugin(
+    `${folder} has no plugin.yaml: add one with the lines "name: ${name}" and 'version: "1.0.0"' if it is a plugin, add --kind service if it is a service, or ${PLAN_PATH} if it is a project.`,
+  )
+}
+
+function isProgram(path: string): boolean {
+  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return false
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
