@@ -21009,8 +21009,8 @@ function rollbackFailed(pending, error) {
 
 const MAX_RECOVERIES = 5;
 /**
- * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is not what this action writes.
+ * Reads the records of a dead run; none if it left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * cannot be read, or that this action did not write.
  */
 function readRecords({ root, journal: path }) {
     try {
@@ -21024,7 +21024,7 @@ function readRecords({ root, journal: path }) {
         throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
 }
-/** Refuses a dead run that 5 others could not roll back: DeploymentError `inconsistent`. */
+/** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
 function verifyRecoverable(host, records) {
     const [begin] = records;
     if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
@@ -21032,7 +21032,7 @@ function verifyRecoverable(host, records) {
     const { deployment_id: id, slug } = begin.facts;
     throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so it is given up: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
 }
-/** Refuses a dead run that could not be rolled back so far, while its changes are there: DeploymentError `inconsistent`. */
+/** Refuses a dead run whose rollback failed and whose changes remain: throws DeploymentError `inconsistent`. */
 function verifyRestored(layout, records) {
     const rollback = findEnd(records)?.rollback;
     const [begin] = records;
@@ -21042,14 +21042,14 @@ function verifyRestored(layout, records) {
 function stillInconsistent({ facts }, { problems }) {
     return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.join(' ')}`);
 }
-/** A commit, or a complete rollback, needs only its cleanup, which is never given up. */
+/** False after a commit or a complete rollback, which need only their cleanup; that is never given up. */
 function needsRollback(records) {
     const known = findEnd(records);
     return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
 }
 /**
- * Whether this host may run neither version whole, according to the journal of a dead run and without changing
- * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ * True if this host may run neither version whole, according to the journal of a dead run. A host is exactly new after
+ * a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
  */
 function isInDoubt({ root, journal }) {
     try {
@@ -21062,30 +21062,32 @@ function isInDoubt({ root, journal }) {
         return true;
     }
 }
-/** The places out of which or into which a run has moved trees, or was about to. */
+/** Returns the places that a run has moved trees into or out of, or was about to. */
 function changedPlaces(records) {
     return placesIn(records.flatMap(announcedIn));
 }
-/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+/** Returns how many other runs have begun to recover this one. A main step and its post step count as one run. */
 function countAttempts({ runId }, records) {
     const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
     runs.delete(runId);
     return runs.size;
 }
-/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+/**
+ * Returns the number of attempts that the hub needed to accept the report of the newest end; undefined if it has not.
+ */
 function findAccepted(records) {
     const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
     return last?.record === 'reported' ? last.attempts : undefined;
 }
-/** How the run, or an earlier recovery of it, says that it ended. */
+/** Returns the end that the run, or an earlier recovery of it, has recorded. */
 function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
 }
-/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
+/** True if a cancelled run, or a cancelled recovery of it, had no time for its services. */
 function wasUnfinished(records) {
     return records.findLast(entry => entry.record === 'end')?.unfinished === true;
 }
-/** The state in which the run was cut off. */
+/** Returns the state in which the run was cut off. */
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
@@ -21097,8 +21099,9 @@ function lastState(record) {
 
 
 /**
- * Checks that no other run is at work, and that none has left anything to recover. Throws DeploymentError `inconsistent`
- * where the host may run neither version whole, as a run has found that could not recover it, and otherwise `locked`.
+ * Checks that no other run is in progress, and that none has left anything to recover. Throws DeploymentError
+ * `inconsistent` if an earlier run failed to recover the host and left it with neither version whole; otherwise throws
+ * `locked`.
  */
 async function requireAtRest(host, signal) {
     const { layout } = host;
@@ -21110,7 +21113,7 @@ async function requireAtRest(host, signal) {
     throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or was recovered.`);
 }
 /**
- * The run whose journal is there. Throws DeploymentError `inconsistent` where no run can recover that any more, and as
+ * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it any more, and as
  * `requireNothingStranded` does.
  */
 async function findUnended(host, signal) {
@@ -21120,7 +21123,7 @@ async function findUnended(host, signal) {
         verifyRecoverable(host, other.records);
     return other;
 }
-/** The same, whether or not it can be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
+/** Finds the same run even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
 async function readUnended(layout, signal) {
     if (!pathExistsSync(layout.journal))
         return undefined;
@@ -21786,7 +21789,9 @@ const reportedSchema = schemas_lazy(() => object({ accepted: schemas_boolean(), 
 const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
     schema: literal(1),
-    /** What the host runs now; null where nothing is installed, and where it may run neither version whole. */
+    /**
+     * The version that the host runs now; null where nothing is installed, or the host may run neither version whole.
+     */
     running_version: schemas_default(nullable(schemas_string()), null),
     status: schemas_enum(['success', 'failed', 'rolled_back']),
     state: schemas_string(),
@@ -21815,7 +21820,7 @@ function buildLocalReport(record, end, { reported, running_version }) {
         reported,
     };
 }
-/** A rollback has moved the trees back from their snapshots. */
+/** Names no snapshots after a rollback, which has moved the trees back from them. */
 function driftAfter({ outcome }, drift = []) {
     return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry);
 }
@@ -21837,22 +21842,23 @@ const OWN_WORDS = new Set([
     'completed_at',
 ]);
 /**
- * The report without any secret in its texts. Redacts text by text, never the JSON: a hub could issue a token whose
- * removal breaks the syntax.
+ * Removes all secrets from the texts of the report. Redacts text by text, never the JSON: a hub could issue a token
+ * whose removal breaks the syntax.
  */
 function redactReport(report, redact) {
     return redactTexts(report, redact, OWN_WORDS);
 }
 /**
- * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
- * it in log and summary, and for the process that recovers this run, which reads it in the journal.
+ * Returns the report as it is written to files. Omits what a step did and checked, and what the place contained before:
+ * people read that in log and summary, and a process that recovers this run reads it in the journal.
  */
 function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, ...report }) {
     return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
 }
 /**
- * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
- * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
+ * Writes the report, redacted, by rename and with mode 0600. Returns its path, which every process derives alike, so
+ * that there is exactly one report. If deployments started in the same millisecond, the later ones have their id in the
+ * name.
  */
 async function writeLocalReport({ layout, redact }, report) {
     const text = textOf(report, redact);
@@ -21863,12 +21869,12 @@ async function writeLocalReport({ layout, redact }, report) {
     await replaceFile(own, text);
     return own;
 }
-/** The local report's entry about the hub, if the hub has already accepted this status of the deployment. */
+/** Returns the local report's entry about the hub if the hub has already accepted this status of the deployment. */
 function local_report_findAccepted(layout, { status, ...report }) {
     const known = findReport(layout, report)?.report;
     return known?.status === status && known.reported.accepted ? known.reported : undefined;
 }
-/** Notes that the hub has accepted a report after its run. Never throws: at worst the hub gets it twice. */
+/** Notes that the hub accepted a report after its run. Never throws: at worst the hub gets the report twice. */
 async function noteAccepted(folder, sent, attempts) {
     const found = findReport(folder.layout, sent);
     if (found === undefined)
@@ -21877,8 +21883,8 @@ async function noteAccepted(folder, sent, attempts) {
     await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => { });
 }
 /**
- * Rewrites the report of a deployment that has ended; returns it as it is then. Undefined when there is none, or it
- * cannot be written.
+ * Rewrites the report of a deployment that has ended, and returns the new version of it. Returns undefined if there is
+ * no report. Throws file system errors.
  */
 async function completeLocalReport(folder, named, complete) {
     const found = findReport(folder.layout, named);
@@ -21887,7 +21893,7 @@ async function completeLocalReport(folder, named, complete) {
     const report = redactReport(complete(found.report), folder.redact);
     return { path: await rewriteLocalReport(folder, found.path, report), report };
 }
-/** The report at a path, if it is a readable one of this deployment. Never throws. */
+/** Reads the report at a path if it is a valid one of this deployment. Never throws. */
 function readReportOf(path, deploymentId) {
     try {
         const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
@@ -21926,8 +21932,8 @@ function textOf(report, redact) {
 
 
 /**
- * What the host runs of this plugin, service or project after a deployment of it has ended so; null where nothing is
- * installed, and where the host may run neither version whole. Never throws.
+ * Returns the version that the host runs of this plugin, service or project after a deployment with this outcome; null
+ * where nothing is installed, or the host may run neither version whole. Never throws.
  */
 function runningAfter(layout, facts, outcome) {
     if (outcome === 'inconsistent')
@@ -21935,9 +21941,9 @@ function runningAfter(layout, facts, outcome) {
     return outcome === 'success' ? facts.version : readRunningVersion(layout, facts);
 }
 /**
- * What the host runs by our own record, which includes what a dead run has committed without recording it; without a
- * record, the version that this deployment has found in the place. Null while another run may be changing it, and where
- * its directories are gone. Never throws.
+ * Returns the version that the host runs according to its record, including what a dead run has committed but not
+ * recorded. Without a record, returns the version that this deployment found in the place. Returns null while another
+ * run may be changing the version, or if its directories are gone. Never throws.
  */
 function readRunningVersion(layout, facts) {
     const journal = orNone(() => readJournal(layout.journal) ?? []);
@@ -21950,13 +21956,16 @@ function readRunningVersion(layout, facts) {
     const present = own.filter(row => pathExistsSync(installPath(layout, placeOf(row))));
     return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null;
 }
-/** Whether a run that has the host, or had it when it was killed, has announced changes of this that it has not undone. */
+/**
+ * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and not
+ * undone them.
+ */
 function isChanging(journal, { contract, slug }) {
     const [begin] = journal;
     const isOfThis = begin?.record === 'begin' && begin.facts.contract === contract && begin.facts.slug === slug;
     return isOfThis && pendingChanges(journal).length > 0;
 }
-/** The version of a project is that of the part installed last. */
+/** Returns the project version of the part that was installed last. */
 function newestProjectVersion(rows) {
     const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1);
     return newest?.project_version ?? null;
@@ -21968,7 +21977,7 @@ function timeOf({ installed_at: at }) {
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
 }
-/** A record that cannot be read is named where it is needed. */
+/** Ignores a record that cannot be read: the code that needs it reports that. */
 function orNone(read) {
     try {
         return read();
@@ -21980,7 +21989,10 @@ function orNone(read) {
 
 ;// CONCATENATED MODULE: ./build/install/deployment/failed-end.js
 
-/** The end of a run that leaves nothing on the host. An earlier one may have left it neither old nor new. */
+/**
+ * Builds the end of a run that left nothing on the host. It is `inconsistent` if an earlier run may have left the host
+ * neither old nor new.
+ */
 function failedEnd({ record, tools }, { code, message }) {
     const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
     const outcome = code === 'inconsistent' ? code : 'failed';
@@ -21998,8 +22010,8 @@ function failedEnd({ record, tools }, { code, message }) {
 
 
 /**
- * Runs what only reads the host: writes nothing below the project root, neither a lock nor a report, and reports nothing
- * to a hub. Never throws for what happens on the way: it is in the result.
+ * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
+ * nothing to a hub. Never throws for a failure on the way: the result contains it.
  */
 async function runUnreported(deployment, { name, run, fail }) {
     try {
@@ -26506,7 +26518,10 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
     let { keepPaths } = request;
-    /** The last states do nothing: what ended the run is in its last sentence. What may be rolled back changes the host. */
+    /**
+     * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes
+     * the host, so its group is logged at once.
+     */
     const logState = (state) => {
         const next = transitions[state];
         if (next.length === 0)
@@ -26548,14 +26563,17 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
         },
     };
 }
-/** The running version that a run says which is killed now; null where it may leave neither whole until it is recovered. */
+/**
+ * Returns the running version to report if the run is killed now; null where the host may run neither version whole
+ * until it is recovered.
+ */
 function runningIn({ current, history }, version) {
     if (current === 'succeeded')
         return version.after;
     const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
     return isSwitching ? null : version.before;
 }
-/** The host below a project root. */
+/** Builds the host below a project root. */
 function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
@@ -26768,8 +26786,8 @@ function parseRepo(header) {
 ;// CONCATENATED MODULE: ./build/install/reports/report-sender.js
 
 /**
- * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
- * credentials after a 401 or 403, otherwise never.
+ * Builds the result for a refusal by the hub. The status decides whether sending the report again can help: later after
+ * a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
  */
 function refused(status, { attempts, error }) {
     const denied = status === 401 || status === 403;
@@ -26825,7 +26843,7 @@ function reportAddress({ bases, kind, slug }) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/plan-states.js
-/** Nothing rolls back that has not begun to install. */
+/** Only a run that has begun to install can be rolled back. */
 const PLAN_TRANSITIONS = {
     loading_plan: ['resolving_sequence', 'failed'],
     resolving_sequence: ['installing', 'failed'],
@@ -28676,17 +28694,17 @@ function describeDrift(entries) {
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run-result.js
 
-/** Of a tree that a tool has rewritten, every file may differ. */
+/** If a tool has rewritten a tree, every file in it may differ. */
 const dry_run_result_MAX_LISTED = 200;
-/** What a real run would change, as a dry run has found it. */
+/** The changes that a real run would make, as a dry run found them. */
 class DryRunResult {
-    /** The first 200. */
+    /** The first 200 changes. */
     changes = [];
-    /** How many there are of each kind. */
+    /** The number of all changes, by kind. */
     counts = { added: 0, changed: 0, removed: 0 };
-    /** What would happen to whole parts. */
+    /** The changes to whole parts. */
     parts = [];
-    /** `sizes` is only asked for what is listed. */
+    /** Adds a change. Calls `sizes` only if the change is listed. */
     add(how, path, sizes) {
         this.counts[how]++;
         if (this.changes.length < dry_run_result_MAX_LISTED)
@@ -28696,7 +28714,7 @@ class DryRunResult {
         const { added, changed, removed } = this.counts;
         return added + changed + removed;
     }
-    /** What a real run would do: `remove 1 part and change 3 files`. */
+    /** Summarises the changes: `remove 1 part and change 3 files`. */
     inWords() {
         const parts = ['move', 'remove'].flatMap(how => {
             const count = this.parts.filter(part => part.how === how).length;
@@ -28706,18 +28724,18 @@ class DryRunResult {
             return parts.join(' and ') || 'change no file';
         return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ');
     }
-    /** The same in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+    /** Summarises the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
     inDetail() {
         const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
         const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
         return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
     }
 }
-/** A size in words; a symlink has none. */
+/** Returns a size in words, or `symlink` where there is no size. */
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : bytesInWords(Number(size));
 }
-/** The sizes of a change: `1.1 \u2192 1.3 kB` where the unit stays. */
+/** Returns the sizes of a change: `1.1 \u2192 1.3 kB` if the unit stays the same. */
 function sizesInWords({ before, after }) {
     if (before === undefined || after === undefined)
         return before ?? after ?? '';
@@ -28730,8 +28748,8 @@ function sizesInWords({ before, after }) {
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
 
 /**
- * Logs what a real run would do first if another one has left its journal, or is in progress. Throws DeploymentError
- * `inconsistent` where a real run would be refused for it.
+ * Logs what a real run would do first if another run has left its journal or is in progress. Throws DeploymentError
+ * `inconsistent` if a real run would be refused for that reason.
  */
 async function announceRecovery(deployment) {
     const first = await whatComesFirst(deployment);
@@ -28767,8 +28785,8 @@ async function whatComesFirst({ host, tools }) {
 
 
 /**
- * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
- * from those that are installed. Writes nothing below the project root and reports nothing.
+ * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the new files differ
+ * from the installed ones. Writes nothing below the project root and reports nothing.
  */
 async function dryRunDeployment(deployment, flow) {
     return await runUnreported(deployment, {
@@ -28839,7 +28857,7 @@ async function noteDifferences(result, deployment, part) {
     const { tools, layout } = deployment;
     if (part.intact !== undefined)
         return;
-    // Where it is now: a deployment may move it to another directory.
+    // The current path: a deployment may move the part to another directory.
     const path = installPath(layout, part.previous.place);
     const keepPaths = presentKeepPaths(deployment, part);
     const items = itemsIn(layout, part, keepPaths);
@@ -28850,19 +28868,19 @@ async function noteDifferences(result, deployment, part) {
     const named = (file) => `${placePath(part)}/${file}`;
     for (const file of changed)
         result.add('changed', named(file), () => ({ before: before(file), after: after(file) }));
-    // What the host lacks would be added, and what only the host has would be removed.
+    // A file that only the new version has would be added; one that only the host has would be removed.
     for (const file of removed)
         result.add('added', named(file), () => ({ after: after(file) }));
     for (const file of added)
         result.add('removed', named(file), () => ({ before: before(file) }));
 }
-/** The keep-paths that the host has: of the others, it gets what the artifact ships. */
+/** Returns the keep-paths that exist on the host. The others come with the artifact. */
 function presentKeepPaths({ layout, keepPaths }, { previous, leftBehind }) {
     const path = installPath(layout, previous.place);
     const keeper = pathExistsSync(path) ? path : leftBehind;
     return keeper === undefined ? [] : presentPaths(keeper, keepPaths);
 }
-/** The settings files that `write_env` steps would create. */
+/** Notes the settings files that `write_env` steps would create. */
 function noteSettings(result, deployment, { part, order }) {
     for (const path of missingSettings(deployment, order, part))
         result.add('added', (0,external_node_path_namespaceObject.relative)(deployment.layout.root, path), () => ({ after: 'from its template' }));
@@ -28877,7 +28895,7 @@ function logResult(log, result) {
         log.info(`and ${more} more`);
     log.did(`a real run would ${result.inDetail()}`);
 }
-/** The new tree: staged, or the record of a snapshot. */
+/** Returns the items of the new tree, from staging or from the record of a snapshot. */
 function itemsIn(layout, part, keepPaths) {
     return [
         ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
@@ -28960,8 +28978,9 @@ function snapshots_listNames(path) {
 
 
 /**
- * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
- * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
+ * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
+ * Throws rather than return rows that a later run could not read back. Notes in the report which snapshots have
+ * modified trees.
  */
 async function buildInstallation(context) {
     const { log } = context.deployment.tools;
@@ -28977,12 +28996,14 @@ async function buildInstallation(context) {
         ...versionOfProject(context, installed.map(({ row }) => row)),
     };
 }
-/** How a commit has decided about the snapshots. */
+/** Summarises how many snapshots a commit keeps and discards. */
 function describeSnapshots({ rows, removed, discard }) {
     const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
     return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
 }
-/** All that a project has on this host, also what its plan has left as it was. */
+/**
+ * Returns the version of a project with all parts that it has on this host, including those that its plan left alone.
+ */
 function versionOfProject({ order, deployment }, rows) {
     const { contract, slug, project_version: version } = order.origin;
     if (contract !== 'project' || version === null)
@@ -28991,7 +29012,7 @@ function versionOfProject({ order, deployment }, rows) {
     const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
     return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
 }
-/** A part's row changes when anything that the host runs was changed, by whichever part. */
+/** Builds a part's row, which changes if the run changed anything that the host runs, even in another part. */
 function buildRow(context, part) {
     const { order, transaction } = context;
     const { installed, removed, version } = part.previous;
@@ -29006,17 +29027,23 @@ function buildRow(context, part) {
     const row = isUnchanged ? installed : versionOf(context, part);
     return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard };
 }
-/** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
+/**
+ * Returns the paths that the record of the part's tree leaves out. For a retained version, these include the paths that
+ * were kept when it was installed.
+ */
 function keepPathsOf({ keepPaths }, part) {
     return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
 }
-/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
+/**
+ * False also if the same tree came with another artifact: then the row has to name the new artifact and project
+ * version.
+ */
 function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
     if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
         return false;
     return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
 }
-/** What was removed always stays as a snapshot: nothing newer replaced it. */
+/** Builds the row of a removed part. Its last version always stays as a snapshot, because nothing newer replaced it. */
 function buildRemovedRow(context, part) {
     const { id, installed } = part;
     const moved = findReplaced(context, part, { installed, version: installed.version });
@@ -29027,8 +29054,9 @@ function buildRemovedRow(context, part) {
     return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
 }
 /**
- * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. Files
- * that a newer version has taken over do not count, even if the replaced one recreates them until it is stopped.
+ * Keeps in the snapshot the host's own files that no other version has taken over; a snapshot with such files is never
+ * pruned. Files that a newer version has taken over do not count, even if the replaced version recreates them until it
+ * is stopped.
  */
 function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
@@ -29041,7 +29069,7 @@ function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     }
     return withKeptPaths(snapshot, kept);
 }
-/** Which snapshots of a place stay; those that go are removed only after the commit. */
+/** Decides which snapshots of a place stay. The others are removed only after the commit. */
 function retain({ deployment }, place, { recorded, replaced, isRetained }) {
     const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
     const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
@@ -29052,7 +29080,7 @@ function retain({ deployment }, place, { recorded, replaced, isRetained }) {
         discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
     };
 }
-/** Why each snapshot stays or goes. */
+/** Logs why each snapshot stays or goes. */
 function logRetention({ request, tools }, place, { keep, discard }) {
     const rule = `keep-snapshots is ${request.keepSnapshots}`;
     const lastGood = keep.findLast(isGenuine);
@@ -29070,7 +29098,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
         return 'it contains changes that were made on this host';
     return sha256 === null ? 'no hub can supply it again' : undefined;
 }
-/** The row of the snapshot to which the part's old tree was moved, if it was. */
+/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
 function findReplaced({ results, order, deployment }, part, { installed, version }) {
     const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
     if (name === undefined)
@@ -29092,7 +29120,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
     };
 }
-/** A version that returns is what it was, whenever that was installed. */
+/** Builds the version in a part's row. A returning version keeps its recorded facts, whenever it was installed. */
 function versionOf(context, part) {
     const { contract, slug } = context.order.origin;
     const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
@@ -29369,8 +29397,8 @@ function statIfPresentSync(path) {
 
 
 /**
- * Begins a deployment whose host is prepared, although another run may have the host: until it is locked, the journal has
- * a name of its own. Throws what the disk says.
+ * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
+ * a name of its own. Throws file system errors.
  */
 async function beginDeployment(deployment) {
     const { host, tools } = deployment;
@@ -29380,7 +29408,7 @@ async function beginDeployment(deployment) {
         async claimHost() {
             const { keepPaths } = deployment;
             const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId));
-            // While this run waited, another one may have installed a version with other data of the host.
+            // While this run waited, another one may have installed a version that keeps other paths.
             if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
                 const journal = await begun_startJournal(deployment);
                 begun.journal.close();
@@ -29423,12 +29451,12 @@ const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node
 /** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024;
 const audit_MAX_BYTES = 16 * 1024 * 1024;
-/** The file that is written, and those before it. */
+/** The current file and the earlier ones. */
 const MAX_FILES = 4;
 /**
- * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment that is already there,
- * because the run died just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name
- * with the time, by one rename, and a new one begins; four files stay.
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
+ * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
+ * rename adds the time to its name, and a new file begins; four files stay.
  */
 async function appendAudit({ layout, redact }, report) {
     const known = redactReport(report, redact);
@@ -29457,7 +29485,7 @@ async function appendAudit({ layout, redact }, report) {
     await rotate(layout);
     await appendLine(path, text);
 }
-/** Writes nothing into a full file, unless it has the line already. */
+/** Writes nothing into a full file. Returns `written` also if the file already has the line. */
 async function appendLine(path, text) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
     try {
@@ -29474,7 +29502,7 @@ async function appendLine(path, text) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** No name is used twice, so runs that rotate at once, or are killed, replace nothing. */
+/** Never uses a name twice, so runs that rotate at once, or are killed, replace nothing. */
 async function rotate(layout) {
     const time = new Date().toISOString().replaceAll(':', '-');
     (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
@@ -29484,7 +29512,7 @@ async function rotate(layout) {
         tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
 }
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
-/** A recovery may find the same outcome at another time. */
+/** Ignores the time, because a recovery may find the same outcome at another time. */
 function audit_keyOf(line) {
     return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
 }
@@ -29501,9 +29529,9 @@ function readTail(fd) {
 
 const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
 /**
- * Removes the oldest local reports of the plugin, service or project with this slug (null: of runs that did not know what
- * they were to deploy), until `keep` are left: never this one, even if the clock was set back, and no file that has another
- * name than reports have. Never throws.
+ * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
+ * means the reports of runs that did not know what they were to deploy. Never removes `report` itself, even if the
+ * clock was set back, nor a file whose name does not look like a report's. Never throws.
  */
 function pruneReports(report, slug, keep) {
     const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
@@ -29518,7 +29546,7 @@ function pruneReports(report, slug, keep) {
 function slugOf(name) {
     return NAME.exec(name)?.[1];
 }
-/** Such a report has the deployment's id in its name, which looks like a slug. */
+/** A report without a slug has the deployment's id in its name instead, which looks like a slug. */
 function isNamelessIn(folder) {
     return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
 }
@@ -29550,15 +29578,15 @@ function namesIn(folder) {
 
 
 const MAX_WAITING = 200;
-/** The limit in total, where every run is refused before it can send anything. */
+/** The limit over all addresses, in case every run is refused before it can send anything. */
 const MAX_UNSENT = 400;
-/** Days after which a report that still waits is dropped. */
+/** A report that has waited for longer is dropped. */
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
 /** The limit for one warning. */
 const waiting_reports_MAX_NAMED = 5;
 const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/** The reports that wait on a host, as they were read: oldest first. What is not a report of ours stays where it is. */
+/** The reports that wait on a host when they are read, oldest first. Files that are not reports of this action stay. */
 class WaitingReports {
     #place;
     #entries;
@@ -29579,7 +29607,7 @@ class WaitingReports {
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
     }
-    /** Drops what still waits and is older than 30 days, or than the newest 200 of the same address. */
+    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of the same address. */
     dropOld(now) {
         const { layout, log } = this.#place;
         const left = this.#entries.filter(({ path }) => pathExistsSync(path));
@@ -29593,8 +29621,9 @@ class WaitingReports {
     }
 }
 /**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
- * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address: that run sends the
+ * waiting reports, then drops the excess. A run that is refused early sends nothing, so it drops the excess itself if
+ * more than 400 reports wait.
  */
 async function keepInOutbox({ layout, log, redact }, { address, report }) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2);
@@ -29603,11 +29632,11 @@ async function keepInOutbox({ layout, log, redact }, { address, report }) {
         return;
     new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at));
 }
-/** A report of this deployment that waits is not sent again. Never throws. */
+/** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
 function removeFromOutbox(layout, report) {
     tryUnlinkSync(entryPath(layout, report));
 }
-/** The path alone when it is no waiting report. */
+/** Returns only the path if the file is not a waiting report. */
 function readWaiting(path) {
     try {
         return { ...waiting_reports_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
@@ -29631,10 +29660,10 @@ function entryPath(layout, { started_at, deployment_id }) {
 const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
- * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
- * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
- * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
- * result and changes no outcome.
+ * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
+ * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before the
+ * report to the hub, which may take longer than a cancelled run has. Never throws: the result names anything that could
+ * not be written, and the outcome does not change.
  */
 async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const { record, end, address } = conclusion;
@@ -29643,7 +29672,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const running_version = runningAfter(host.layout, record.facts, end.outcome);
     const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
     const fresh = redactReport(known, host.redact);
-    // The hub has it from an earlier run, whose journal stayed.
+    // An earlier run, whose journal stayed, may already have delivered this report.
     const accepted = local_report_findAccepted(host.layout, fresh);
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
     const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent));
@@ -29662,7 +29691,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
 }
 /**
- * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
+ * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host or there is no project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 async function closeUntouched({ sender, log, redact, grace }, { record, end }, onKnown = () => { }) {
@@ -29684,7 +29713,7 @@ async function closeUntouched({ sender, log, redact, grace }, { record, end }, o
         delivery,
     };
 }
-/** Sends the report where it belongs, unless it has arrived there already. */
+/** Sends the report to its address, unless the hub has already accepted it. */
 async function deliver(host, conclusion, report) {
     const { address, accepted, onAccepted } = conclusion;
     if (accepted !== undefined)
@@ -29706,7 +29735,7 @@ async function send({ sender, log, redact, grace }, { address, report }) {
     log.warning(describeUnaccepted(delivery.error, report));
     return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
 }
-/** The reader has already seen why the run itself failed. */
+/** Does not repeat a reason for which the run itself failed: the reader has already seen it. */
 function describeUnaccepted(reason, { error }) {
     if (error?.message.includes(reason))
         return 'The hub did not accept the report of this run either, for the same reason.';
@@ -29715,7 +29744,7 @@ function describeUnaccepted(reason, { error }) {
 async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
 }
-/** A later attempt that succeeds makes up for an earlier one. */
+/** Notes a failure. A later attempt that succeeds clears the note of an earlier one. */
 async function orNote(failures, what, write) {
     try {
         const written = await write();
@@ -29727,7 +29756,7 @@ async function orNote(failures, what, write) {
         return undefined;
     }
 }
-/** Usually one cause makes all of them fail, so the first reason is enough. */
+/** Gives only the first reason, because usually one cause makes all of them fail. */
 function summarise(failures) {
     const [reason] = failures.values();
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
@@ -29735,15 +29764,15 @@ function summarise(failures) {
 
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
 /**
- * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
- * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * Describes the problems of a rollback, one sentence each, for a reader who has just read the cause. If a restart fails
+ * for the old version as for the new one, does not repeat the sentence; an unhealthy old version does get its own
  * sentence.
  */
 function rollbackProblems({ rollback, error }) {
     const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
     return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
 }
-/** What went wrong in the step, without the step's id. */
+/** Returns the message without the id of the failed step. */
 function withoutStep({ message, step }) {
     return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message;
 }
@@ -29751,7 +29780,7 @@ function withoutStep({ message, step }) {
 ;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
 
 /**
- * What an operator needs to know when the version that a rollback restored is unhealthy too, so that nothing healthy runs;
+ * Warns the operator if the version that a rollback restored is unhealthy too, so that nothing healthy runs. Returns
  * undefined otherwise.
  */
 function restoredUnhealthy(report) {
@@ -29767,7 +29796,10 @@ function restoredUnhealthy(report) {
 
 
 
-/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
+/**
+ * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
+ * recovery.
+ */
 async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
     const say = (line) => log.info(line);
     const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
@@ -29796,23 +29828,26 @@ async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
 
 
 
-/** A variable of a process has at most 128 KiB. */
+/** An environment variable has at most 128 KiB. */
 const MAX_HANDOVER_CHARS = 60_000;
 const LOCK_TIMEOUT_MS = 5000;
-/** What the main step asks of its post step: the health of the version that it has restored. */
+/** The main step's request to its post step: to check the health of the version that it has restored. */
 const handoverSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
     slug: nullable(schemas_string()),
     started_at: timeSchema,
-    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
+    /**
+     * The digest of `installed.json`, null if there is none. A different digest means that another run has deployed
+     * since.
+     */
     installed: nullable(schemas_string()),
     checks: array(restoredCheckSchema),
-    /** How many more there were than a state can contain. */
+    /** The number of checks that did not fit into a saved state of the runner. */
     left_out: schemas_int(),
 }));
 /**
- * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
- * commands that another process may have changed.
+ * Writes the checks of a restored version for the post step, which gets them back from the runner. On the host, they
+ * would be commands that another process could change.
  */
 function writeHandover(layout, facts, checks) {
     const { deployment_id, slug, started_at } = facts;
@@ -29827,8 +29862,9 @@ function writeHandover(layout, facts, checks) {
     return textWith(count);
 }
 /**
- * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
- * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
+ * undefined if the version is healthy, or if another run is in progress here or has deployed in the meantime. Throws as
+ * `recoverHost` does.
  */
 async function checkRestored(host, text) {
     const handover = handoverSchema.parse(JSON.parse(text));
@@ -29852,7 +29888,7 @@ async function checkLocked(host, handover) {
     const { layout, grace } = host;
     if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
         return undefined;
-    // A healthy version is what everybody expects: nothing to say.
+    // Everybody expects a healthy version, so nothing is logged about one.
     const log = { ...host.log, info: () => { } };
     const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
     const complete = (report) => withHealth(report, problems, handover);
@@ -29874,14 +29910,14 @@ function handover_digestOf({ installed }) {
 ;// CONCATENATED MODULE: ./build/install/deployment/run/conclude.js
 
 
-/** Reports how a deployment ended. `onAccepted` gets how many attempts it took until the hub accepted the report. */
+/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
 async function conclude_conclude({ host, record, tools }, { end, error, unchecked }, onAccepted) {
     const address = host.sender?.address ?? null;
     const handover = unchecked && writeHandover(host.layout, record.facts, unchecked);
     const closed = await closeDeployment(host, { record, end, address, onAccepted }, known => tools.observer.onEnded({ ...known, error, handover }));
     return { ...closed, error };
 }
-/** The outputs and the hub state the result; the host does not. */
+/** Reports the result in the outputs and to the hub, but not on the host. */
 async function concludeUntouched({ host, record, tools }, { end, error }) {
     const closed = await closeUntouched(host, { record, end }, known => tools.observer.onEnded({ ...known, error }));
     return { ...closed, error };
@@ -29891,9 +29927,12 @@ async function concludeUntouched({ host, record, tools }, { end, error }) {
 
 
 
-/** A name begins with the start of its run; the asking run began not long ago, even if another one's clock was ahead. */
+/**
+ * Names begin with the start of their run. This run began not long ago, so its report is among the newest, even if the
+ * clock of another run was ahead.
+ */
 const MAX_READ = 200;
-/** The local report of the deployment with this id, if it is among the newest ones. Never throws. */
+/** Returns the local report of the deployment with this id, if it is among the newest reports. Never throws. */
 function findEndedReport({ reports }, deploymentId) {
     const newest = ended_report_namesIn(reports).toSorted().reverse().slice(0, MAX_READ);
     for (const name of newest) {
@@ -29914,12 +29953,12 @@ function ended_report_namesIn(folder) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
-/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
+/** Describes in one sentence how an interrupted deployment was found, and what the host runs since its recovery. */
 function describeRecovered(report) {
     const what = [report.slug, report.version].filter(known => known !== null).join(' ');
     return `The interrupted deployment of ${what} was recovered: ${recovered_run_describeEnd(report)}.`;
 }
-/** How a deployment has ended, in a clause. */
+/** Describes in a clause how a deployment ended. */
 function recovered_run_describeEnd({ outcome, running_version: running }) {
     return ENDS[outcome](running);
 }
@@ -29941,9 +29980,9 @@ function runs(version, still = '') {
 
 
 
-/** Longer than any job may run, download and wait for the host included. */
+/** Longer than any job may run, including its download and its wait for the host. */
 const LONGEST_RUN_MS = 10 * 86_400_000;
-/** What a run may record before it has the host, and who reports it. */
+/** The records that a run may write before it has the host, and those of a run that reports it. */
 const HARMLESS = new Set([
     'begin',
     'held',
@@ -29954,9 +29993,9 @@ const HARMLESS = new Set([
     'recovery',
 ]);
 /**
- * The journals of runs that have died before they had the host: those of processes that have provably ended, or that no
- * longer lock theirs, the one of this run's own main step, and those that are older than any run. A run that may be
- * alive is left alone.
+ * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
+ * longer lock their journal, that of this run's own main step, and those that are older than any run. Ignores a run
+ * that may be alive.
  */
 async function findDeadBegun(host) {
     const { own } = host.layout;
@@ -29974,7 +30013,7 @@ async function dead_begun_judge({ runId }, path, id) {
         return [{ path, isDamaged: true }];
     const { process, facts } = begin;
     const own = readOwnIdentity();
-    // It may be alive, also where another version of this action has written what this one does not know.
+    // The run may be alive even if its records are unknown here: another version of this action may write others.
     if (isSeenRunning(process, own))
         return [];
     const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
@@ -29985,7 +30024,7 @@ async function dead_begun_judge({ runId }, path, id) {
     const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
     return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
 }
-/** Whether the run has locked its journal, as this machine's kernel knows, and has it locked no more. */
+/** True if the run once locked its journal, according to this machine's kernel, and no longer does. */
 async function isLetGo(path, { process, records }) {
     const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id;
     if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path))
@@ -30179,7 +30218,9 @@ async function orWarn(log, act) {
 
 ;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
 
-/** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
+/**
+ * Limits a sender to a number of milliseconds in all. A report after that is not accepted, so it waits in the outbox.
+ */
 function limitSender(sender, totalMs) {
     const endsAt = monotonicMs() + totalMs;
     return {
@@ -30196,14 +30237,14 @@ function limitSender(sender, totalMs) {
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
 
 
-/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+/** Removes the journal and the staged files of a deployment that needs no more recovery. */
 async function endJournal(host, deploymentId) {
     const { layout, log } = host;
     discardStaging(layout, deploymentId);
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
-/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+/** Deletes the files that a deployment staged. Its journal, which needs none of them any more, stays. */
 async function emptyStaging({ layout, log }, deploymentId) {
     discardStaging(layout, deploymentId);
     await cleanStaging(layout, log);
@@ -30452,18 +30493,21 @@ function isInstalledIn(layout, place) {
 
 
 
-/** How a run that was cut off ended. */
+/** The second half of the sentence about a run that was cut off. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
     rolled_back: 'and rolled back afterwards',
     inconsistent: 'and could not be rolled back',
 };
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws what the disk says about the journal. */
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
 async function endRun(host, run) {
     const commit = findCommit(run.records);
     return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
 }
-/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
+/**
+ * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
+ * that end stands.
+ */
 async function endRolledBack(host, run) {
     const { records, record } = run;
     const known = findEnd(records);
@@ -30482,8 +30526,8 @@ async function endRolledBack(host, run) {
     return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
 /**
- * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
- * the files by now, so these are not compared any more.
+ * Restores the remaining services of a cancelled run, or of a cancelled recovery, which had time only for the files.
+ * Services may be running on the files by now, so the files are not compared again.
  */
 async function endRestored(host, run, known) {
     const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
@@ -30495,7 +30539,7 @@ async function endRestored(host, run, known) {
     const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] };
     return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
-/** Whether a problem of a rollback is a file, which stays one. */
+/** True if a rollback's problem concerns a file: restoring services does not solve it. */
 function isOfFile(problem, places) {
     return places.some(place => problem.startsWith(`${placePath(place)}/`));
 }
@@ -30521,7 +30565,7 @@ function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, j
         onFilesRestored,
     };
 }
-/** The run died after its commit: the new version stays. */
+/** Ends a run that died after its commit: the new version stays. */
 async function endCommitted({ layout, log }, { records }, commit) {
     await finishCommitted(layout, log, { removed: [], ...commit });
     const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
@@ -30550,12 +30594,12 @@ async function endCommitted({ layout, log }, { records }, commit) {
 
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
- * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
- * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
- * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
- * Throws DeploymentError `inconsistent` when the host could not be restored, after 5 failed attempts, or as
- * `requireNothingStranded` does;
- * UntouchableHostError when another user could write a directory in which it has worked.
+ * Ends the runs that died here. Rolls back a run that had the host and died before its commit; finishes the cleanup of
+ * one that died after it. A run that never had the host has changed nothing. Reports each outcome on behalf of its run.
+ * The caller holds the lock. Returns how this run's own main step ended, or else the run that had the host; undefined
+ * if neither left anything. Throws DeploymentError `inconsistent` if the host could not be restored, after 5 failed
+ * attempts, or as `requireNothingStranded` does. Throws UntouchableHostError if another user could write a directory in
+ * which the run worked.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -30571,7 +30615,7 @@ async function recover(host) {
         throw error;
     }
     const own = await endBegunRuns(host);
-    // No transaction has moved that, so no rollback returns it.
+    // No transaction moves a stranded tree, so no rollback returns it.
     requireNothingStranded(layout);
     return own ?? recovered;
 }
@@ -30584,7 +30628,7 @@ async function recoverJournal(host) {
         await cleanStaging(layout, log);
         return undefined;
     }
-    // Where it has installed something, perhaps for the first time.
+    // The run may have been the first to install anything in one of these directories.
     const directories = new Set(changedPlaces(records).map(({ directory }) => directory));
     for (const directory of directories)
         requireSafeDirectory(host, directory);
@@ -30601,8 +30645,8 @@ async function recoverJournal(host) {
     }
 }
 /**
- * Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. The host waits
- * for it, so the reports of the others are sent for 10 s in all, and a cancel leaves them to the next run.
+ * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
+ * waits meanwhile, so the reports of the others get 10 s in all, and a cancel leaves them to the next run.
  */
 async function endBegunRuns(host) {
     let own;
@@ -30614,7 +30658,7 @@ async function endBegunRuns(host) {
         const layout = { ...host.layout, journal: path };
         if (isDamaged)
             await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
-        // Its changes are none, so its journal is recovered as any other.
+        // The run has made no changes, so its journal is recovered like any other.
         else
             await recovery_orWarn(host.log, async () => {
                 const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout });
@@ -30669,11 +30713,11 @@ async function recoverRun(host, run) {
     logRecovered(host, closed.report, known);
     return closed;
 }
-/** A rollback that continues changes nothing for the hub, which has the outcome. */
+/** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
 function isReportedAlike(end, known) {
     return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
 }
-/** One sentence. Of a run that has reported its end itself, only what is wrong. */
+/** Logs the recovery in one sentence. If the run had recorded its end, logs only its cleanup or what is wrong. */
 function logRecovered({ log, onRecovered }, report, known) {
     const unhealthy = restoredUnhealthy(report);
     if (unhealthy !== undefined)
@@ -30686,8 +30730,8 @@ function logRecovered({ log, onRecovered }, report, known) {
         onRecovered?.(unhealthy ?? describeRecovered(report));
 }
 /**
- * Ends the dead run's flow by its own table. Also enters the states for which the journal had no room, and ends a flow
- * again that had failed because it could not roll back.
+ * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no room, and again
+ * ends a flow that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }, record, end) {
     const flow = flows[flowOf(record.facts)];
@@ -30721,9 +30765,9 @@ function terminalState({ outcome }) {
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step ended,
- * also where another run has ended it, as far as its report is found; else what was recovered, if anything was. Where
- * another run has the lock and the main step has never had the host, a later run reports it.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
+ * ended, even if another run ended it, provided that its report is found; otherwise what was recovered, if anything. If
+ * another run has the lock and the main step never had the host, a later run reports it.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
@@ -30750,7 +30794,7 @@ function endedByAnother({ layout, log, runId }) {
     log.notice(`Nothing of this deployment is left to recover: ${recovered_run_describeEnd(found.report)}.`);
     return { report: found.report, reportPath: found.path, plannedSteps: [] };
 }
-/** Whether the journal in flight is that of this run's main step, or may be. */
+/** True if the journal in flight belongs, or may belong, to this run's main step. */
 function isOwnJournal({ layout, runId }) {
     try {
         const [begin] = readJournal(layout.journal) ?? [];
@@ -30761,8 +30805,9 @@ function isOwnJournal({ layout, runId }) {
     }
 }
 /**
- * Recovers and reports what dead runs left, as `recover` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
- * if that is shorter: a live holder has recovered the host by itself. Throws as `recoverWhenFree` does.
+ * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
+ * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `recoverWhenFree`
+ * does.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     requireSafeHost(host);
@@ -30771,9 +30816,10 @@ async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
 }
 /**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
- * DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, with no journal), `host_not_writable`,
- * or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have written it.
+ * Recovers what a dead run left, and does nothing more. Returns undefined if it left nothing. Waits for the lock.
+ * Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal) or
+ * `host_not_writable`, or an error of the file system. Throws UntouchableHostError, before it looks for a journal, if
+ * another user may have written one.
  */
 async function recoverWhenFree(host, lockTimeoutMs) {
     requireSafeHost(host);
@@ -30793,11 +30839,11 @@ async function recoverLocked(host, lockTimeoutMs) {
     }
 }
 /**
- * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent` if the host may run neither version whole, as the journal's records decide, or what is stranded
- * where renames must fail. Does not wait for the lock, because a live holder recovers by itself: a run that is refused
- * as `locked` has waited long enough. Returns the UntouchableHostError when another user may have
- * written the journal meanwhile.
+ * Recovers what a dead run left, before another run is refused for reasons of its own. If the recovery fails, the
+ * returned end is `inconsistent` when the host may run neither version whole, as the journal's records decide, or when
+ * a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host
+ * itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another
+ * user may have written the journal meanwhile.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
@@ -31139,7 +31185,7 @@ function restoredCheck(config, service, { id, installed }) {
 
 
 
-/** Commits what the steps have done. Hears a cancel one last time before. */
+/** Commits the changes of the steps. First handles a cancel, for the last time. */
 async function commit(deployment, session, installation) {
     await hearSignals();
     deployment.tools.signal.throwIfAborted();
@@ -31150,7 +31196,7 @@ async function commit(deployment, session, installation) {
     const { changed } = session.transaction;
     return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled };
 }
-/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
+/** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
 async function cleanUp({ tools }, session, installation) {
     try {
         return await session.finish(installation);
@@ -31161,7 +31207,7 @@ async function cleanUp({ tools }, session, installation) {
         return false;
     }
 }
-/** Rolls back what the steps have done. */
+/** Rolls back the changes of the steps. */
 async function undo(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, keepPaths } = deployment;
     tools.log.did('failed');
@@ -31181,14 +31227,14 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
         lost: transaction.lost,
     });
     const isRestored = rollback?.restored !== false;
-    // What no transaction has moved is not put back by undoing one.
+    // Undoing the transaction does not restore a tree that no transaction has moved.
     const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
     const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /**
- * Why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo is not
- * the cause.
+ * Returns why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo
+ * is not the cause.
  */
 function ending_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
@@ -31218,7 +31264,7 @@ async function endUnchanged(thrown, unopened) {
     const end = known instanceof UntouchableHostError ? failed : known;
     const isNoted = await begun?.noteEnd(end);
     if (isUntouched) {
-        // The journal is open, so this touches no path.
+        // The journal is already open, so recording this opens no path.
         const untouched = await concludeUntouched(deployment, { end, error });
         const { accepted, attempts } = untouched.report.reported;
         if (accepted)
@@ -31227,18 +31273,21 @@ async function endUnchanged(thrown, unopened) {
         return untouched;
     }
     const result = await conclude_conclude(deployment, { end, error }, async (attempts) => await begun?.noteReported(attempts));
-    // Without a local report, the next run writes it, if the journal says how this one ended.
+    // If there is no local report, the next run writes it, provided that the journal says how this run ended.
     if (result.reportPath === undefined && isNoted)
         begun?.abandon();
     else
         await begun?.settle();
     return result;
 }
-/** One recovery in each run: with the lock, this one has had its own. */
+/** Recovers the host at most once in each run: a run that has the lock has already recovered it. */
 async function recovered(deployment, failed) {
     return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
 }
-/** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
+/**
+ * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the host is in
+ * doubt.
+ */
 function judged({ layout }, end) {
     return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
 }
@@ -31253,15 +31302,15 @@ function judged({ layout }, end) {
 
 const OUTBOX_TIMEOUT_MS = 10_000;
 const MAX_UNANSWERED = 2;
-/** A hub may lock out who sends it more with credentials that it does not take. */
+/** A hub may lock out a client that keeps sending credentials that it rejects. */
 const MAX_DENIED = 5;
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
- * report that is accepted or finally refused leaves the outbox; the local report notes the first. What is refused with
- * 401 or 403 waits for other credentials: after the first of these the newest come next, and after the fifth none. Gives
- * up for this run after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then
- * are reports dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the
- * disk refuses is a warning.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips reports that the hub cannot
+ * take. A report that the hub accepts or finally refuses leaves the outbox; its local report notes an acceptance. A
+ * report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest reports
+ * come next; after the fifth, no more are sent. Gives up for this run after a cancel, if the hub asks it to wait, or if
+ * the hub fails to answer twice in a row. Only afterwards drops reports that are older than 30 days, and all but the
+ * newest 200 of the same address. Never throws: file system errors become warnings.
  */
 async function sendOutbox(outbox, now = new Date()) {
     try {
@@ -31278,7 +31327,7 @@ async function sendOutbox(outbox, now = new Date()) {
         outbox.log.warning(`Later runs try again: ${message}`);
     }
 }
-/** Returns what the hub says about the credentials, if it refuses them. */
+/** Returns the hub's first refusal of the credentials, if there was one. */
 async function sendWaiting(outbox, waiting) {
     const { sender, signal } = outbox;
     const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS;
@@ -31305,7 +31354,7 @@ async function sendWaiting(outbox, waiting) {
     }
     return denials[0];
 }
-/** The hub has it already: then it only leaves the outbox. */
+/** True if the hub already has the report, which then only leaves the outbox. */
 function wasAccepted({ layout }, { path, report }) {
     if (local_report_findAccepted(layout, report) === undefined)
         return false;
@@ -31354,8 +31403,8 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
 
 
 /**
- * The lock of its host in one deployment, which may have it twice: to survey a host that is not quiet, before it
- * fetches, and to install.
+ * The lock of one deployment on its host. The deployment may take it twice: to survey a host that is not quiet, before
+ * it fetches, and to install.
  */
 class HostLock {
     #deployment;
@@ -31365,15 +31414,15 @@ class HostLock {
         this.#deployment = deployment;
     }
     /**
-     * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
-     * Whatever was read of the host before is old from now on. Records how long it waited for another run. Throws
-     * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or what the disk says; the lock may then be held.
+     * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
+     * Anything read from the host before is out of date afterwards. Records how long it waited for another run. Throws
+     * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or file system errors; the lock may then be held.
      */
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
         this.#held = await this.#acquire(timeoutMs);
         this.#deployment.isLocked = true;
-        // It may have taken long to get the lock.
+        // The wait for the lock may have been long.
         requireSafeHost(host);
         tools.observer.onBegun(this.#deployment.noteRunning());
         await recover(host);
@@ -31396,7 +31445,7 @@ class HostLock {
         const isAfterState = state !== 'pending';
         const started = monotonicMs();
         let other;
-        // Otherwise, the state before would seem to take so long, or to fail.
+        // Without a group of its own, the wait would look like a slow or failed state.
         const group = () => {
             if (isAfterState && other === undefined)
                 tools.log.group('waiting for the host', 'at once');
@@ -31429,7 +31478,7 @@ class HostLock {
 
 
 
-/** Opens the host, which is locked and recovered, for the changes of a deployment. Throws what the disk says. */
+/** Opens the locked and recovered host for the changes of a deployment. Throws file system errors. */
 async function openSession(deployment, begun) {
     const { host, record } = deployment;
     const { layout, log } = host;
@@ -31471,11 +31520,11 @@ async function session_orWarn(log, act) {
 
 
 /**
- * Examines the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
- * its lock. Otherwise this takes the lock, for which it does not wait: a dead run is recovered, and the outbox is sent;
- * where another run has the host, all of that comes after the download. It only ever refuses: whatever passes is judged
- * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws except
- * `locked`; then the lock is still held.
+ * Examines the host before anything is fetched, so that a deployment is refused as early as possible. A quiet host
+ * passes without its lock. Otherwise takes the lock, without waiting for it, recovers a dead run and sends the outbox;
+ * if another run has the host, all of that comes after the download. The survey only refuses: whatever passes is judged
+ * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws
+ * except `locked`; the lock may then be held.
  */
 async function surveyHost(deployment, lock, check) {
     if (await passesUnlocked(deployment, check))
@@ -31485,14 +31534,14 @@ async function surveyHost(deployment, lock, check) {
     await check();
     lock.release();
 }
-/** Refuses only a host that is in doubt already: without the lock, another run may be moving what is examined. */
+/** Refuses only a host that is already in doubt: without the lock, another run may be moving what is examined. */
 async function passesUnlocked(deployment, check) {
     if (!isQuiet(deployment.host.layout))
         return false;
     deployment.noteRunning();
     try {
         await check();
-        // Another run that has begun meanwhile may have been moving what was looked at.
+        // Another run that has begun meanwhile may have moved what was examined.
         return isQuiet(deployment.host.layout);
     }
     catch (error) {
@@ -31501,14 +31550,14 @@ async function passesUnlocked(deployment, check) {
         return false;
     }
 }
-/** Whether no run is in progress, and none has left anything to recover or to send. */
+/** True if no run is in progress, and none has left anything to recover or to send. */
 function isQuiet({ own, lock, journal, outbox }) {
     if (pathExistsSync(lock) || pathExistsSync(journal))
         return false;
     const isWaiting = (0,external_node_fs_namespaceObject.readdirSync)(own).some(name => begunDeployment(name) !== undefined);
     return !isWaiting && (0,external_node_fs_namespaceObject.readdirSync)(outbox).length === 0;
 }
-/** Takes the lock, if no other run has it. */
+/** Takes the lock unless another run has it. */
 async function isFree(deployment, lock) {
     const { host, tools } = deployment;
     try {
@@ -31518,7 +31567,7 @@ async function isFree(deployment, lock) {
     catch (error) {
         if (deployment.isLocked || toDeployError(error).code !== 'locked')
             throw error;
-        // It may have released it just now.
+        // The other run may have released it just now.
         if (pathExistsSync(host.layout.lock))
             tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This one does not wait yet.`);
         return false;
@@ -31537,10 +31586,10 @@ async function isFree(deployment, lock) {
 
 
 /**
- * Runs a deployment on its host: the survey, the fetch, then the lock, recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, reports. So no run waits for the download of another one. However it ends,
- * the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for what
- * happens on the way: it is in the result.
+ * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
+ * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for the download of another
+ * one. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
+ * `inconsistent`. Never throws for a failure on the way: the result contains it.
  */
 async function runDeployment(deployment, flow) {
     const lock = new HostLock(deployment);
@@ -31563,12 +31612,12 @@ async function runDeployment(deployment, flow) {
         lock.release();
     }
 }
-/** Whether a cancelled run that has the lock leaves a journal to its post step. */
+/** Notes whether a cancelled run that has the lock leaves a journal to its post step. */
 function noteLeft({ tools, layout, isLocked }, ended) {
     const mayLeave = isLocked && tools.signal.aborted && ended.report.outcome !== 'inconsistent';
     return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
-/** A run that is refused creates no project root. */
+/** Prepares the host and checks the operator's files. A run that is refused here creates no project root. */
 async function prepareAndCheck(deployment, flow) {
     const { host, tools } = deployment;
     if (pathExistsSync(host.layout.root)) {
@@ -31596,12 +31645,12 @@ async function runLocked(session, fetched, { deployment, flow }) {
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
     const isNoted = await session.noteEnd(ending.end, ending.isUnfinished);
-    // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
+    // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need room.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
     const result = await conclude_conclude(deployment, ending, attempts => session.noteReported(attempts));
     const isReported = result.reportPath !== undefined;
-    // Without a local report, the next run writes it, if the journal says how this one ended.
+    // If there is no local report, the next run writes it, provided that the journal says how this run ended.
     if (ending.settled && (isReported || !isNoted))
         await session.settle();
     else
@@ -32819,8 +32868,8 @@ function describeSequence(steps) {
 
 const PROGRESS_EVERY_MS = 2000;
 /**
- * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
- * anything is written, where the temporary folder has no room for all of it.
+ * Logs the progress of a download, at most every 2 s. Throws DeploymentError `disk_full` at the first bytes, before
+ * anything is written, if the temporary folder has no room for the whole download.
  */
 function watchDownload({ log, now, runner, }) {
     let loggedAt = now().getTime();
@@ -33210,7 +33259,9 @@ const successSchema = object({
     outcome: literal('success'),
     sources: optional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
 });
-/** Whether this host has had an artifact, by its retained versions or its audit log, and runs another one now. */
+/**
+ * True if this host has had an artifact, according to its retained versions or its audit log, and now runs another one.
+ */
 function wasReplaced(layout, artifact) {
     const { origin, sha256 } = artifact;
     const { installed, removed } = readHostRecord(layout);
@@ -33221,14 +33272,15 @@ function wasReplaced(layout, artifact) {
         return true;
     return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256);
 }
-/** Which version of an origin this host has now, and when it was installed; undefined where it has none. */
+/** Returns the version of an origin that this host has now, and when it was installed; undefined if it has none. */
 function presentVersion(layout, origin) {
     const row = readHostRecord(layout).installed.find(each => isFrom(each, origin));
     return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
 }
 /**
- * Whether this host has had what a source supplies, by its retained versions or its audit log, and it was replaced: in
- * the same part, or in another one of the same origin if none has it now. What a removed part had last was not replaced.
+ * True if this host has had what a source supplies, according to its retained versions or its audit log, and replaced
+ * it: in the same part, or in another part of the same origin if none has it now. The last version of a removed part
+ * does not count as replaced.
  */
 function wasSupplyReplaced(layout, { origin, part, source }) {
     const { installed, removed } = readHostRecord(layout);
@@ -33252,18 +33304,18 @@ function wasSupplyReplaced(layout, { origin, part, source }) {
 function isSameSource(a, b) {
     return a !== undefined && a.from === b.from && a.id === b.id;
 }
-/** Reads no more than the lines that contain the digest. */
+/** Parses only the lines that contain the digest. */
 function wasAudited({ own }, sha256, isWanted) {
     return auditFilesSync(own).some(name => {
         const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
-        // Long before it is full, such a file takes much longer to divide into lines than to search.
+        // Splitting such a file into lines takes much longer than searching it, long before it is full.
         if (!bytes.includes(sha256))
             return false;
         const lines = bytes.toString('utf8').split('\n');
         return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted));
     });
 }
-/** The log and those that were rotated away from it. */
+/** Returns the names of the log and of its rotated predecessors. */
 function auditFilesSync(folder) {
     try {
         return (0,external_node_fs_namespaceObject.readdirSync)(folder).filter(name => name.startsWith('audit'));
@@ -35564,8 +35616,8 @@ class MarketplaceFlow {
 
 
 /**
- * Ends a deployment that was refused before it began: with a local report when the project root exists, and a report to
- * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
+ * Ends a deployment that was refused before it began. Writes a local report if the project root exists, and reports to
+ * the hub if there is a connection (contract 4.3, rule 7). Creates no project root.
  */
 async function refuseDeployment(refused, tools) {
     const { error, facts, projectRoot, sender } = refused;
@@ -35585,7 +35637,10 @@ async function refuseDeployment(refused, tools) {
         : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown);
     return { ...closed, error };
 }
-/** Returns why the host must not be touched. Whatever else fails here fails again, and with a better reason, later. */
+/**
+ * Returns the reason why the host must not be touched, if there is one. Ignores any other failure: it recurs later,
+ * with a better explanation.
+ */
 async function tryToPrepare(host) {
     try {
         await prepareHost(host, host.log);

@@ -17,41 +17,41 @@ import type { DeploymentFacts } from '../transaction/facts.ts'
 import { createDeploymentRecord } from '../transaction/record.ts'
 import type { DryRunResult } from './dry-run/dry-run-result.ts'
 
-/** The ways to a hub. */
+/** The connections to a hub. */
 export interface HubWires {
   /** Cancelled by the run's signal. */
   readonly wire: Wire
-  /** For reports, which are also sent after a cancel: limited by its own time-outs. */
+  /** For reports, which are sent even after a cancel: limited only by its own time-outs. */
   readonly reportWire: Wire
 }
 
-/** Hears about a run before it is over. */
+/** Observes a run while it is in progress. If the run is killed, the `interrupted` of the latest call is its report. */
 export interface RunObserver {
-  /** It may leave something to recover or to report: a run that is killed from now on has reported this. */
+  /** From now on, the run may leave work to recover or to report. */
   onBegun(interrupted: LocalReport): void
-  /** It has got further: a run that is killed from now on has reported this. */
+  /** The run has entered its next state. */
   onProgress(interrupted: LocalReport): void
-  /** The run has ended, and the host says so; the hub does not have its report yet, which may take longer. */
+  /** The outcome is known, and recorded on the host where that is allowed. The report to the hub may take longer. */
   onEnded(ended: EndedDeployment): void
-  /** An earlier deployment, which was cut off, has been recovered: one sentence. */
+  /** An earlier, interrupted deployment has been recovered, as the sentence says. */
   onRecovered?(sentence: string): void
 }
 
 export interface EndedDeployment extends ClosedDeployment {
-  /** What failed, as it was thrown. */
+  /** The error of a deployment that failed, as it was thrown. */
   error: DeployError | undefined
   /** For the post step of a cancelled run: see `writeHandover`. */
   handover?: string | undefined
-  /** A cancelled run has left work to its post step. */
+  /** True if a cancelled run left work to its post step. */
   isUnfinished?: boolean
-  /** Of a dry run that succeeded: what a real run would change. */
+  /** The changes that a real run would make; only for a dry run that succeeded. */
   dryRun?: DryRunResult | undefined
 }
 
-/** What a deployment works with. */
+/** The tools that a deployment works with. */
 export interface DeploymentTools extends Tools {
   readonly wires: HubWires
-  /** What a cancel leaves time for. */
+  /** The limits for the work after a cancel. */
   readonly grace: Grace
   readonly observer: RunObserver
   readonly flows: Flows
@@ -60,16 +60,16 @@ export interface DeploymentTools extends Tools {
 /** The last state of a flow. */
 export type TerminalState = 'succeeded' | 'failed' | 'rolled_back'
 
-/** One deployment by a contract with these states. */
+/** A deployment in progress, by a contract with these states. */
 export interface RunningDeployment<State extends string = TerminalState> extends Deployment {
   readonly tools: DeploymentTools
   readonly host: Host
   readonly state: string
   /** Set by its `HostLock`. */
   isLocked: boolean
-  /** Moves to the next state: table, journal, log and outputs. Handles the signals that have arrived by now. */
+  /** Enters the next state in the state table, the journal, the log and the outputs. Handles pending signals first. */
   enter(state: State): Promise<void>
-  /** Reads again what this host runs and keeps. Returns the report of this run if it is killed from now on. */
+  /** Reads again what this host runs and keeps. Returns the report to use if the run is killed from now on. */
   noteRunning(): LocalReport
 }
 
@@ -78,7 +78,7 @@ export interface DeploymentStart<State extends string> {
   facts: DeploymentFacts
   /** Undefined when there is no hub to report to. */
   sender: ReportSender | undefined
-  /** The host's own paths in addition to those of the request, by the host's record. */
+  /** The keep-paths that the host's record adds to those of the request. */
   recordedKeepPaths?(layout: Layout): readonly string[]
 }
 
@@ -93,7 +93,10 @@ export function startDeployment<State extends string>(
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
   let { keepPaths } = request
-  /** The last states do nothing: what ended the run is in its last sentence. What may be rolled back changes the host. */
+  /**
+   * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes
+   * the host, so its group is logged at once.
+   */
   const logState = (state: State): void => {
     const next: readonly string[] = transitions[state]
     if (next.length === 0) tools.log.end()
@@ -134,7 +137,10 @@ export function startDeployment<State extends string>(
   }
 }
 
-/** The running version that a run says which is killed now; null where it may leave neither whole until it is recovered. */
+/**
+ * Returns the running version to report if the run is killed now; null where the host may run neither version whole
+ * until it is recovered.
+ */
 function runningIn(
   { current, history }: Pick<StateMachine<string>, 'current' | 'history'>,
   version: { readonly before: string | null; readonly after: string | null },
@@ -144,7 +150,7 @@ function runningIn(
   return isSwitching ? null : version.before
 }
 
-/** Which host, as the operator names it, and the way to its hub, if there is one. */
+/** The project root of a host, with the operator's options for it, and the connection to its hub, if there is one. */
 export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot'> {
   readonly sender: ReportSender | undefined
   readonly keepReports?: number | undefined
@@ -152,7 +158,7 @@ export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSha
 
 type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> & { observer?: RunObserver }
 
-/** The host below a project root. */
+/** Builds the host below a project root. */
 export function hostOf(
   { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
   { projectRoot, allowSharedRoot, sender, keepReports }: HostAddress,

@@ -7,8 +7,8 @@ import type { Tools } from '../transaction/context.ts'
 const PROGRESS_EVERY_MS = 2000
 
 /**
- * Logs the progress of a download, at most once in 2 s. Throws DeploymentError `disk_full` at the first bytes, before
- * anything is written, where the temporary folder has no room for all of it.
+ * Logs the progress of a download, at most every 2 s. Throws DeploymentError `disk_full` at the first bytes, before
+ * anything is written, if the temporary folder has no room for the whole download.
  */
 export function watchDownload({
   log,

@@ -2,7 +2,10 @@ import type { DeployError } from '../../core/errors.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { RunningDeployment } from './deployment.ts'
 
-/** The end of a run that leaves nothing on the host. An earlier one may have left it neither old nor new. */
+/**
+ * Builds the end of a run that left nothing on the host. It is `inconsistent` if an earlier run may have left the host
+ * neither old nor new.
+ */
 export function failedEnd(
   { record, tools }: Pick<RunningDeployment, 'record' | 'tools'>,
   { code, message }: DeployError,

@@ -15,28 +15,31 @@ import { type RestoredCheck, restoredCheckSchema } from '../services/healthcheck
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { holdLock } from './recovery/hold-lock.ts'
 
-/** A variable of a process has at most 128 KiB. */
+/** An environment variable has at most 128 KiB. */
 const MAX_HANDOVER_CHARS = 60_000
 const LOCK_TIMEOUT_MS = 5000
 
-/** What the main step asks of its post step: the health of the version that it has restored. */
+/** The main step's request to its post step: to check the health of the version that it has restored. */
 const handoverSchema = z.lazy(() =>
   z.object({
     deployment_id: z.uuid(),
     slug: z.nullable(z.string()),
     started_at: timeSchema,
-    /** Of `installed.json`, or null where there is none: another one means that another run has deployed since. */
+    /**
+     * The digest of `installed.json`, null if there is none. A different digest means that another run has deployed
+     * since.
+     */
     installed: z.nullable(z.string()),
     checks: z.array(restoredCheckSchema),
-    /** How many more there were than a state can contain. */
+    /** The number of checks that did not fit into a saved state of the runner. */
     left_out: z.int(),
   }),
 )
 type Handover = z.infer<typeof handoverSchema>
 
 /**
- * The checks of a restored version for the post step, which gets them back from the runner: on the host they would be
- * commands that another process may have changed.
+ * Writes the checks of a restored version for the post step, which gets them back from the runner. On the host, they
+ * would be commands that another process could change.
  */
 export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: readonly RestoredCheck[]): string {
   const { deployment_id, slug, started_at } = facts
@@ -52,15 +55,16 @@ export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: re
 
 /** A restored version that is unhealthy. */
 export interface UnhealthyRestoration {
-  /** What is wrong, for the operator. */
+  /** The problem, for the operator. */
   readonly sentence: string
-  /** The completed local report; undefined where there is none, or it could not be written. */
+  /** The completed local report; undefined if there is none, or if it could not be written. */
   readonly found: FoundReport | undefined
 }
 
 /**
- * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Undefined
- * when it is healthy, and when another run works here or has deployed in the meantime. Throws as `recoverHost` does.
+ * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
+ * undefined if the version is healthy, or if another run is in progress here or has deployed in the meantime. Throws as
+ * `recoverHost` does.
  */
 export async function checkRestored(host: Host, text: string): Promise<UnhealthyRestoration | undefined> {
   const handover = handoverSchema.parse(JSON.parse(text))
@@ -82,7 +86,7 @@ function unlessLocked(error: unknown): undefined {
 async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRestoration | undefined> {
   const { layout, grace } = host
   if (pathExistsSync(layout.journal) || digestOf(layout) !== handover.installed) return undefined
-  // A healthy version is what everybody expects: nothing to say.
+  // Everybody expects a healthy version, so nothing is logged about one.
   const log = { ...host.log, info: () => {} }
   const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled })
   const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)

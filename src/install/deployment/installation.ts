@@ -31,8 +31,9 @@ import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
 
 /**
- * What to commit after the steps: what is installed from now on, what is not any more, and which snapshots stay. Throws
- * rather than return rows that a later run could not read back. Adds to the report which snapshots have modified trees.
+ * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
+ * Throws rather than return rows that a later run could not read back. Notes in the report which snapshots have
+ * modified trees.
  */
 export async function buildInstallation(context: StepContext): Promise<Installation> {
   const { log } = context.deployment.tools
@@ -52,13 +53,15 @@ export async function buildInstallation(context: StepContext): Promise<Installat
   }
 }
 
-/** How a commit has decided about the snapshots. */
+/** Summarises how many snapshots a commit keeps and discards. */
 export function describeSnapshots({ rows, removed, discard }: Installation): string {
   const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0)
   return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`
 }
 
-/** All that a project has on this host, also what its plan has left as it was. */
+/**
+ * Returns the version of a project with all parts that it has on this host, including those that its plan left alone.
+ */
 function versionOfProject(
   { order, deployment }: StepContext,
   rows: readonly InstalledRow[],
@@ -72,13 +75,13 @@ function versionOfProject(
   return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) }
 }
 
-/** A row of `installed.json`, and the snapshots that go. */
+/** A row of `installed.json`, and the snapshots to discard. */
 interface Retained<Row> {
   row: Row
   discard: string[]
 }
 
-/** A part's row changes when anything that the host runs was changed, by whichever part. */
+/** Builds a part's row, which changes if the run changed anything that the host runs, even in another part. */
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
   const { installed, removed, version } = part.previous
@@ -94,12 +97,18 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard }
 }
 
-/** What the record of its tree leaves out: of a version that returns, also what was kept when it was installed. */
+/**
+ * Returns the paths that the record of the part's tree leaves out. For a retained version, these include the paths that
+ * were kept when it was installed.
+ */
 function keepPathsOf({ keepPaths }: Deployment, part: Part): string[] {
   return [...(part.retained === undefined ? keepPaths : part.keepPaths)]
 }
 
-/** The same tree may have come with another artifact: then its row names the new one, and the new project version. */
+/**
+ * False also if the same tree came with another artifact: then the row has to name the new artifact and project
+ * version.
+ */
 function isInstalledAlready(
   { order }: StepContext,
   { intact, artifactSha256, source, returning, previous: { installed } }: Part,
@@ -108,7 +117,7 @@ function isInstalledAlready(
   return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id
 }
 
-/** What was removed always stays as a snapshot: nothing newer replaced it. */
+/** Builds the row of a removed part. Its last version always stays as a snapshot, because nothing newer replaced it. */
 function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<RemovedRow> {
   const { id, installed } = part
   const moved = findReplaced(context, part, { installed, version: installed.version })
@@ -120,8 +129,9 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
 }
 
 /**
- * The host's own files that no other version has taken over stay in the snapshot, which is then never pruned. Files
- * that a newer version has taken over do not count, even if the replaced one recreates them until it is stopped.
+ * Keeps in the snapshot the host's own files that no other version has taken over; a snapshot with such files is never
+ * pruned. Files that a newer version has taken over do not count, even if the replaced version recreates them until it
+ * is stopped.
  */
 function withHostFiles(
   { layout, keepPaths, tools }: Deployment,
@@ -145,13 +155,13 @@ function withHostFiles(
 /** The snapshots of a place before retention. */
 interface Candidates {
   readonly recorded: readonly SnapshotRow[]
-  /** The one to which this deployment moved the old tree. */
+  /** The snapshot to which this deployment moved the old tree. */
   readonly replaced: SnapshotRow | undefined
-  /** Whether that one may stay. */
+  /** Whether `replaced` may stay. */
   readonly isRetained: boolean
 }
 
-/** Which snapshots of a place stay; those that go are removed only after the commit. */
+/** Decides which snapshots of a place stay. The others are removed only after the commit. */
 function retain(
   { deployment }: StepContext,
   place: PartName,
@@ -170,7 +180,7 @@ function retain(
   }
 }
 
-/** Why each snapshot stays or goes. */
+/** Logs why each snapshot stays or goes. */
 function logRetention({ request, tools }: Deployment, place: PartName, { keep, discard }: Retention): void {
   const rule = `keep-snapshots is ${request.keepSnapshots}`
   const lastGood = keep.findLast(isGenuine)
@@ -187,7 +197,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
   return sha256 === null ? 'no hub can supply it again' : undefined
 }
 
-/** The row of the snapshot to which the part's old tree was moved, if it was. */
+/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
 function findReplaced(
   { results, order, deployment }: StepContext,
   part: PartName,
@@ -213,7 +223,7 @@ function findReplaced(
   }
 }
 
-/** A version that returns is what it was, whenever that was installed. */
+/** Builds the version in a part's row. A returning version keeps its recorded facts, whenever it was installed. */
 function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
   const { contract, slug } = context.order.origin
   const kind = part.shelf === 'plugins' ? 'plugin' : 'service'

@@ -4,7 +4,7 @@ import type { TerminalState } from './deployment.ts'
 /** The states of a flow that runs an operator's plan, from the plan on. */
 export type PlanState = 'loading_plan' | 'resolving_sequence' | 'installing' | 'healthchecking' | TerminalState
 
-/** Nothing rolls back that has not begun to install. */
+/** Only a run that has begun to install can be rolled back. */
 export const PLAN_TRANSITIONS: Transitions<PlanState> = {
   loading_plan: ['resolving_sequence', 'failed'],
   resolving_sequence: ['installing', 'failed'],

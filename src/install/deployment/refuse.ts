@@ -18,15 +18,15 @@ export interface Refusal {
   /** Undefined when the host must not be touched, or is not known. */
   projectRoot: string | undefined
   allowSharedRoot: boolean
-  /** Undefined when it is not known. */
+  /** Undefined when not known. */
   keepReports: number | undefined
   /** Undefined when the hub must not get a report, or cannot be reached with these inputs. */
   sender: ReportSender | undefined
 }
 
 /**
- * Ends a deployment that was refused before it began: with a local report when the project root exists, and a report to
- * the hub when there is a way to it (contract 4.3, rule 7). Creates no project root.
+ * Ends a deployment that was refused before it began. Writes a local report if the project root exists, and reports to
+ * the hub if there is a connection (contract 4.3, rule 7). Creates no project root.
  */
 export async function refuseDeployment(refused: Refusal, tools: DeploymentTools): Promise<EndedDeployment> {
   const { error, facts, projectRoot, sender } = refused
@@ -52,7 +52,10 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
   return { ...closed, error }
 }
 
-/** Returns why the host must not be touched. Whatever else fails here fails again, and with a better reason, later. */
+/**
+ * Returns the reason why the host must not be touched, if there is one. Ignores any other failure: it recurs later,
+ * with a better explanation.
+ */
 async function tryToPrepare(host: Host): Promise<UntouchableHostError | undefined> {
   try {
     await prepareHost(host, host.log)

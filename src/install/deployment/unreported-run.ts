@@ -13,17 +13,17 @@ type Unreported = RunningDeployment<'failed'>
 
 /** A run that only reads the host. */
 export interface UnreportedRun {
-  /** With its article. */
+  /** With its article: `a dry run`. */
   readonly name: string
-  /** Resolves to what a real run would change; a check says nothing of it. */
+  /** Resolves to the changes that a real run would make; undefined for a run that only checks. */
   run(): Promise<DryRunResult | undefined>
   /** Enters the last state of a failure. */
   fail(): Promise<void>
 }
 
 /**
- * Runs what only reads the host: writes nothing below the project root, neither a lock nor a report, and reports nothing
- * to a hub. Never throws for what happens on the way: it is in the result.
+ * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
+ * nothing to a hub. Never throws for a failure on the way: the result contains it.
  */
 export async function runUnreported(
   deployment: Unreported,

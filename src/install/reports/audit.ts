@@ -12,13 +12,13 @@ const APPEND = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | const
 const TAIL_BYTES = 64 * 1024
 
 const MAX_BYTES = 16 * 1024 * 1024
-/** The file that is written, and those before it. */
+/** The current file and the earlier ones. */
 const MAX_FILES = 4
 
 /**
- * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment that is already there,
- * because the run died just after it. A line that a crash cut off does not damage the next. A file of 16 MiB gets a name
- * with the time, by one rename, and a new one begins; four files stay.
+ * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
+ * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
+ * rename adds the time to its name, and a new file begins; four files stay.
  */
 export async function appendAudit({ layout, redact }: ReportFolder, report: LocalReport): Promise<void> {
   const known = redactReport(report, redact)
@@ -47,7 +47,7 @@ export async function appendAudit({ layout, redact }: ReportFolder, report: Loca
   await appendLine(path, text)
 }
 
-/** Writes nothing into a full file, unless it has the line already. */
+/** Writes nothing into a full file. Returns `written` also if the file already has the line. */
 async function appendLine(path: string, text: string): Promise<'written' | 'full'> {
   const fd = openSync(path, APPEND, 0o600)
   try {
@@ -62,7 +62,7 @@ async function appendLine(path: string, text: string): Promise<'written' | 'full
   }
 }
 
-/** No name is used twice, so runs that rotate at once, or are killed, replace nothing. */
+/** Never uses a name twice, so runs that rotate at once, or are killed, replace nothing. */
 async function rotate(layout: Layout): Promise<void> {
   const time = new Date().toISOString().replaceAll(':', '-')
   renameSync(auditPath(layout), join(layout.own, `audit-${time}-${randomUUID().slice(0, 8)}.jsonl`))
@@ -73,7 +73,7 @@ async function rotate(layout: Layout): Promise<void> {
 
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/
 
-/** A recovery may find the same outcome at another time. */
+/** Ignores the time, because a recovery may find the same outcome at another time. */
 function keyOf(line: string): string {
   return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join()
 }

@@ -23,36 +23,36 @@ import { type AddressedReport, keepInOutbox, removeFromOutbox } from './waiting-
 export interface Conclusion {
   readonly record: DeploymentRecord
   readonly end: DeploymentEnd
-  /** Where its report belongs (see `ReportSender`); null when there is no hub to report to. */
+  /** The address for its report (see `ReportSender`); null when there is no hub to report to. */
   readonly address: string | null
-  /** How many attempts it took when the hub accepted this report already: then it is not sent again. */
+  /** The number of attempts after which the hub accepted this report earlier; it is then not sent again. */
   readonly accepted?: number | undefined
-  /** Hears at once that the hub has accepted the report. */
+  /** Called as soon as the hub has accepted the report. */
   readonly onAccepted?: ((attempts: number) => Promise<void>) | undefined
 }
 
 export interface ClosedDeployment {
   report: LocalReport
-  /** Undefined when it could not be written. */
+  /** Undefined when the report could not be written. */
   reportPath: string | undefined
   plannedSteps: readonly PlannedStep[]
-  /** What became of the report to the hub; undefined when it was not sent. */
+  /** The result of sending the report to the hub; undefined when it was not sent. */
   delivery?: Delivery | undefined
-  /** What could not be written here and why, as one sentence to show below the cause. */
+  /** The records that could not be written here and why, as one sentence to show below the cause. */
   unwritten?: string | undefined
 }
 
-/** What could not be written, and why. */
+/** The records that could not be written, with their reasons. */
 type Failures = Map<string, string>
 
 const LOCAL_REPORT = 'the local report'
 const REPORT_TIMEOUT_MS = 10_000
 
 /**
- * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7
- * and 8); what the hub did not accept waits in the outbox; then one audit line. Calls `onLocalReport` between the two,
- * because a report to the hub may take longer than a cancelled run has. Never throws: what cannot be written is in the
- * result and changes no outcome.
+ * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
+ * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before the
+ * report to the hub, which may take longer than a cancelled run has. Never throws: the result names anything that could
+ * not be written, and the outcome does not change.
  */
 export async function closeDeployment(
   host: Host,
@@ -65,7 +65,7 @@ export async function closeDeployment(
   const running_version = runningAfter(host.layout, record.facts, end.outcome)
   const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version })
   const fresh = redactReport(known, host.redact)
-  // The hub has it from an earlier run, whose journal stayed.
+  // An earlier run, whose journal stayed, may already have delivered this report.
   const accepted = findAccepted(host.layout, fresh)
   const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
   const written = await orNote(failures, LOCAL_REPORT, () => writeLocalReport(host, unsent))
@@ -86,7 +86,7 @@ export async function closeDeployment(
 }
 
 /**
- * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host, or there is no project
+ * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host or there is no project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
@@ -117,7 +117,7 @@ interface Delivered {
   delivery?: Delivery
 }
 
-/** Sends the report where it belongs, unless it has arrived there already. */
+/** Sends the report to its address, unless the hub has already accepted it. */
 async function deliver(host: Host, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
   const { address, accepted, onAccepted } = conclusion
   if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
@@ -137,7 +137,7 @@ async function send({ sender, log, redact, grace }: Host, { address, report }: A
   return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
 }
 
-/** The reader has already seen why the run itself failed. */
+/** Does not repeat a reason for which the run itself failed: the reader has already seen it. */
 function describeUnaccepted(reason: string, { error }: LocalReport): string {
   if (error?.message.includes(reason))
     return 'The hub did not accept the report of this run either, for the same reason.'
@@ -151,7 +151,7 @@ async function sendNow(
   return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting })
 }
 
-/** A later attempt that succeeds makes up for an earlier one. */
+/** Notes a failure. A later attempt that succeeds clears the note of an earlier one. */
 async function orNote<T>(failures: Failures, what: string, write: () => Promise<T>): Promise<T | undefined> {
   try {
     const written = await write()
@@ -163,7 +163,7 @@ async function orNote<T>(failures: Failures, what: string, write: () => Promise<
   }
 }
 
-/** Usually one cause makes all of them fail, so the first reason is enough. */
+/** Gives only the first reason, because usually one cause makes all of them fail. */
 function summarise(failures: Failures): string | undefined {
   const [reason] = failures.values()
   return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`

@@ -3,10 +3,13 @@ import { join } from 'node:path'
 import type { Layout } from '../host/layout.ts'
 import { type FoundReport, readReportOf } from './local-report.ts'
 
-/** A name begins with the start of its run; the asking run began not long ago, even if another one's clock was ahead. */
+/**
+ * Names begin with the start of their run. This run began not long ago, so its report is among the newest, even if the
+ * clock of another run was ahead.
+ */
 const MAX_READ = 200
 
-/** The local report of the deployment with this id, if it is among the newest ones. Never throws. */
+/** Returns the local report of the deployment with this id, if it is among the newest reports. Never throws. */
 export function findEndedReport({ reports }: Layout, deploymentId: string): FoundReport | undefined {
   const newest = namesIn(reports).toSorted().reverse().slice(0, MAX_READ)
   for (const name of newest) {

@@ -9,7 +9,9 @@ import type { ReportSender } from './report-sender.ts'
 /** The state table of each flow. */
 export type Flows = Readonly<Record<FlowName, Transitions<string>>>
 
-/** A project root, and how to log and report what happens there: all that ends a deployment, or recovers one. */
+/**
+ * A project root, and the means to log and report what happens there: everything needed to end or recover a deployment.
+ */
 export interface Host extends HostAccess {
   readonly log: Log
   readonly redact: (text: string) => string
@@ -17,17 +19,17 @@ export interface Host extends HostAccess {
   readonly know: (facts: unknown) => void
   /** Undefined when there is no hub to report to. */
   readonly sender: ReportSender | undefined
-  /** What a cancel leaves time for. A report that was not sent by then waits in the outbox. */
+  /** The limits for the work after a cancel. A report that was not sent by then waits in the outbox. */
   readonly grace: Grace
-  /** Local reports to keep of each plugin, service or project; where nobody says, none is removed. */
+  /** The number of local reports to keep of each plugin, service or project; if undefined, none is removed. */
   readonly keepReports?: number | undefined
   /** The workflow run, which the lock names while it holds the host. */
   readonly runUrl: string | null
   readonly flows: Flows
   /** A UUID that a main step and its post step share. */
   readonly runId: string
-  /** Of a recovery that other services of this host wait for. */
+  /** Set in a recovery that other services of this host wait for. */
   readonly onFilesRestored?: FilesRestored
-  /** Hears in one sentence what was recovered. */
+  /** Called with one sentence about what was recovered. */
   readonly onRecovered?: ((sentence: string) => void) | undefined
 }

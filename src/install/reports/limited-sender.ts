@@ -1,7 +1,9 @@
 import { monotonicMs } from '../../core/monotonic.ts'
 import type { ReportSender } from './report-sender.ts'
 
-/** The same way to a hub, for so many milliseconds in all. What is sent later is not accepted, so it waits in the outbox. */
+/**
+ * Limits a sender to a number of milliseconds in all. A report after that is not accepted, so it waits in the outbox.
+ */
 export function limitSender(sender: ReportSender, totalMs: number): ReportSender {
   const endsAt = monotonicMs() + totalMs
   return {

@@ -12,7 +12,7 @@ import type { DeploymentRecord } from '../transaction/record.ts'
 const reportedSchema = z.lazy(() =>
   z.object({ accepted: z.boolean(), attempts: z.number(), error: z.nullable(z.string()) }),
 )
-/** What became of the report to the hub. */
+/** The result of sending the report to the hub. */
 export type Reported = z.infer<typeof reportedSchema>
 
 /** A deployment's report on this host (docs/files.md, "Local report"). It contains no secret. */
@@ -20,7 +20,9 @@ export const localReportSchema = z.lazy(() =>
   z.extend(deploymentFactsSchema.def.getter(), {
     ...deploymentEndSchema.def.getter().shape,
     schema: z.literal(1),
-    /** What the host runs now; null where nothing is installed, and where it may run neither version whole. */
+    /**
+     * The version that the host runs now; null where nothing is installed, or the host may run neither version whole.
+     */
     running_version: z._default(z.nullable(z.string()), null),
     status: z.enum(['success', 'failed', 'rolled_back']),
     state: z.string(),
@@ -61,7 +63,7 @@ export function buildLocalReport(
   }
 }
 
-/** A rollback has moved the trees back from their snapshots. */
+/** Names no snapshots after a rollback, which has moved the trees back from them. */
 function driftAfter({ outcome }: DeploymentEnd, drift: LocalReport['drift'] = []): NonNullable<LocalReport['drift']> {
   return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry)
 }
@@ -85,16 +87,16 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The report without any secret in its texts. Redacts text by text, never the JSON: a hub could issue a token whose
- * removal breaks the syntax.
+ * Removes all secrets from the texts of the report. Redacts text by text, never the JSON: a hub could issue a token
+ * whose removal breaks the syntax.
  */
 export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
   return redactTexts(report, redact, OWN_WORDS) as LocalReport
 }
 
 /**
- * The report as the files have it. What a step did and checked, and what was in the place before, is for people, who read
- * it in log and summary, and for the process that recovers this run, which reads it in the journal.
+ * Returns the report as it is written to files. Omits what a step did and checked, and what the place contained before:
+ * people read that in log and summary, and a process that recovers this run reads it in the journal.
  */
 export function contractOf({
   previous_sha256: _,
@@ -105,12 +107,13 @@ export function contractOf({
   return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) }
 }
 
-/** Where reports are written, and what no file may contain. */
+/** The folder for reports, and the redaction for every file in it. */
 export type ReportFolder = { readonly layout: Layout; readonly redact: (text: string) => string }
 
 /**
- * Writes the report, redacted, by rename and 0600. Returns its path, which every process derives alike, so that there
- * is exactly one report. Of deployments that started in the same millisecond, the later ones have their id in the name.
+ * Writes the report, redacted, by rename and with mode 0600. Returns its path, which every process derives alike, so
+ * that there is exactly one report. If deployments started in the same millisecond, the later ones have their id in the
+ * name.
  */
 export async function writeLocalReport({ layout, redact }: ReportFolder, report: LocalReport): Promise<string> {
   const text = textOf(report, redact)
@@ -121,13 +124,13 @@ export async function writeLocalReport({ layout, redact }: ReportFolder, report:
   return own
 }
 
-/** The local report's entry about the hub, if the hub has already accepted this status of the deployment. */
+/** Returns the local report's entry about the hub if the hub has already accepted this status of the deployment. */
 export function findAccepted(layout: Layout, { status, ...report }: LocalReport): Reported | undefined {
   const known = findReport(layout, report)?.report
   return known?.status === status && known.reported.accepted ? known.reported : undefined
 }
 
-/** Notes that the hub has accepted a report after its run. Never throws: at worst the hub gets it twice. */
+/** Notes that the hub accepted a report after its run. Never throws: at worst the hub gets the report twice. */
 export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: number): Promise<void> {
   const found = findReport(folder.layout, sent)
   if (found === undefined) return
@@ -136,8 +139,8 @@ export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: 
 }
 
 /**
- * Rewrites the report of a deployment that has ended; returns it as it is then. Undefined when there is none, or it
- * cannot be written.
+ * Rewrites the report of a deployment that has ended, and returns the new version of it. Returns undefined if there is
+ * no report. Throws file system errors.
  */
 export async function completeLocalReport(
   folder: ReportFolder,
@@ -157,7 +160,7 @@ export interface FoundReport {
   readonly report: LocalReport
 }
 
-/** The report at a path, if it is a readable one of this deployment. Never throws. */
+/** Reads the report at a path if it is a valid one of this deployment. Never throws. */
 export function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
   try {
     const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''))

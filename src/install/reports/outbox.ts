@@ -9,10 +9,10 @@ import { MAX_WAITING_DAYS, type OutboxPlace, type WaitingReport, WaitingReports 
 
 const OUTBOX_TIMEOUT_MS = 10_000
 const MAX_UNANSWERED = 2
-/** A hub may lock out who sends it more with credentials that it does not take. */
+/** A hub may lock out a client that keeps sending credentials that it rejects. */
 const MAX_DENIED = 5
 
-/** Where reports wait, and who takes them, until the signal is aborted. */
+/** The waiting reports, and the sender that takes them until the signal is aborted. */
 export interface Outbox extends OutboxPlace {
   readonly sender: ReportSender
   readonly redact: (text: string) => string
@@ -20,12 +20,12 @@ export interface Outbox extends OutboxPlace {
 }
 
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips what the hub cannot take. A
- * report that is accepted or finally refused leaves the outbox; the local report notes the first. What is refused with
- * 401 or 403 waits for other credentials: after the first of these the newest come next, and after the fifth none. Gives
- * up for this run after a cancel, when the hub asks for patience, or when it does not answer twice in a row. Only then
- * are reports dropped that are older than 30 days, or than the newest 200 of the same address. Never throws: what the
- * disk refuses is a warning.
+ * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips reports that the hub cannot
+ * take. A report that the hub accepts or finally refuses leaves the outbox; its local report notes an acceptance. A
+ * report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest reports
+ * come next; after the fifth, no more are sent. Gives up for this run after a cancel, if the hub asks it to wait, or if
+ * the hub fails to answer twice in a row. Only afterwards drops reports that are older than 30 days, and all but the
+ * newest 200 of the same address. Never throws: file system errors become warnings.
  */
 export async function sendOutbox(outbox: Outbox, now = new Date()): Promise<void> {
   try {
@@ -41,7 +41,7 @@ export async function sendOutbox(outbox: Outbox, now = new Date()): Promise<void
   }
 }
 
-/** Returns what the hub says about the credentials, if it refuses them. */
+/** Returns the hub's first refusal of the credentials, if there was one. */
 async function sendWaiting(outbox: Outbox, waiting: readonly WaitingReport[]): Promise<string | undefined> {
   const { sender, signal } = outbox
   const deadline = monotonicMs() + OUTBOX_TIMEOUT_MS
@@ -63,7 +63,7 @@ async function sendWaiting(outbox: Outbox, waiting: readonly WaitingReport[]): P
   return denials[0]
 }
 
-/** The hub has it already: then it only leaves the outbox. */
+/** True if the hub already has the report, which then only leaves the outbox. */
 function wasAccepted({ layout }: Outbox, { path, report }: WaitingReport): boolean {
   if (findAccepted(layout, report) === undefined) return false
   tryUnlinkSync(path)
@@ -83,7 +83,7 @@ function leftOf(own: readonly WaitingReport[], { layout }: OutboxPlace): string 
   return `${left === 1 ? 'One report waits' : `${left} reports wait`} in ${layout.outbox}`
 }
 
-/** A waiting report that was sent, and what became of it. */
+/** A waiting report that was sent, and the result. */
 interface SentReport extends WaitingReport {
   readonly delivery: Delivery
 }

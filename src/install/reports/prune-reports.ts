@@ -7,9 +7,9 @@ const NAME =
   /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/
 
 /**
- * Removes the oldest local reports of the plugin, service or project with this slug (null: of runs that did not know what
- * they were to deploy), until `keep` are left: never this one, even if the clock was set back, and no file that has another
- * name than reports have. Never throws.
+ * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
+ * means the reports of runs that did not know what they were to deploy. Never removes `report` itself, even if the
+ * clock was set back, nor a file whose name does not look like a report's. Never throws.
  */
 export function pruneReports(report: string, slug: string | null, keep: number): void {
   const [folder, newest] = [dirname(report), basename(report)]
@@ -24,7 +24,7 @@ function slugOf(name: string): string | undefined {
   return NAME.exec(name)?.[1]
 }
 
-/** Such a report has the deployment's id in its name, which looks like a slug. */
+/** A report without a slug has the deployment's id in its name instead, which looks like a slug. */
 function isNamelessIn(folder: string): (name: string) => boolean {
   return name => slugOf(name) !== undefined && readSlug(join(folder, name)) === null
 }

@@ -1,13 +1,13 @@
 import type { Outcome } from '../../core/outcome.ts'
 import type { LocalReport } from './local-report.ts'
 
-/** One sentence: how an interrupted deployment was found, and what the host runs since its recovery. */
+/** Describes in one sentence how an interrupted deployment was found, and what the host runs since its recovery. */
 export function describeRecovered(report: LocalReport): string {
   const what = [report.slug, report.version].filter(known => known !== null).join(' ')
   return `The interrupted deployment of ${what} was recovered: ${describeEnd(report)}.`
 }
 
-/** How a deployment has ended, in a clause. */
+/** Describes in a clause how a deployment ended. */
 export function describeEnd({ outcome, running_version: running }: LocalReport): string {
   return ENDS[outcome](running)
 }

@@ -17,13 +17,15 @@ const successSchema = z.object({
 })
 type AuditedSuccess = z.infer<typeof successSchema>
 
-/** An artifact, and what it is an artifact of. */
+/** An artifact, and its origin. */
 export interface KnownArtifact {
   readonly origin: Origin
   readonly sha256: string
 }
 
-/** Whether this host has had an artifact, by its retained versions or its audit log, and runs another one now. */
+/**
+ * True if this host has had an artifact, according to its retained versions or its audit log, and now runs another one.
+ */
 export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   const { origin, sha256 } = artifact
   const { installed, removed } = readHostRecord(layout)
@@ -33,7 +35,7 @@ export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256)
 }
 
-/** Which version of an origin this host has now, and when it was installed; undefined where it has none. */
+/** Returns the version of an origin that this host has now, and when it was installed; undefined if it has none. */
 export function presentVersion(
   layout: Layout,
   origin: Origin,
@@ -42,7 +44,7 @@ export function presentVersion(
   return row && { version: row.project_version ?? row.version, installed_at: row.installed_at }
 }
 
-/** What a source supplied for a part of an origin. */
+/** A part of an origin, and the source that supplies it. */
 export interface KnownSupply {
   readonly origin: Origin
   readonly part: PartName
@@ -50,8 +52,9 @@ export interface KnownSupply {
 }
 
 /**
- * Whether this host has had what a source supplies, by its retained versions or its audit log, and it was replaced: in
- * the same part, or in another one of the same origin if none has it now. What a removed part had last was not replaced.
+ * True if this host has had what a source supplies, according to its retained versions or its audit log, and replaced
+ * it: in the same part, or in another part of the same origin if none has it now. The last version of a removed part
+ * does not count as replaced.
  */
 export function wasSupplyReplaced(layout: Layout, { origin, part, source }: KnownSupply): boolean {
   const { installed, removed } = readHostRecord(layout)
@@ -75,18 +78,18 @@ function isSameSource(a: SourceRecord | undefined, b: SourceRecord): boolean {
   return a !== undefined && a.from === b.from && a.id === b.id
 }
 
-/** Reads no more than the lines that contain the digest. */
+/** Parses only the lines that contain the digest. */
 function wasAudited({ own }: Layout, sha256: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   return auditFilesSync(own).some(name => {
     const bytes = readRegularFileSync(join(own, name))
-    // Long before it is full, such a file takes much longer to divide into lines than to search.
+    // Splitting such a file into lines takes much longer than searching it, long before it is full.
     if (!bytes.includes(sha256)) return false
     const lines = bytes.toString('utf8').split('\n')
     return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted))
   })
 }
 
-/** The log and those that were rotated away from it. */
+/** Returns the names of the log and of its rotated predecessors. */
 function auditFilesSync(folder: string): string[] {
   try {
     return readdirSync(folder).filter(name => name.startsWith('audit'))

@@ -2,16 +2,16 @@ import { isTransientStatus } from '../../net/retries.ts'
 import type { LocalReport } from './local-report.ts'
 
 /**
- * What became of a report that was sent. `status` is the hub's answer, null where there was none; `final` means that
- * sending it again would not help, `denied` that it takes other credentials.
+ * The result of sending a report. `status` is the hub's answer, null if there was none. `final` means that sending the
+ * report again would not help; `denied`, that it needs other credentials.
  */
 export type Delivery =
   | { accepted: true; attempts: number }
   | { accepted: false; attempts: number; status: number | null; error: string; final: boolean; denied?: boolean }
 
 /**
- * A hub's refusal. Its status says whether sending the report again can help: later after a 408, 429 or 5xx, with other
- * credentials after a 401 or 403, otherwise never.
+ * Builds the result for a refusal by the hub. The status decides whether sending the report again can help: later after
+ * a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
  */
 export function refused(status: number, { attempts, error }: { attempts: number; error: string }): Delivery {
   const denied = status === 401 || status === 403
@@ -19,11 +19,12 @@ export function refused(status: number, { attempts, error }: { attempts: number;
 }
 
 /**
- * How reports reach the hub, one for each contract. Never throws: reporting changes no outcome (contract 4.3, rule 8).
+ * Sends reports to the hub; there is one sender for each contract. Never throws: reporting changes no outcome (contract
+ * 4.3, rule 8).
  */
 export interface ReportSender {
   /**
-   * Names the hub and the plugin, service or project, and not the credentials: a waiting report goes only where it was
+   * Names the hub and the plugin, service or project, but not the credentials: a waiting report goes only where it was
    * meant to go, by any run that may report there.
    */
   readonly address: string
@@ -32,8 +33,8 @@ export interface ReportSender {
 
 export interface ReportLimits {
   readonly retry: boolean
-  /** In all, retries included. */
+  /** In all, including retries. */
   readonly timeoutMs: number
-  /** Ends it earlier. */
+  /** Ends the sending early. */
   readonly signal?: AbortSignal | undefined
 }

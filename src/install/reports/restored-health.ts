@@ -2,7 +2,7 @@ import type { LocalReport } from './local-report.ts'
 import { rollbackProblems } from './rollback-problems.ts'
 
 /**
- * What an operator needs to know when the version that a rollback restored is unhealthy too, so that nothing healthy runs;
+ * Warns the operator if the version that a rollback restored is unhealthy too, so that nothing healthy runs. Returns
  * undefined otherwise.
  */
 export function restoredUnhealthy(report: LocalReport): string | undefined {

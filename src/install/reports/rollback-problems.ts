@@ -1,8 +1,8 @@
 import type { LocalReport } from './local-report.ts'
 
 /**
- * What is wrong after a rollback, one sentence each, for a reader who has just read the cause. Does not repeat the
- * sentence of a restart that fails for the old version as for the new one; an unhealthy old version does get its own
+ * Describes the problems of a rollback, one sentence each, for a reader who has just read the cause. If a restart fails
+ * for the old version as for the new one, does not repeat the sentence; an unhealthy old version does get its own
  * sentence.
  */
 export function rollbackProblems({ rollback, error }: Pick<LocalReport, 'rollback' | 'error'>): string[] {
@@ -10,7 +10,7 @@ export function rollbackProblems({ rollback, error }: Pick<LocalReport, 'rollbac
   return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem))
 }
 
-/** What went wrong in the step, without the step's id. */
+/** Returns the message without the id of the failed step. */
 export function withoutStep({ message, step }: NonNullable<LocalReport['error']>): string {
   return step !== null && message.startsWith(`${step}: `) ? message.slice(step.length + 2) : message
 }

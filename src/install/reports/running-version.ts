@@ -9,8 +9,8 @@ import { findCommit, type JournalRecord, pendingChanges } from '../transaction/j
 import { readJournal } from '../transaction/journal/read-journal.ts'
 
 /**
- * What the host runs of this plugin, service or project after a deployment of it has ended so; null where nothing is
- * installed, and where the host may run neither version whole. Never throws.
+ * Returns the version that the host runs of this plugin, service or project after a deployment with this outcome; null
+ * where nothing is installed, or the host may run neither version whole. Never throws.
  */
 export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Outcome): string | null {
   if (outcome === 'inconsistent') return null
@@ -18,9 +18,9 @@ export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Ou
 }
 
 /**
- * What the host runs by our own record, which includes what a dead run has committed without recording it; without a
- * record, the version that this deployment has found in the place. Null while another run may be changing it, and where
- * its directories are gone. Never throws.
+ * Returns the version that the host runs according to its record, including what a dead run has committed but not
+ * recorded. Without a record, returns the version that this deployment found in the place. Returns null while another
+ * run may be changing the version, or if its directories are gone. Never throws.
  */
 export function readRunningVersion(layout: Layout, facts: DeploymentFacts): string | null {
   const journal = orNone(() => readJournal(layout.journal) ?? [])
@@ -32,14 +32,17 @@ export function readRunningVersion(layout: Layout, facts: DeploymentFacts): stri
   return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null
 }
 
-/** Whether a run that has the host, or had it when it was killed, has announced changes of this that it has not undone. */
+/**
+ * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and not
+ * undone them.
+ */
 function isChanging(journal: readonly JournalRecord[], { contract, slug }: DeploymentFacts): boolean {
   const [begin] = journal
   const isOfThis = begin?.record === 'begin' && begin.facts.contract === contract && begin.facts.slug === slug
   return isOfThis && pendingChanges(journal).length > 0
 }
 
-/** The version of a project is that of the part installed last. */
+/** Returns the project version of the part that was installed last. */
 export function newestProjectVersion(rows: readonly InstalledRow[]): string | null {
   const newest = rows.toSorted((a, b) => timeOf(a) - timeOf(b)).at(-1)
   return newest?.project_version ?? null
@@ -54,7 +57,7 @@ function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): b
   return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind)
 }
 
-/** A record that cannot be read is named where it is needed. */
+/** Ignores a record that cannot be read: the code that needs it reports that. */
 function orNone<T>(read: () => readonly T[]): readonly T[] {
   try {
     return read()

@@ -11,9 +11,9 @@ import { readStateFileSync } from '../host/state-file.ts'
 import { contractOf, type LocalReport, localReportSchema, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
-/** The limit in total, where every run is refused before it can send anything. */
+/** The limit over all addresses, in case every run is refused before it can send anything. */
 const MAX_UNSENT = 400
-/** Days after which a report that still waits is dropped. */
+/** A report that has waited for longer is dropped. */
 export const MAX_WAITING_DAYS = 30
 const DAY_MS = 86_400_000
 /** The limit for one warning. */
@@ -21,13 +21,13 @@ const MAX_NAMED = 5
 
 const schema = z.lazy(() => z.object({ schema: z.literal(1), address: z.string(), report: localReportSchema }))
 
-/** Where reports wait, and the log for problems there. */
+/** The folder in which reports wait, and the log for problems there. */
 export interface OutboxPlace {
   readonly layout: Layout
   readonly log: Log
 }
 
-/** A report, and where it belongs; see `ReportSender`. */
+/** A report, and its address; see `ReportSender`. */
 export interface AddressedReport {
   readonly address: string
   readonly report: LocalReport
@@ -37,7 +37,7 @@ export interface WaitingReport extends AddressedReport {
   readonly path: string
 }
 
-/** The reports that wait on a host, as they were read: oldest first. What is not a report of ours stays where it is. */
+/** The reports that wait on a host when they are read, oldest first. Files that are not reports of this action stay. */
 export class WaitingReports {
   readonly #place: OutboxPlace
   readonly #entries: readonly WaitingReport[]
@@ -63,7 +63,7 @@ export class WaitingReports {
     return this.#entries.filter(entry => entry.address === address)
   }
 
-  /** Drops what still waits and is older than 30 days, or than the newest 200 of the same address. */
+  /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of the same address. */
   dropOld(now: Date): void {
     const { layout, log } = this.#place
     const left = this.#entries.filter(({ path }) => pathExistsSync(path))
@@ -80,8 +80,9 @@ export class WaitingReports {
 }
 
 /**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address, which sends what waits
- * and then drops what is too much. Runs that are refused early send nothing, so they drop it when 400 reports wait.
+ * Keeps a report that the hub has not accepted, for the next run that talks to the same address: that run sends the
+ * waiting reports, then drops the excess. A run that is refused early sends nothing, so it drops the excess itself if
+ * more than 400 reports wait.
  */
 export async function keepInOutbox(
   { layout, log, redact }: OutboxPlace & { readonly redact: (text: string) => string },
@@ -93,12 +94,12 @@ export async function keepInOutbox(
   new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at))
 }
 
-/** A report of this deployment that waits is not sent again. Never throws. */
+/** Removes the waiting report of this deployment, so that it is not sent again. Never throws. */
 export function removeFromOutbox(layout: Layout, report: LocalReport): void {
   tryUnlinkSync(entryPath(layout, report))
 }
 
-/** The path alone when it is no waiting report. */
+/** Returns only the path if the file is not a waiting report. */
 function readWaiting(path: string): WaitingReport | string {
   try {
     return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path }

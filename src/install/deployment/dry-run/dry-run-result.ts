@@ -5,9 +5,9 @@ export interface FileChange {
   readonly how: 'added' | 'changed' | 'removed'
   /** Relative to the project root. */
   readonly path: string
-  /** In words; absent for what would be added. */
+  /** In words; absent for an added file. */
   readonly before?: string
-  /** In words; absent for what would be removed. */
+  /** In words; absent for a removed file. */
   readonly after?: string
 }
 
@@ -17,19 +17,19 @@ export interface PartChange {
   readonly sentence: string
 }
 
-/** Of a tree that a tool has rewritten, every file may differ. */
+/** If a tool has rewritten a tree, every file in it may differ. */
 const MAX_LISTED = 200
 
-/** What a real run would change, as a dry run has found it. */
+/** The changes that a real run would make, as a dry run found them. */
 export class DryRunResult {
-  /** The first 200. */
+  /** The first 200 changes. */
   readonly changes: FileChange[] = []
-  /** How many there are of each kind. */
+  /** The number of all changes, by kind. */
   readonly counts = { added: 0, changed: 0, removed: 0 }
-  /** What would happen to whole parts. */
+  /** The changes to whole parts. */
   readonly parts: PartChange[] = []
 
-  /** `sizes` is only asked for what is listed. */
+  /** Adds a change. Calls `sizes` only if the change is listed. */
   add(how: FileChange['how'], path: string, sizes: () => Pick<FileChange, 'before' | 'after'>): void {
     this.counts[how]++
     if (this.changes.length < MAX_LISTED) this.changes.push({ how, path, ...sizes() })
@@ -40,7 +40,7 @@ export class DryRunResult {
     return added + changed + removed
   }
 
-  /** What a real run would do: `remove 1 part and change 3 files`. */
+  /** Summarises the changes: `remove 1 part and change 3 files`. */
   inWords(): string {
     const parts = (['move', 'remove'] as const).flatMap(how => {
       const count = this.parts.filter(part => part.how === how).length
@@ -50,7 +50,7 @@ export class DryRunResult {
     return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ')
   }
 
-  /** The same in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+  /** Summarises the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
   inDetail(): string {
     const kinds = Object.entries(this.counts).filter(([, count]) => count > 0)
     const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ')
@@ -58,12 +58,12 @@ export class DryRunResult {
   }
 }
 
-/** A size in words; a symlink has none. */
+/** Returns a size in words, or `symlink` where there is no size. */
 export function sizeInWords(size: string | number | bigint | undefined): string {
   return size === undefined ? 'symlink' : bytesInWords(Number(size))
 }
 
-/** The sizes of a change: `1.1 → 1.3 kB` where the unit stays. */
+/** Returns the sizes of a change: `1.1 → 1.3 kB` if the unit stays the same. */
 export function sizesInWords({ before, after }: Pick<FileChange, 'before' | 'after'>): string {
   if (before === undefined || after === undefined) return before ?? after ?? ''
   if (before === after) return before

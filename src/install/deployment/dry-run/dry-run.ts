@@ -22,8 +22,8 @@ import { DryRunResult, sizeInWords, sizesInWords } from './dry-run-result.ts'
 import { announceRecovery } from './pending-recovery.ts'
 
 /**
- * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the files differ
- * from those that are installed. Writes nothing below the project root and reports nothing.
+ * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the new files differ
+ * from the installed ones. Writes nothing below the project root and reports nothing.
  */
 export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
@@ -98,7 +98,7 @@ function noteMove({ parts }: DryRunResult, part: Part): void {
 async function noteDifferences(result: DryRunResult, deployment: RunningDeployment, part: Part): Promise<void> {
   const { tools, layout } = deployment
   if (part.intact !== undefined) return
-  // Where it is now: a deployment may move it to another directory.
+  // The current path: a deployment may move the part to another directory.
   const path = installPath(layout, part.previous.place)
   const keepPaths = presentKeepPaths(deployment, part)
   const items = itemsIn(layout, part, keepPaths)
@@ -108,19 +108,19 @@ async function noteDifferences(result: DryRunResult, deployment: RunningDeployme
   const after = (file: string): string => sizeInWords(newSizes.get(file))
   const named = (file: string): string => `${placePath(part)}/${file}`
   for (const file of changed) result.add('changed', named(file), () => ({ before: before(file), after: after(file) }))
-  // What the host lacks would be added, and what only the host has would be removed.
+  // A file that only the new version has would be added; one that only the host has would be removed.
   for (const file of removed) result.add('added', named(file), () => ({ after: after(file) }))
   for (const file of added) result.add('removed', named(file), () => ({ before: before(file) }))
 }
 
-/** The keep-paths that the host has: of the others, it gets what the artifact ships. */
+/** Returns the keep-paths that exist on the host. The others come with the artifact. */
 function presentKeepPaths({ layout, keepPaths }: RunningDeployment, { previous, leftBehind }: Part): string[] {
   const path = installPath(layout, previous.place)
   const keeper = pathExistsSync(path) ? path : leftBehind
   return keeper === undefined ? [] : presentPaths(keeper, keepPaths)
 }
 
-/** The settings files that `write_env` steps would create. */
+/** Notes the settings files that `write_env` steps would create. */
 function noteSettings(
   result: DryRunResult,
   deployment: RunningDeployment,
@@ -139,7 +139,7 @@ function logResult(log: Log, result: DryRunResult): void {
   log.did(`a real run would ${result.inDetail()}`)
 }
 
-/** The new tree: staged, or the record of a snapshot. */
+/** Returns the items of the new tree, from staging or from the record of a snapshot. */
 function itemsIn(layout: Layout, part: NewPart | RetainedPart, keepPaths: readonly string[]): readonly RecordedItem[] {
   return [
     ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),

@@ -2,8 +2,8 @@ import type { RunningDeployment } from '../deployment.ts'
 import { findUnended } from '../recovery/at-rest.ts'
 
 /**
- * Logs what a real run would do first if another one has left its journal, or is in progress. Throws DeploymentError
- * `inconsistent` where a real run would be refused for it.
+ * Logs what a real run would do first if another run has left its journal or is in progress. Throws DeploymentError
+ * `inconsistent` if a real run would be refused for that reason.
  */
 export async function announceRecovery(deployment: RunningDeployment): Promise<void> {
   const first = await whatComesFirst(deployment)

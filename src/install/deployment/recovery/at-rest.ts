@@ -8,8 +8,9 @@ import type { JournalRecord } from '../../transaction/journal/journal-record.ts'
 import { readRecords, verifyRecoverable, verifyRestored } from './dead-run.ts'
 
 /**
- * Checks that no other run is at work, and that none has left anything to recover. Throws DeploymentError `inconsistent`
- * where the host may run neither version whole, as a run has found that could not recover it, and otherwise `locked`.
+ * Checks that no other run is in progress, and that none has left anything to recover. Throws DeploymentError
+ * `inconsistent` if an earlier run failed to recover the host and left it with neither version whole; otherwise throws
+ * `locked`.
  */
 export async function requireAtRest(host: Host, signal: AbortSignal): Promise<void> {
   const { layout } = host
@@ -22,11 +23,11 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
   )
 }
 
-/** Who holds the lock, or what a dead run has recorded. */
+/** The holder of the lock, or the records of a dead run. */
 export type Unended = { readonly holder: string } | { readonly records: readonly JournalRecord[] }
 
 /**
- * The run whose journal is there. Throws DeploymentError `inconsistent` where no run can recover that any more, and as
+ * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it any more, and as
  * `requireNothingStranded` does.
  */
 export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {
@@ -36,7 +37,7 @@ export async function findUnended(host: Host, signal: AbortSignal): Promise<Unen
   return other
 }
 
-/** The same, whether or not it can be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
+/** Finds the same run even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
 export async function readUnended(layout: Layout, signal: AbortSignal): Promise<Unended | undefined> {
   if (!pathExistsSync(layout.journal)) return undefined
   const holder = await describeLiveHolder(layout.lock, signal)

@@ -12,9 +12,9 @@ import type { Host } from '../../reports/host.ts'
 import type { JournalRecord } from '../../transaction/journal/journal-record.ts'
 import { readBegin, readJournal } from '../../transaction/journal/read-journal.ts'
 
-/** Longer than any job may run, download and wait for the host included. */
+/** Longer than any job may run, including its download and its wait for the host. */
 const LONGEST_RUN_MS = 10 * 86_400_000
-/** What a run may record before it has the host, and who reports it. */
+/** The records that a run may write before it has the host, and those of a run that reports it. */
 const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
   'begin',
   'held',
@@ -28,14 +28,14 @@ const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
 /** The journal of a run that died, or may have died, before it had the host. */
 export interface BegunJournal {
   readonly path: string
-  /** Whether it says nothing: a journal that was not written completely, or is none that this action writes. */
+  /** Whether the journal is unusable: not written completely, or not written by this action. */
   readonly isDamaged: boolean
 }
 
 /**
- * The journals of runs that have died before they had the host: those of processes that have provably ended, or that no
- * longer lock theirs, the one of this run's own main step, and those that are older than any run. A run that may be
- * alive is left alone.
+ * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
+ * longer lock their journal, that of this run's own main step, and those that are older than any run. Ignores a run
+ * that may be alive.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'runId'>): Promise<BegunJournal[]> {
   const { own } = host.layout
@@ -52,7 +52,7 @@ async function judge({ runId }: Pick<Host, 'runId'>, path: string, id: string): 
   if (begin?.process === undefined) return [{ path, isDamaged: true }]
   const { process, facts } = begin
   const own = readOwnIdentity()
-  // It may be alive, also where another version of this action has written what this one does not know.
+  // The run may be alive even if its records are unknown here: another version of this action may write others.
   if (isSeenRunning(process, own)) return []
   const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS
   const records = tryToRead(path)
@@ -62,7 +62,7 @@ async function judge({ runId }: Pick<Host, 'runId'>, path: string, id: string): 
   return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }]
 }
 
-/** Whether the run has locked its journal, as this machine's kernel knows, and has it locked no more. */
+/** True if the run once locked its journal, according to this machine's kernel, and no longer does. */
 async function isLetGo(
   path: string,
   { process, records }: { readonly process: ProcessIdentity; readonly records: readonly JournalRecord[] },

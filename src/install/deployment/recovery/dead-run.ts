@@ -24,14 +24,14 @@ const MAX_RECOVERIES = 5
 export interface DeadRun {
   readonly begin: BeginRecord
   readonly records: readonly JournalRecord[]
-  /** Open, to continue it. */
+  /** Open, so that the recovery can continue it. */
   readonly journal: Journal
   readonly record: DeploymentRecord
 }
 
 /**
- * The records of a dead run, none where it has left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is not what this action writes.
+ * Reads the records of a dead run; none if it left no journal. Throws DeploymentError `inconsistent` for a journal that
+ * cannot be read, or that this action did not write.
  */
 export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {
@@ -49,7 +49,7 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
   }
 }
 
-/** Refuses a dead run that 5 others could not roll back: DeploymentError `inconsistent`. */
+/** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
 export function verifyRecoverable(host: Host, records: readonly JournalRecord[]): void {
   const [begin] = records
   if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES) return
@@ -60,7 +60,7 @@ export function verifyRecoverable(host: Host, records: readonly JournalRecord[])
   )
 }
 
-/** Refuses a dead run that could not be rolled back so far, while its changes are there: DeploymentError `inconsistent`. */
+/** Refuses a dead run whose rollback failed and whose changes remain: throws DeploymentError `inconsistent`. */
 export function verifyRestored(layout: Layout, records: readonly JournalRecord[]): void {
   const rollback = findEnd(records)?.rollback
   const [begin] = records
@@ -75,15 +75,15 @@ export function stillInconsistent({ facts }: BeginRecord, { problems }: Rollback
   )
 }
 
-/** A commit, or a complete rollback, needs only its cleanup, which is never given up. */
+/** False after a commit or a complete rollback, which need only their cleanup; that is never given up. */
 export function needsRollback(records: readonly JournalRecord[]): boolean {
   const known = findEnd(records)
   return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)
 }
 
 /**
- * Whether this host may run neither version whole, according to the journal of a dead run and without changing
- * anything: a commit is exactly new, and changes that are not made, or undone, are exactly old.
+ * True if this host may run neither version whole, according to the journal of a dead run. A host is exactly new after
+ * a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
  */
 export function isInDoubt({ root, journal }: Layout): boolean {
   try {
@@ -95,35 +95,37 @@ export function isInDoubt({ root, journal }: Layout): boolean {
   }
 }
 
-/** The places out of which or into which a run has moved trees, or was about to. */
+/** Returns the places that a run has moved trees into or out of, or was about to. */
 export function changedPlaces(records: readonly JournalRecord[]): Place[] {
   return placesIn(records.flatMap(announcedIn))
 }
 
-/** How many other runs have begun to recover this one; a main step and its post step are one run. */
+/** Returns how many other runs have begun to recover this one. A main step and its post step count as one run. */
 export function countAttempts({ runId }: Host, records: readonly JournalRecord[]): number {
   const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])))
   runs.delete(runId)
   return runs.size
 }
 
-/** The number of attempts after which the hub accepted the report of the newest end, if it did. */
+/**
+ * Returns the number of attempts that the hub needed to accept the report of the newest end; undefined if it has not.
+ */
 export function findAccepted(records: readonly JournalRecord[]): number | undefined {
   const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end')
   return last?.record === 'reported' ? last.attempts : undefined
 }
 
-/** How the run, or an earlier recovery of it, says that it ended. */
+/** Returns the end that the run, or an earlier recovery of it, has recorded. */
 export function findEnd(records: readonly JournalRecord[]): DeploymentEnd | undefined {
   return records.findLast(entry => entry.record === 'end')?.end
 }
 
-/** Whether a cancelled run, or a cancelled recovery of it, had no time for its services. */
+/** True if a cancelled run, or a cancelled recovery of it, had no time for its services. */
 export function wasUnfinished(records: readonly JournalRecord[]): boolean {
   return records.findLast(entry => entry.record === 'end')?.unfinished === true
 }
 
-/** The state in which the run was cut off. */
+/** Returns the state in which the run was cut off. */
 export function lastState(record: DeploymentRecord): string {
   return record.states.at(-1)?.state ?? 'pending'
 }

@@ -4,7 +4,10 @@ import { acquireLock, type HeldLock, type LockRequest } from '../../host/locks/l
 import { spendReserve } from '../../host/reserve.ts'
 import type { Host } from '../../reports/host.ts'
 
-/** Takes the lock. On a full disk with an interrupted deployment, spends the reserve that is kept for its recovery. */
+/**
+ * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
+ * recovery.
+ */
 export async function holdLock(
   { layout, runUrl, log }: Host,
   timeoutMs: number,

@@ -2,7 +2,7 @@ import { cleanStaging, discardStaging } from '../../host/cleanup.ts'
 import type { Host } from '../../reports/host.ts'
 import { removeJournal } from '../../transaction/journal/journal.ts'
 
-/** Nothing is left to recover of a deployment: removes its journal and what it staged. */
+/** Removes the journal and the staged files of a deployment that needs no more recovery. */
 export async function endJournal(host: Host, deploymentId: string): Promise<void> {
   const { layout, log } = host
   discardStaging(layout, deploymentId)
@@ -10,7 +10,7 @@ export async function endJournal(host: Host, deploymentId: string): Promise<void
   await cleanStaging(layout, log)
 }
 
-/** Deletes what a deployment staged while its journal, which needs none of it any more, is still there. */
+/** Deletes the files that a deployment staged. Its journal, which needs none of them any more, stays. */
 export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
   discardStaging(layout, deploymentId)
   await cleanStaging(layout, log)

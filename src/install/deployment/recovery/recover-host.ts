@@ -19,9 +19,9 @@ import { recover } from './recovery.ts'
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step ended,
- * also where another run has ended it, as far as its report is found; else what was recovered, if anything was. Where
- * another run has the lock and the main step has never had the host, a later run reports it.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
+ * ended, even if another run ended it, provided that its report is found; otherwise what was recovered, if anything. If
+ * another run has the lock and the main step never had the host, a later run reports it.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
@@ -46,7 +46,7 @@ function endedByAnother({ layout, log, runId }: Host): ClosedDeployment | undefi
   return { report: found.report, reportPath: found.path, plannedSteps: [] }
 }
 
-/** Whether the journal in flight is that of this run's main step, or may be. */
+/** True if the journal in flight belongs, or may belong, to this run's main step. */
 function isOwnJournal({ layout, runId }: Host): boolean {
   try {
     const [begin] = readJournal(layout.journal) ?? []
@@ -57,8 +57,9 @@ function isOwnJournal({ layout, runId }: Host): boolean {
 }
 
 /**
- * Recovers and reports what dead runs left, as `recover` does, but waits for the lock for at most 5 s, or `lockTimeoutMs`
- * if that is shorter: a live holder has recovered the host by itself. Throws as `recoverWhenFree` does.
+ * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
+ * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `recoverWhenFree`
+ * does.
  */
 export async function recoverHost(
   host: Host,
@@ -71,9 +72,10 @@ export async function recoverHost(
 }
 
 /**
- * Recovers what a dead run left, and does nothing more; undefined when it left nothing. Waits for the lock. Throws
- * DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, with no journal), `host_not_writable`,
- * or what the disk says; UntouchableHostError, before it looks for a journal, when another user may have written it.
+ * Recovers what a dead run left, and does nothing more. Returns undefined if it left nothing. Waits for the lock.
+ * Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal) or
+ * `host_not_writable`, or an error of the file system. Throws UntouchableHostError, before it looks for a journal, if
+ * another user may have written one.
  */
 export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
@@ -93,11 +95,11 @@ async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedD
 }
 
 /**
- * Recovers what a dead run left before another is refused for reasons of its own. Where that fails, the returned end
- * says `inconsistent` if the host may run neither version whole, as the journal's records decide, or what is stranded
- * where renames must fail. Does not wait for the lock, because a live holder recovers by itself: a run that is refused
- * as `locked` has waited long enough. Returns the UntouchableHostError when another user may have
- * written the journal meanwhile.
+ * Recovers what a dead run left, before another run is refused for reasons of its own. If the recovery fails, the
+ * returned end is `inconsistent` when the host may run neither version whole, as the journal's records decide, or when
+ * a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host
+ * itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another
+ * user may have written the journal meanwhile.
  */
 export async function recoverBeforeRefusal(
   host: Host,

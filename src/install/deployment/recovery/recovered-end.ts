@@ -9,29 +9,34 @@ import { type RollbackRequest, type RolledBack, rollBack } from '../../transacti
 import { undoChanges } from '../../transaction/transaction.ts'
 import { changedPlaces, type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
 
-/** How a run that was cut off ended. */
+/** The second half of the sentence about a run that was cut off. */
 const ROLLED_BACK = {
   failed: 'before it had changed anything',
   rolled_back: 'and rolled back afterwards',
   inconsistent: 'and could not be rolled back',
 } as const
 
-/** How a dead run has ended. */
+/** The end of a dead run, as its recovery found or made it. */
 export interface RecoveredEnd {
   readonly end: DeploymentEnd
-  /** This recovery was cancelled, and another one has to continue. */
+  /** Whether this recovery was cancelled, so that another one has to continue. */
   readonly isUnfinished?: boolean
-  /** Why another one has to continue too. */
+  /**
+   * The error because of which another recovery has to continue: the unrestored services could not be recorded.
+   */
   readonly unwritten?: DeployError | undefined
 }
 
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws what the disk says about the journal. */
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
 export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
 }
 
-/** The run died before its commit, or could not roll back. What it noted itself after its rollback is the truth. */
+/**
+ * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
+ * that end stands.
+ */
 async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const { records, record } = run
   const known = findEnd(records)
@@ -50,8 +55,8 @@ async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
 }
 
 /**
- * The files were restored by a run, or a recovery, that was cancelled and had no time for all services. They may run on
- * the files by now, so these are not compared any more.
+ * Restores the remaining services of a cancelled run, or of a cancelled recovery, which had time only for the files.
+ * Services may be running on the files by now, so the files are not compared again.
  */
 async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
   const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] })
@@ -63,7 +68,7 @@ async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Prom
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
 
-/** Whether a problem of a rollback is a file, which stays one. */
+/** True if a rollback's problem concerns a file: restoring services does not solve it. */
 function isOfFile(problem: string, places: readonly Place[]): boolean {
   return places.some(place => problem.startsWith(`${placePath(place)}/`))
 }
@@ -95,7 +100,7 @@ function rollbackOf(
   }
 }
 
-/** The run died after its commit: the new version stays. */
+/** Ends a run that died after its commit: the new version stays. */
 async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
   await finishCommitted(layout, log, { removed: [], ...commit })
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')

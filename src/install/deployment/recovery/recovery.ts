@@ -36,12 +36,12 @@ import { endRun } from './recovered-end.ts'
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
 /**
- * Ends what dead runs left. One that had the host: before its commit by a rollback, after it by finishing the cleanup.
- * Those that never had it have changed nothing. Reports each one's outcome in its name. The caller holds the lock.
- * Returns how this run's own main step ended, or else the one that had the host; undefined when neither left anything.
- * Throws DeploymentError `inconsistent` when the host could not be restored, after 5 failed attempts, or as
- * `requireNothingStranded` does;
- * UntouchableHostError when another user could write a directory in which it has worked.
+ * Ends the runs that died here. Rolls back a run that had the host and died before its commit; finishes the cleanup of
+ * one that died after it. A run that never had the host has changed nothing. Reports each outcome on behalf of its run.
+ * The caller holds the lock. Returns how this run's own main step ended, or else the run that had the host; undefined
+ * if neither left anything. Throws DeploymentError `inconsistent` if the host could not be restored, after 5 failed
+ * attempts, or as `requireNothingStranded` does. Throws UntouchableHostError if another user could write a directory in
+ * which the run worked.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -55,7 +55,7 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     throw error
   }
   const own = await endBegunRuns(host)
-  // No transaction has moved that, so no rollback returns it.
+  // No transaction moves a stranded tree, so no rollback returns it.
   requireNothingStranded(layout)
   return own ?? recovered
 }
@@ -69,7 +69,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
     await cleanStaging(layout, log)
     return undefined
   }
-  // Where it has installed something, perhaps for the first time.
+  // The run may have been the first to install anything in one of these directories.
   const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
   for (const directory of directories) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment', 'at once')
@@ -85,8 +85,8 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
 }
 
 /**
- * Ends the runs that never had the host; returns how this run's own main step ended, if it is one of them. The host waits
- * for it, so the reports of the others are sent for 10 s in all, and a cancel leaves them to the next run.
+ * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
+ * waits meanwhile, so the reports of the others get 10 s in all, and a cancel leaves them to the next run.
  */
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
@@ -96,7 +96,7 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
     const isOwn = path === begunPath(host.layout, host.runId)
     const layout = { ...host.layout, journal: path }
     if (isDamaged) await orWarn(host.log, () => removeDamaged(host.log, path))
-    // Its changes are none, so its journal is recovered as any other.
+    // The run has made no changes, so its journal is recovered like any other.
     else
       await orWarn(host.log, async () => {
         const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout })
@@ -146,12 +146,12 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   return closed
 }
 
-/** A rollback that continues changes nothing for the hub, which has the outcome. */
+/** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
 function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
   return reportStatusOf(end.outcome) === reportStatusOf(known.outcome)
 }
 
-/** One sentence. Of a run that has reported its end itself, only what is wrong. */
+/** Logs the recovery in one sentence. If the run had recorded its end, logs only its cleanup or what is wrong. */
 function logRecovered({ log, onRecovered }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const unhealthy = restoredUnhealthy(report)
   if (unhealthy !== undefined) log.error(unhealthy)
@@ -161,8 +161,8 @@ function logRecovered({ log, onRecovered }: Host, report: LocalReport, known: De
 }
 
 /**
- * Ends the dead run's flow by its own table. Also enters the states for which the journal had no room, and ends a flow
- * again that had failed because it could not roll back.
+ * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no room, and again
+ * ends a flow that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
   const flow = flows[flowOf(record.facts)]

@@ -5,26 +5,26 @@ import type { DeploymentEnd } from '../../transaction/end.ts'
 import type { Journal, OwnJournal } from '../../transaction/journal/journal.ts'
 import type { RunningDeployment } from '../deployment.ts'
 
-/** A deployment that has begun: if its run dies, another one reports it, also where it never had the host. */
+/** A deployment that has begun. If its run dies, another run reports it, even if it never had the host. */
 export interface BegunDeployment {
-  /** The host is locked and recovered: from now on, another run can undo what this journal announces. */
+  /** Takes over the locked and recovered host: from now on, another run can undo what this journal announces. */
   claimHost(): Promise<Journal>
   /**
-   * Records how the deployment ended before anything is reported, so that a run which has to finish the reports says
-   * the same. Resolves to whether it could be recorded. With `isUnfinished`, such a run also restores the services.
+   * Records how the deployment ended before anything is reported, so that a run that has to finish the reports says the
+   * same. Resolves to whether the end was recorded. With `isUnfinished`, the later run also restores the services.
    */
   noteEnd(end: DeploymentEnd, isUnfinished?: boolean): Promise<boolean>
-  /** Records that the hub has accepted the report of that end, which is then not sent again. */
+  /** Records that the hub has accepted the report of that end, so that it is not sent again. */
   noteReported(attempts: number): Promise<void>
-  /** Nothing is left to report of a deployment that has changed nothing. Never throws. */
+  /** Discards the journal of a deployment that has changed nothing and has nothing left to report. Never throws. */
   settle(): Promise<void>
   /** Leaves the journal for the next run. */
   abandon(): void
 }
 
 /**
- * Begins a deployment whose host is prepared, although another run may have the host: until it is locked, the journal has
- * a name of its own. Throws what the disk says.
+ * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
+ * a name of its own. Throws file system errors.
  */
 export async function beginDeployment(deployment: RunningDeployment): Promise<BegunDeployment> {
   const { host, tools } = deployment
@@ -34,7 +34,7 @@ export async function beginDeployment(deployment: RunningDeployment): Promise<Be
     async claimHost() {
       const { keepPaths } = deployment
       const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId))
-      // While this run waited, another one may have installed a version with other data of the host.
+      // While this run waited, another one may have installed a version that keeps other paths.
       if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
         const journal = await startJournal(deployment)
         begun.journal.close()

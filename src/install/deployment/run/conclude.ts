@@ -3,7 +3,7 @@ import type { EndedDeployment, RunningDeployment } from '../deployment.ts'
 import { writeHandover } from '../handover.ts'
 import type { Ending } from './ending.ts'
 
-/** Reports how a deployment ended. `onAccepted` gets how many attempts it took until the hub accepted the report. */
+/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
 export async function conclude(
   { host, record, tools }: RunningDeployment,
   { end, error, unchecked }: Ending,
@@ -17,7 +17,7 @@ export async function conclude(
   return { ...closed, error }
 }
 
-/** The outputs and the hub state the result; the host does not. */
+/** Reports the result in the outputs and to the hub, but not on the host. */
 export async function concludeUntouched(
   { host, record, tools }: RunningDeployment,
   { end, error }: Ending,

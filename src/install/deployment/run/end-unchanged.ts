@@ -14,7 +14,7 @@ import type { Flow } from './flow.ts'
 interface Unopened {
   readonly deployment: RunningDeployment
   readonly flow: Pick<Flow<never, never>, 'end'>
-  /** Undefined when it had not begun. */
+  /** Undefined if the deployment had not begun. */
   readonly begun: BegunDeployment | undefined
 }
 
@@ -30,7 +30,7 @@ export async function endUnchanged(thrown: unknown, unopened: Unopened): Promise
   const end = known instanceof UntouchableHostError ? failed : known
   const isNoted = await begun?.noteEnd(end)
   if (isUntouched) {
-    // The journal is open, so this touches no path.
+    // The journal is already open, so recording this opens no path.
     const untouched = await concludeUntouched(deployment, { end, error })
     const { accepted, attempts } = untouched.report.reported
     if (accepted) await begun?.noteReported(attempts)
@@ -38,18 +38,21 @@ export async function endUnchanged(thrown: unknown, unopened: Unopened): Promise
     return untouched
   }
   const result = await conclude(deployment, { end, error }, async attempts => await begun?.noteReported(attempts))
-  // Without a local report, the next run writes it, if the journal says how this one ended.
+  // If there is no local report, the next run writes it, provided that the journal says how this run ended.
   if (result.reportPath === undefined && isNoted) begun?.abandon()
   else await begun?.settle()
   return result
 }
 
-/** One recovery in each run: with the lock, this one has had its own. */
+/** Recovers the host at most once in each run: a run that has the lock has already recovered it. */
 async function recovered(deployment: RunningDeployment, failed: DeploymentEnd) {
   return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed)
 }
 
-/** What a run says that could not recover an earlier one: the journal's records decide whether the host is in doubt. */
+/**
+ * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the host is in
+ * doubt.
+ */
 function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
   return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end
 }

@@ -11,7 +11,7 @@ import { failedEnd } from '../failed-end.ts'
 import { describeSnapshots } from '../installation.ts'
 import type { HostSession } from './session.ts'
 
-/** How a deployment ended, before it is reported. */
+/** The end of a deployment, before it is reported. */
 export interface Ending {
   readonly end: DeploymentEnd
   readonly error: DeployError | undefined
@@ -19,10 +19,10 @@ export interface Ending {
   readonly unchecked?: readonly RestoredCheck[] | undefined
 }
 
-/** `settled` means that nothing is left to recover; `isUnfinished`, that services are left to be restored. */
+/** `settled`: nothing is left to recover. `isUnfinished`: services are left to be restored. */
 export type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
-/** Commits what the steps have done. Hears a cancel one last time before. */
+/** Commits the changes of the steps. First handles a cancel, for the last time. */
 export async function commit(
   deployment: RunningDeployment,
   session: HostSession,
@@ -38,7 +38,7 @@ export async function commit(
   return { end: buildEnd(deployment.tools.now(), { outcome: 'success', changed }), error: undefined, settled }
 }
 
-/** The new version is committed: what fails from here on is left to the next run and changes no outcome. */
+/** Cleans up after the commit. The next run finishes whatever fails here, and the outcome does not change. */
 async function cleanUp(
   { tools }: RunningDeployment,
   session: HostSession,
@@ -53,7 +53,7 @@ async function cleanUp(
   }
 }
 
-/** Rolls back what the steps have done. */
+/** Rolls back the changes of the steps. */
 export async function undo(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,
@@ -76,15 +76,15 @@ export async function undo(
     lost: transaction.lost,
   })
   const isRestored = rollback?.restored !== false
-  // What no transaction has moved is not put back by undoing one.
+  // Undoing the transaction does not restore a tree that no transaction has moved.
   const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome
   const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }
   return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished }
 }
 
 /**
- * Why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo is not
- * the cause.
+ * Returns why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo
+ * is not the cause.
  */
 export function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
   if (tools.signal.aborted) return toDeployError(tools.signal.reason)

@@ -3,24 +3,24 @@ import type { InstallOrder } from '../../steps/step-context.ts'
 import type { TerminalState } from '../deployment.ts'
 import type { HostSession } from './session.ts'
 
-/** A contract's part of a deployment, phase by phase; each takes what the one before returned. */
+/** A contract's part of a deployment, in phases. Each phase takes what an earlier one returned. */
 export interface Flow<Checked, Fetched extends FetchedFiles> {
-  /** Refuses what the operator's own files show. */
+  /** Refuses a deployment because of the operator's own files. */
   check(): Promise<Checked>
-  /** Refuses what the host shows. It may be locked meanwhile or not: whatever passes is judged again in `prepare`. */
+  /** Refuses a deployment because of the host, which may be locked or not. `prepare` judges again whatever passes. */
   survey(checked: Checked): Promise<void>
-  /** Fetches and verifies the artifact. Another run may have the host meanwhile: changes nothing of it. */
+  /** Fetches and verifies the artifact. Changes nothing on the host, which another run may have meanwhile. */
   fetch(checked: Checked): Promise<Fetched>
-  /** From the verified artifact to staged parts. Changes nothing but `folder`, which exists and is private. */
+  /** Turns the verified artifact into staged parts. Changes nothing but `folder`, which exists and is private. */
   prepare(fetched: Fetched, folder: string): Promise<InstallOrder>
   /** Runs the plan; makes every change through the session's transaction. Returns what to commit. */
   install(order: InstallOrder, session: HostSession): Promise<Installation>
-  /** Enters the last state. */
+  /** Enters the final state. */
   end(state: TerminalState): Promise<void>
 }
 
-/** What a fetch has opened. */
+/** The files that a fetch has opened. */
 export interface FetchedFiles {
-  /** May be called again. */
+  /** Closes the files. May be called again. */
   close(): void
 }

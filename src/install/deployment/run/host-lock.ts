@@ -8,8 +8,8 @@ import { holdLock } from '../recovery/hold-lock.ts'
 import { recover } from '../recovery/recovery.ts'
 
 /**
- * The lock of its host in one deployment, which may have it twice: to survey a host that is not quiet, before it
- * fetches, and to install.
+ * The lock of one deployment on its host. The deployment may take it twice: to survey a host that is not quiet, before
+ * it fetches, and to install.
  */
 export class HostLock {
   readonly #deployment: RunningDeployment
@@ -21,15 +21,15 @@ export class HostLock {
   }
 
   /**
-   * Takes the lock and recovers what a dead run left; the first time, it also sends the reports that wait in the outbox.
-   * Whatever was read of the host before is old from now on. Records how long it waited for another run. Throws
-   * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or what the disk says; the lock may then be held.
+   * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
+   * Anything read from the host before is out of date afterwards. Records how long it waited for another run. Throws
+   * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or file system errors; the lock may then be held.
    */
   async take(timeoutMs: number): Promise<void> {
     const { host, tools } = this.#deployment
     this.#held = await this.#acquire(timeoutMs)
     this.#deployment.isLocked = true
-    // It may have taken long to get the lock.
+    // The wait for the lock may have been long.
     requireSafeHost(host)
     tools.observer.onBegun(this.#deployment.noteRunning())
     await recover(host)
@@ -53,7 +53,7 @@ export class HostLock {
     const isAfterState = state !== 'pending'
     const started = monotonicMs()
     let other: string | undefined
-    // Otherwise, the state before would seem to take so long, or to fail.
+    // Without a group of its own, the wait would look like a slow or failed state.
     const group = (): void => {
       if (isAfterState && other === undefined) tools.log.group('waiting for the host', 'at once')
       other ??= describeOther(host.layout.lock)

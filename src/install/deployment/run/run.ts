@@ -12,10 +12,10 @@ import { type HostSession, openSession } from './session.ts'
 import { surveyHost } from './survey.ts'
 
 /**
- * Runs a deployment on its host: the survey, the fetch, then the lock, recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, reports. So no run waits for the download of another one. However it ends,
- * the host runs exactly the old version or exactly the new one, or the outcome says `inconsistent`. Never throws for what
- * happens on the way: it is in the result.
+ * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
+ * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for the download of another
+ * one. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
+ * `inconsistent`. Never throws for a failure on the way: the result contains it.
  */
 export async function runDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
@@ -40,13 +40,13 @@ export async function runDeployment<Checked, Fetched extends FetchedFiles>(
   }
 }
 
-/** Whether a cancelled run that has the lock leaves a journal to its post step. */
+/** Notes whether a cancelled run that has the lock leaves a journal to its post step. */
 function noteLeft({ tools, layout, isLocked }: RunningDeployment, ended: EndedDeployment): EndedDeployment {
   const mayLeave = isLocked && tools.signal.aborted && ended.report.outcome !== 'inconsistent'
   return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) }
 }
 
-/** A run that is refused creates no project root. */
+/** Prepares the host and checks the operator's files. A run that is refused here creates no project root. */
 async function prepareAndCheck<Checked>(
   deployment: RunningDeployment,
   flow: Pick<Flow<Checked, FetchedFiles>, 'check'>,
@@ -86,11 +86,11 @@ async function runLocked<Fetched extends FetchedFiles>(
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
-  // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need some room.
+  // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need room.
   if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
   const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
   const isReported = result.reportPath !== undefined
-  // Without a local report, the next run writes it, if the journal says how this one ended.
+  // If there is no local report, the next run writes it, provided that the journal says how this run ended.
   if (ending.settled && (isReported || !isNoted)) await session.settle()
   else session.abandon()
   return result

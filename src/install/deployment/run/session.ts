@@ -16,23 +16,24 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
   /** An empty private folder of this deployment, on the file system of the project root. */
   readonly stagingFolder: string
   readonly transaction: Transaction
-  /** What the steps of the plan work with. */
+  /** The context that the plan's steps work with. */
   stepContext(order: InstallOrder): StepContext
   /**
-   * Records what a commit installed. Resolves to whether that is complete; the next run repeats what fails here, or throws,
-   * and the outcome does not change.
+   * Records what a commit installed. Resolves to whether everything was recorded and cleaned up. The next run repeats
+   * whatever fails or throws here, and the outcome does not change.
    */
   finish(installation: Installation): Promise<boolean>
   /** Empties the staging folder of a deployment whose recorded end leaves nothing to undo. Never throws. */
   makeRoom(): Promise<void>
   /**
-   * Nothing is left to recover: gives up the staging folder, removes the journal, and only then deletes what was staged.
-   * Never throws: what cannot be removed is a warning, is left to the next run and changes no outcome.
+   * Ends a session that leaves nothing to recover: gives up the staging folder, removes the journal, and only then
+   * deletes the staged files. Never throws: anything that cannot be removed causes a warning and is left to the next
+   * run, and the outcome does not change.
    */
   settle(): Promise<void>
 }
 
-/** Opens the host, which is locked and recovered, for the changes of a deployment. Throws what the disk says. */
+/** Opens the locked and recovered host for the changes of a deployment. Throws file system errors. */
 export async function openSession(deployment: RunningDeployment, begun: BegunDeployment): Promise<HostSession> {
   const { host, record } = deployment
   const { layout, log } = host

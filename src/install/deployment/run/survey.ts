@@ -7,11 +7,11 @@ import type { RunningDeployment } from '../deployment.ts'
 import type { HostLock } from './host-lock.ts'
 
 /**
- * Examines the host before anything is fetched, so that what can be refused is refused now. A quiet host passes without
- * its lock. Otherwise this takes the lock, for which it does not wait: a dead run is recovered, and the outbox is sent;
- * where another run has the host, all of that comes after the download. It only ever refuses: whatever passes is judged
- * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws except
- * `locked`; then the lock is still held.
+ * Examines the host before anything is fetched, so that a deployment is refused as early as possible. A quiet host
+ * passes without its lock. Otherwise takes the lock, without waiting for it, recovers a dead run and sends the outbox;
+ * if another run has the host, all of that comes after the download. The survey only refuses: whatever passes is judged
+ * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws
+ * except `locked`; the lock may then be held.
  */
 export async function surveyHost(
   deployment: RunningDeployment,
@@ -24,13 +24,13 @@ export async function surveyHost(
   lock.release()
 }
 
-/** Refuses only a host that is in doubt already: without the lock, another run may be moving what is examined. */
+/** Refuses only a host that is already in doubt: without the lock, another run may be moving what is examined. */
 async function passesUnlocked(deployment: RunningDeployment, check: () => Promise<void>): Promise<boolean> {
   if (!isQuiet(deployment.host.layout)) return false
   deployment.noteRunning()
   try {
     await check()
-    // Another run that has begun meanwhile may have been moving what was looked at.
+    // Another run that has begun meanwhile may have moved what was examined.
     return isQuiet(deployment.host.layout)
   } catch (error) {
     if (toDeployError(error).code === 'inconsistent') throw error
@@ -38,14 +38,14 @@ async function passesUnlocked(deployment: RunningDeployment, check: () => Promis
   }
 }
 
-/** Whether no run is in progress, and none has left anything to recover or to send. */
+/** True if no run is in progress, and none has left anything to recover or to send. */
 function isQuiet({ own, lock, journal, outbox }: Layout): boolean {
   if (pathExistsSync(lock) || pathExistsSync(journal)) return false
   const isWaiting = readdirSync(own).some(name => begunDeployment(name) !== undefined)
   return !isWaiting && readdirSync(outbox).length === 0
 }
 
-/** Takes the lock, if no other run has it. */
+/** Takes the lock unless another run has it. */
 async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<boolean> {
   const { host, tools } = deployment
   try {
@@ -53,7 +53,7 @@ async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<bo
     return true
   } catch (error) {
     if (deployment.isLocked || toDeployError(error).code !== 'locked') throw error
-    // It may have released it just now.
+    // The other run may have released it just now.
     if (pathExistsSync(host.layout.lock))
       tools.log.info(
         `Another deployment is in progress here: ${describeOther(host.layout.lock)}. This one does not wait yet.`,
