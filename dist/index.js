@@ -17476,13 +17476,13 @@ function listNames(names) {
 
 
 
-/** Whether the operating system reported the error, as opposed to an error in this program. */
+/** True if the operating system reported the error, as opposed to an error in this program. */
 function isSystemError(error) {
     return error instanceof Error && 'syscall' in error && 'errno' in error;
 }
 /**
- * A system error as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`; the message names what
- * was being done. A DeployError passes unchanged.
+ * Turns a system error into one for an operator: `disk_full`, `host_not_writable`, otherwise `step_failed`. The message
+ * names what was being done. A DeployError passes unchanged.
  */
 function toHostError(error, doing) {
     if (error instanceof DeployError)
@@ -17505,7 +17505,7 @@ function toHostError(error, doing) {
         }
     }
 }
-/** The user who was refused, and the owner of the path, or of the directory in which it was to be created. */
+/** Names the user who was refused, and the owner of the path, or of the directory in which it was to be created. */
 function usersOf(error) {
     const uid = process.getuid?.();
     if (uid === undefined)
@@ -17521,7 +17521,7 @@ function ownerOf(path) {
     }
     return '';
 }
-/** Undefined also where this user has no access. */
+/** Returns undefined also if this user has no access. */
 function tryLstatSync(path) {
     try {
         return (0,external_node_fs_namespaceObject.lstatSync)(path);
@@ -17543,14 +17543,16 @@ const external_node_timers_namespaceObject = require("node:timers");
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
 /**
- * How long the output of a child that has exited may stay open (a daemon that it left behind) before we stop reading.
+ * How long the output of a child that has exited may stay open, for example in a daemon that it left behind, before
+ * reading stops.
  */
 const DRAIN_MS = 200;
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
- * After `timeoutMs` the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. The same when
- * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and
- * stderr together, and of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
+ * After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. When `signal`
+ * aborts, the same happens, but with SIGKILL after `abortGraceMs`, and the promise rejects with the signal's reason.
+ * Keeps the first 2 KiB of stdout and stderr together, and of stdout alone for callers that parse it, and marks the
+ * cut. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -17585,9 +17587,9 @@ async function runChild(request) {
         : { kind: 'exited', code, output: output(), stdout: stdout() };
 }
 /**
- * Runs a program as `runChild` does, and hands its stdout to `consume`, which slows the program down by reading slowly.
- * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes
- * first.
+ * Runs a program as `runChild` does, and passes its stdout to `consume`, which slows the program down by reading
+ * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the time-out
+ * came first.
  */
 async function readChild(request, consume) {
     request.signal?.throwIfAborted();
@@ -17641,7 +17643,7 @@ function endOf([code, signal], { timedOut, output }) {
         ? { kind: 'signalled', signal: String(signal), output }
         : { kind: 'exited', code, output, stdout: '' };
 }
-/** The environment that a child of ours gets: never the runner's inputs, tokens or tracking id. */
+/** Returns the environment for a child process: never the runner's inputs, tokens or tracking id. */
 function allowedEnvironment(extra = {}) {
     const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
         const value = process.env[name];
@@ -17675,7 +17677,7 @@ function collectOutput(streams) {
         const bytes = Buffer.concat(chunks);
         if (size <= MAX_OUTPUT_BYTES)
             return bytes.toString('utf8');
-        // A character that the cut has divided is dropped.
+        // Drops a character that the cut has divided.
         return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
     };
 }
@@ -17858,13 +17860,13 @@ const external_node_os_namespaceObject = require("node:os");
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
 /**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
- * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ * Returns the text of a regular file of at most `maxBytes`, undefined for anything else. Never waits for the other end
+ * of a pipe. Adds `flags` to those of the open. Throws the system's error if the file cannot be opened or read.
  */
 function readSmallFileSync(path, maxBytes, flags = 0) {
     return readSmallBytesSync(path, maxBytes, flags)?.toString('utf8');
 }
-/** The same, as bytes. */
+/** Reads the same as bytes. */
 function readSmallBytesSync(path, maxBytes, flags) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
     try {
@@ -17875,7 +17877,7 @@ function readSmallBytesSync(path, maxBytes, flags) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+/** Reads the same, but returns undefined also for a file that cannot be opened or read. Never throws. */
 function tryReadSmallFileSync(path, maxBytes) {
     try {
         return readSmallFileSync(path, maxBytes);
@@ -17888,12 +17890,13 @@ function tryReadSmallFileSync(path, maxBytes) {
 ;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
 
 /**
- * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ * Returns a name next to `path` with the id of this process, so that the files of a killed process can be found and
+ * removed.
  */
 function temporaryName(path) {
     return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
 }
-/** The id of the process that a temporary name belongs to, or undefined for any other name. */
+/** Returns the id of the process that a temporary name belongs to, or undefined for any other name. */
 function ownerOfTemporary(name) {
     const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
     return pid === undefined ? undefined : Number(pid);
@@ -17903,11 +17906,11 @@ function ownerOfTemporary(name) {
 
 
 
-/** Enough for what the system says of a descriptor. */
+/** Enough for the system's facts about a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
 /**
- * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP.
- * Throws DeploymentError `unsafe_host` where a directory of others can be reached only by its name.
+ * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP. Throws
+ * DeploymentError `unsafe_host` if a directory of other users can be reached only by its name.
  */
 function openDirectorySync(path) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -17930,7 +17933,7 @@ function openDirectorySync(path) {
         throw error;
     }
 }
-/** Acts on an open directory, and closes it. */
+/** Calls `act` with an open directory, and closes it. */
 function withDirectorySync(path, act) {
     const directory = openDirectorySync(path);
     try {
@@ -17965,14 +17968,14 @@ function mountOf(fd) {
 
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25;
-/** One whole turn of the event loop: every signal that has arrived by now is handled. */
+/** Waits for one whole turn of the event loop, so that every signal that has arrived by now is handled. */
 async function hearSignals() {
-    // When a file's or a socket's callback called this, the first one ends before the loop has polled for signals.
+    // If the callback of a file or a socket called this, the first wait ends before the loop has polled for signals.
     await (0,promises_namespaceObject.setImmediate)();
     await (0,promises_namespaceObject.setImmediate)();
 }
 /**
- * Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
+ * Divides long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
  */
 class TimeSlice {
     #signal;
@@ -18007,7 +18010,9 @@ class TimeSlice {
                 await this.giveBack();
         }
     }
-    /** The same pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does. */
+    /**
+     * Passes on the pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does.
+     */
     async *pace(pieces) {
         for await (const piece of pieces) {
             if (this.isOver())
@@ -18624,8 +18629,8 @@ function kernelLockOf(path) {
 
 
 /**
- * The mount points at or below a path, bind mounts included, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. None where the system does not list its mounts.
+ * Returns the mount points at or below a path, including bind mounts, in the order in which they were mounted. Resolves
+ * symlinks in the path's parents, but not the path itself. Returns none if the system does not list its mounts.
  */
 function mountPointsIn(path) {
     const mountPoints = readMountPoints();
@@ -18634,7 +18639,7 @@ function mountPointsIn(path) {
     const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
     return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
 }
-/** The mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+/** Parses the mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
 function parseMountPoints(text) {
     const lines = text.toString('latin1').split('\n');
     const points = lines.flatMap(line => line.split(' ').slice(4, 5));
@@ -18892,9 +18897,12 @@ const external_node_util_namespaceObject = require("node:util");
 
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 const PARALLEL_SYNCS = 4;
-/** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
+/** Makes an open file's bytes durable. This may take long, but never blocks the event loop. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
-/** Replaces a file's text, 0600: after a crash it is either the old text or the new one. The directory must exist. */
+/**
+ * Replaces a file's text, with mode 0600: after a crash it is either the old text or the new one. The directory must
+ * exist.
+ */
 async function replaceFile(path, text) {
     const temporary = temporaryName(path);
     try {
@@ -18907,7 +18915,7 @@ async function replaceFile(path, text) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
-/** Creates a file, 0600: whole and durable, or not at all. Resolves to false when the name is taken. */
+/** Creates a file with mode 0600, whole and durable, or not at all. Resolves to false if the name is taken. */
 async function createFile(path, text) {
     const temporary = temporaryName(path);
     try {
@@ -18926,8 +18934,9 @@ async function createFile(path, text) {
     return true;
 }
 /**
- * Gives a complete file another name, which nothing may have yet. Without hard links, the name is claimed by an empty
- * file, which a crash may leave, and then replaced: the file has lost its first name. Returns whether it still has it.
+ * Gives a complete file another name, which must be free. Without hard links, claims the name with an empty file, which
+ * a crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
+ * still has its first name.
  */
 function linkOrClaimSync(file, path) {
     try {
@@ -18942,11 +18951,14 @@ function linkOrClaimSync(file, path) {
         return false;
     }
 }
-/** Whether a hard link failed because the file system has none. */
+/** True if a hard link failed because the file system has none. */
 function isWithoutLinks(error) {
     return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '');
 }
-/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+/**
+ * Creates a file that must not exist yet, and makes it durable. Its mode is 0600 until all its bytes are written, then
+ * `mode`.
+ */
 async function writeNewFile(path, text, mode = 0o600) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
     try {
@@ -18959,14 +18971,14 @@ async function writeNewFile(path, text, mode = 0o600) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Makes durable what was created, renamed or removed in a directory. */
+/** Makes every creation, renaming and removal in a directory durable. */
 async function syncDirectory(path) {
     await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
 }
 /**
- * Makes whole trees of one file system durable: with one syncfs by `sync -f` (coreutils), because an fsync of each file
- * takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file and
- * directory. Throws when the bytes could not be made durable.
+ * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
+ * ten times as long as the whole deployment. If `sync -f` is missing or fails, uses an fsync of every file and
+ * directory. Throws if the bytes could not be made durable.
  */
 async function syncTrees([root, ...others], signal) {
     const end = await runChild({
@@ -18983,8 +18995,8 @@ async function syncTrees([root, ...others], signal) {
     return 'fsync';
 }
 /**
- * Creates missing directories, 0700, durably; not their parents: Node's recursive mkdir never ends in some file
- * systems.
+ * Creates missing directories with mode 0700, durably. Does not create their parents, because Node's recursive mkdir
+ * never ends in some file systems.
  */
 async function makePrivateDirectories(...paths) {
     const parents = new Set();
@@ -18994,7 +19006,7 @@ async function makePrivateDirectories(...paths) {
     for (const parent of parents)
         await syncDirectory(parent);
 }
-/** Creates a directory that all users may enter, 0755 whatever the umask; does not sync its parent. */
+/** Creates a directory that all users may enter, with mode 0755 whatever the umask. Does not sync its parent. */
 function makeOpenDirectorySync(path) {
     (0,external_node_fs_namespaceObject.mkdirSync)(path, { mode: 0o755 });
     (0,external_node_fs_namespaceObject.chmodSync)(path, 0o755);
@@ -22345,9 +22357,9 @@ function isBelow(paths) {
 
 
 const file_digester_WINDOW_BYTES = 1024 * 1024;
-/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
+/** If a pipe or a symlink has replaced a file in the meantime, it is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
-/** Hashes many files one after another through one window, in slices between which signals are handled. */
+/** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 class FileDigester {
     #window = Buffer.allocUnsafeSlow(file_digester_WINDOW_BYTES);
     #slice;
@@ -22355,8 +22367,8 @@ class FileDigester {
         this.#slice = new TimeSlice(signal);
     }
     /**
-     * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
-     * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
+     * Returns the lowercase hex SHA-256 of a file that has `size` bytes. If the file has grown since, reads little more,
+     * and the digest differs. Throws the system's error, and the signal's reason once it is aborted.
      */
     async sha256(path, size) {
         if (this.#slice.isOver())
@@ -22944,12 +22956,12 @@ function isModified(drift) {
 
 ;// CONCATENATED MODULE: ./build/install/steps/step-entry.js
 
-/** Starts the entry of one step; what is returned finishes it. */
+/** Starts the time of one step. The returned function builds its entry. */
 function startEntry(step) {
     const started = monotonicMs();
     return end => entryOf(step, end, monotonicMs() - started);
 }
-/** The entry of a step that has taken so many milliseconds. */
+/** Builds the entry of a step that has taken this many milliseconds. */
 function entryOf({ id, action }, end, milliseconds) {
     const duration_ms = Math.round(milliseconds);
     if (typeof end === 'string')
@@ -22960,7 +22972,7 @@ function entryOf({ id, action }, end, milliseconds) {
         return { id, action, status: 'failed', duration_ms, error: end.failed };
     return { id, action, status: 'warned', duration_ms, error: end.warning };
 }
-/** The entry of a step that was not run. */
+/** Builds the entry of a step that was not run. */
 function notRun({ id, action }) {
     return { id, action, status: 'not_run', duration_ms: 0, error: null };
 }
@@ -25105,7 +25117,7 @@ function withStarts(finding, starts) {
 ;// CONCATENATED MODULE: ./build/install/steps/services-of.js
 
 
-/** The service of one plugin; without a plugin, one project-wide unit or the service of each part. */
+/** Returns the service of one plugin; without a plugin, the project-wide unit or the service of each part. */
 function servicesOf(order, plugin) {
     const config = requireConfig(order);
     const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
@@ -25116,7 +25128,10 @@ function servicesOf(order, plugin) {
 function requireConfig({ hostConfig }) {
     return requireEntry(hostConfig, 'host-config');
 }
-/** The plan was compared with the host config before anything was fetched, so nothing is missing here. */
+/**
+ * Returns the entry, which is always there, because the plan was compared with the host config before anything was
+ * fetched. Otherwise throws DeploymentError `step_failed`.
+ */
 function requireEntry(entry, name) {
     if (entry === undefined)
         throw new DeploymentError('step_failed', `The host config has no ${name}.`);
@@ -28368,8 +28383,8 @@ function read_plugin_yaml_notAPlugin(found) {
 
 const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
 /**
- * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` where they are no regular file, too large or not readable.
+ * Reads the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` if they are not a regular file, too large or not readable.
  */
 function settings_file_readSettings(path) {
     try {
@@ -28398,13 +28413,16 @@ function unusableSettings(path, found) {
 
 
 
-/** In the plugin's own directory; the host's own, so a kept path. */
+/** The file's name in the plugin's own directory. It is the host's own file, so a kept path. */
 const INJECTED = '.env';
-/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
+/** Returns the path of the settings that a host framework injects into a plugin (contract 2.1). */
 function injectedEnvPath(layout, part) {
     return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
 }
-/** Whether a `write_env` step is going to create those of a part: neither the host has any yet, nor its new tree. */
+/**
+ * True if a `write_env` step is going to create the injected settings of a part: neither the host nor the new tree has
+ * any yet, and they may be created.
+ */
 function willLackInjectedEnv({ layout, keepPaths }, part) {
     const tree = treeOf(layout, part);
     const sources = [tree, installPath(layout, part.previous.place), part.leftBehind];
@@ -28412,11 +28430,11 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
     return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
 }
 /**
- * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Returns whether it did. Never changes an existing file, but reads
- * it, and warns where it sets a key to another value than this text. Warns where it cannot create one, because the next
- * version would not get it, or the signature of the plugin covers it. Throws DeploymentError `step_failed` when existing
- * settings are not a regular file, or lack a required key.
+ * Creates the settings that the host framework injects into an installed plugin, with this text, if it injects any and
+ * there are none. The file has mode 0600, and is written whole or not at all. Returns whether the file was created.
+ * Never changes an existing file, but reads it, and warns if it sets a key to another value than this text. Warns if
+ * the file cannot be created, because the next version would lose it or the signature of the plugin covers it. Throws
+ * DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
     const { layout, keepPaths, tools } = deployment;
@@ -28452,7 +28470,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
 function isSeedable(keepPaths, { environment }) {
     return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
 }
-/** Where a part's tree is before it is installed. */
+/** Returns the path of a part's tree before it is installed. */
 function treeOf(layout, part) {
     if (part.intact !== undefined)
         return installPath(layout, part);
@@ -28466,7 +28484,7 @@ function injected_env_isSigned(path) {
         return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
     }
     catch {
-        // Something on this host has damaged it.
+        // The plugin.yaml was damaged on this host: treat the plugin as signed.
         return true;
     }
 }
@@ -28477,13 +28495,13 @@ function injected_env_isSigned(path) {
 
 
 
-/** Whether a plan has a `write_env` step for a part. */
+/** True if a plan has a `write_env` step for a part. */
 function writesSettings(steps, part) {
     return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
 }
 /**
- * The settings files, absolute, that a plan's `write_env` steps are going to create for a part. None that the part takes
- * along to another place.
+ * Returns the absolute paths of the settings files that a plan's `write_env` steps are going to create for a part.
+ * Omits settings that move with the part to another place.
  */
 function missingSettings(deployment, { steps, origin }, part) {
     if (!writesSettings(steps, part))
@@ -28505,9 +28523,10 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 
 /**
- * The ids of the steps that act on services or run commands for parts which this deployment leaves as they are, except
- * those that depend on a step which installs a part that changes. A step without `plugin` is about all parts. Known
- * before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
+ * are. Excludes steps that depend on a step which installs a part that changes, and steps for services that an earlier
+ * run could not restore. A step without `plugin` concerns all parts. Decided before the first step, so that a `stop` is
+ * skipped together with its `start`. Empty with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
     const { layout, request } = deployment;
@@ -28526,13 +28545,16 @@ function findIdleSteps(deployment, order) {
     };
     return new Set(order.steps.filter(isIdle).map(({ id }) => id));
 }
-/** Whether a step is about a service that an earlier run could not restore. */
+/** True if a step is about a service that an earlier run could not restore. */
 function isOverdue(layout, order, step) {
     if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart')
         return false;
     return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
 }
-/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
+/**
+ * Returns the `plugin` of each step that acts on the host and depends, directly or not, on a step that changes one of
+ * these parts.
+ */
 function findDependent({ steps }, changed) {
     const places = new Set(changed.map(placeName));
     const reached = new Set();
@@ -28541,23 +28563,26 @@ function findDependent({ steps }, changed) {
             reached.add(step.id);
     return steps.flatMap(step => isHostAction(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
 }
-/** The part that a step installs, or whose settings it creates. */
+/** Returns the part that a step installs, or whose settings it creates. */
 function placeOfChange(step) {
     if (step.action === 'write_env')
         return placeOfSettings(step);
     return isInstallStep(step) ? placeOfInstall(step) : undefined;
 }
-/** A missing settings file is going to be created, which is a change for the steps before that too. */
+/**
+ * True if a part is not intact, or if its settings file is missing: creating that file is a change for the steps before
+ * it too.
+ */
 function idle_steps_isChanging(deployment, order, part) {
     return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
 }
-/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
+/** Logs in one line, after all steps have run, which of them were skipped because nothing changes for them. */
 function announceSkipped({ tools, record }, idle) {
     const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
     if (skipped.length > 0)
         tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
 }
-/** The same for a run that only says what another would do. */
+/** Logs in one line, in a dry run, which steps a real run would skip because nothing changes for them. */
 function announceIdleSteps({ tools, record }, idle) {
     record.noteIdle(idle);
     const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
@@ -28567,7 +28592,7 @@ function announceIdleSteps({ tools, record }, idle) {
     const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
     tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
 }
-/** A rollback has no such input. */
+/** A rollback has no input `redeploy`. */
 function remedyOf({ facts }) {
     return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
 }
@@ -28609,19 +28634,19 @@ function listDrift(entries) {
 
 
 const MAX_NAME_CHARS = 150;
-/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
 const MAX_REPORTED_PATHS = 500;
 const MAX_REPORTED_BYTES = 64 * 1024;
 /**
- * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
- * only when that happens, because others may change it until then.
+ * Adds to the report how the parts that stay in their places differ from what was installed. Other parts are compared
+ * only when they are replaced, because other processes may change them until then.
  */
 async function recordDriftOfKept(deployment, parts) {
     await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
 }
 /**
- * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
- * what it said of these parts before. Throws only the reason of a cancel.
+ * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
+ * the earlier entries of these parts. Throws only the reason of a cancel.
  */
 async function recordDrift(deployment, places) {
     const { record } = deployment;
@@ -28634,7 +28659,7 @@ async function recordDrift(deployment, places) {
     if (drift.length + known.length > 0)
         await record.update({ drift: bounded(drift) });
 }
-/** Warns, in one line, of every difference from what was installed that the report lists. */
+/** Warns in one line of the differences from what was installed that the report lists. */
 function warnOfDrift({ record, tools }) {
     const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
     if (differing.length > 0)
@@ -28652,7 +28677,7 @@ function report_drift_entryOf({ layout }, { shelf, id }, difference) {
     const none = { added: [], removed: [], changed: [] };
     return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
 }
-/** Adds to the report which snapshots have the modified trees that were replaced. */
+/** Adds to the report the snapshots that contain the modified trees that were replaced. */
 async function noteModifiedSnapshots({ deployment, results }) {
     const { record } = deployment;
     const drift = record.facts.drift?.map(entry => {
@@ -28685,7 +28710,7 @@ function bounded(entries) {
         return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
     });
 }
-/** The differences from what was installed, as the sentence of the log. */
+/** Describes the differences from what was installed, in the sentence that is logged. */
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
@@ -29167,25 +29192,27 @@ function byteShortage(freeBytes, neededBytes) {
 
 
 
-/** Enough for the journal, the reports and our other records of a deployment. */
+/** Enough for the journal, the reports and the other records of a deployment. */
 const OWN_INODES = 16;
-/** File systems with larger blocks (on a network, or that compress) do not use a whole one for each small file. */
+/** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
 const MAX_BLOCK_BYTES = 4096;
 /**
- * Throws DeploymentError `disk_full`, with what is needed, what is there and what to do, unless the file system of the
- * directory has room for all of it: whole blocks, and inodes where it has a fixed number of them. Blocks that are
- * reserved for root count as used.
+ * Throws DeploymentError `disk_full` unless the file system of the directory has room for all of it: whole blocks, and
+ * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
+ * is free, and what to do.
  */
 function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_namespaceObject.statfsSync) {
     const { bavail, bsize, files, ffree } = readFree(path);
     const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
     if (bavail * bsize < bytes)
         throw outOfSpace(path, bavail * bsize, bytes);
-    // A file system that makes inodes as they are needed reports none.
+    // A file system that makes inodes as needed reports none.
     if (files > 0 && ffree < inodes)
         throw outOfInodes(path, ffree, inodes);
 }
-/** Whether there is room for so many entries with so many bytes in all, however these are divided between them. */
+/**
+ * True if there is room for this many entries with this many bytes in all, however the bytes are divided between them.
+ */
 function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
     const { bavail, bsize, files, ffree } = readFree(path);
     const hasBytes = bavail * bsize >= bytes + entries * MAX_BLOCK_BYTES;
@@ -30873,23 +30900,23 @@ async function recoverBeforeRefusal(host, end) {
 
 
 /**
- * The snapshot that what is installed at a place is going to be, under the next number and its version. Throws
- * DeploymentError `unsafe_host` when it cannot be moved any more.
+ * Plans the snapshot of the tree that is installed at a place, under the next number and its version. Throws
+ * DeploymentError `unsafe_host` if the tree can no longer be moved.
  */
 async function nextSnapshot(deployment, place, version) {
     const { layout } = deployment;
     requireSwitchable(deployment, place);
     const folder = snapshotsPath(layout, place);
     const { installed, removed } = readHostRecord(layout);
-    // A snapshot that this deployment restores has left the folder, and its name is still recorded.
+    // A snapshot that this deployment restores has left the folder, but its name is still recorded.
     const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots);
-    // Only ours, and nothing while they are empty: these need no journal.
+    // These folders belong to this action alone and mean nothing while they are empty, so they need no journal.
     await makePrivateDirectories((0,external_node_path_namespaceObject.dirname)(folder));
     await makePrivateDirectories(folder);
     const [from, path] = [installPath(layout, place), (0,external_node_path_namespaceObject.join)(folder, name)];
     return { name, path, move: { type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, path) } };
 }
-/** Says where a tree is that somebody had changed. */
+/** Logs the new place of a tree that was modified on this host. */
 async function announceModified(deployment, place, { path }) {
     const drift = await deployment.drift.of(place);
     const from = installPath(deployment.layout, place);
@@ -31019,8 +31046,8 @@ async function writeItems(fd, items, signal) {
 
 
 /**
- * Notes and reports, before an installed tree is moved away, how it differs from what was installed: for a run that is
- * killed before `identifyReplaced`. Throws only the reason of a cancel, and what the disk says.
+ * Notes and reports, before an installed tree is moved away, how it differs from what was installed, in case the run is
+ * killed before `identifyReplaced`. Throws only the reason of a cancel, and file system errors.
  */
 async function noteLeaving(context, place) {
     const { deployment } = context;
@@ -31028,15 +31055,16 @@ async function noteLeaving(context, place) {
     await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift);
 }
 /**
- * Compares a tree that was moved to `root` once more: others could write in it until then. Notes and reports how it
- * differs from what was installed. Where it does, records it as it is, and returns its identity: no tree digest where it
- * is no directory, and, with a warning, where it was not compared although we installed it, cannot be read or has too
- * many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ * Compares a tree again after it was moved to `root`, because other processes could write in it until then. Notes and
+ * reports how it differs from what was installed. If it differs, records it as it is, and returns its identity;
+ * otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it have one,
+ * after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared although this action
+ * installed it. Throws only the reason of a cancel, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
     const before = await check.of(place);
-    // Without a snapshot, what is not found now is gone.
+    // Without a snapshot, anything that is not found now is gone.
     const drift = await check.moved(place, { root, isKept: context.order.snapshot });
     if (!isSameDifference(before, drift))
         await noteDifference(context, { place, root }, drift);
@@ -31081,23 +31109,23 @@ async function noteDifference({ deployment, stagingFolder }, { place, root }, dr
 
 
 /**
- * Stops the service of a part that the new version does not contain, where one runs and no remaining part shares it.
- * Returns whether its tree is there; does nothing where it is gone already. Throws DeploymentError `step_failed`,
- * `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not be
- * restored.
+ * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
+ * it. Returns whether the part's tree exists; does nothing if it is already gone. Throws DeploymentError `step_failed`,
+ * `unsafe_host` or `step_timed_out` if the service cannot be stopped, if its state is unknown, or if a kept path could
+ * not be restored.
  */
 async function stopRemoved(context, part) {
     const { layout, keepPaths } = context.deployment;
     const path = installPath(layout, part);
     if (!pathExistsSync(path))
         return false;
-    // Refuse what could not be restored before anything is touched.
+    // Refuse kept paths that could not be restored, before anything is touched.
     findMovablePaths({ root: path, keepPaths });
     requireSwitchable(context.deployment, part);
     await stopService(context, part);
     return true;
 }
-/** Plans how the tree of a part leaves its place. Throws as `nextSnapshot` does. */
+/** Plans how a part's tree leaves its place. Throws as `nextSnapshot` does. */
 async function planRemoval(context, part) {
     const { deployment, results } = context;
     const { version } = part.installed;
@@ -31116,11 +31144,11 @@ async function planRemoval(context, part) {
         },
     };
 }
-/** What is said of a part whose tree somebody else has removed. */
+/** Builds the result for a part whose tree somebody else has removed. */
 function goneAlready(part) {
     return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
 }
-/** Once it is committed: a rollback would have brought them back. */
+/** Announces the removed parts once they are committed: before that, a rollback would bring them back. */
 function announceRemoved({ layout, tools, record }, removed) {
     const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
     for (const row of removed) {
@@ -31154,7 +31182,7 @@ async function stopService(context, part) {
     await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)]);
     await context.transaction.supervise(service, 'stop', signal);
 }
-/** Whether the service runs a part that stays on this host, or the whole project. */
+/** True if the service runs a part that stays on this host, or the whole project. */
 function isShared({ deployment, order }, config, service) {
     const leaving = new Set(order.removals.map(placeName));
     const rows = readInstalled(deployment.layout);
@@ -31163,13 +31191,13 @@ function isShared({ deployment, order }, config, service) {
     const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
     return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
 }
-/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
+/** Returns the same key for every spelling of a service: systemd reads a name without a suffix as a service. */
 function remove_part_keyOf(service) {
     const { supervisor } = service;
     const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
     return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service);
 }
-/** The plan of the new version has no check of a part that it does not contain. */
+/** Builds a check for a removed part, because the plan of the new version has none for it. */
 function restoredCheck(config, service, { id, installed }) {
     const check = config.plugins.get(id)?.healthcheck ?? null;
     const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0);
@@ -31664,9 +31692,9 @@ async function runLocked(session, fetched, { deployment, flow }) {
 
 
 /**
- * An open file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
- * reach it by a name, and nothing stays behind, even if this process is killed.
- * Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Opens a file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
+ * reach it by name, and nothing stays behind, even if this process is killed. Throws DeploymentError `disk_full` or
+ * `host_not_writable`.
  */
 function openPrivateFileSync(parent) {
     try {
@@ -31683,7 +31711,7 @@ function openPrivateFileSync(parent) {
         throw toHostError(error, `creating the download's private file in ${parent}`);
     }
 }
-/** Its number may soon be another file's. */
+/** Closes the descriptor only once, because its number may soon be another file's. */
 function closeableOnce(fd) {
     let isOpen = true;
     return {
@@ -31695,7 +31723,9 @@ function closeableOnce(fd) {
         },
     };
 }
-/** By descriptor: another user who owns the temporary folder could put a symlink in the directory's place. */
+/**
+ * Uses the directory's descriptor: another user who owns the temporary folder could replace the directory by a symlink.
+ */
 function openUnnamedSync(directory) {
     const path = directory.entry('artifact');
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx+', 0o600);
@@ -31710,9 +31740,9 @@ function openUnnamedSync(directory) {
 
 
 /**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
- * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
- * `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own and with stdin
+ * closed, and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the
+ * output, or `step_timed_out`.
  */
 async function runHostCommand({ tools, record }, request) {
     const { command, env, timeoutSeconds } = request.command;
@@ -31750,7 +31780,7 @@ function factVariables(facts) {
 ;// CONCATENATED MODULE: ./build/install/steps/keep-part.js
 
 
-/** Keeps a part that is intact in its place. */
+/** Keeps an intact part in its place. */
 async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
     const { added } = (await deployment.drift.of(part)) ?? { added: [] };
@@ -31764,13 +31794,13 @@ async function keepPart({ deployment, results }, part) {
 
 ;// CONCATENATED MODULE: ./build/install/steps/parts/part.js
 
-/** What a plugin reads by its own description; nothing for a part without one. */
+/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without one. */
 function environmentOf(pluginYaml) {
     if (pluginYaml === undefined)
         return { required: [], optional: [] };
     return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment;
 }
-/** The part with this name, `<shelf>/<id>`. */
+/** Finds the part with this name, `<shelf>/<id>`. */
 function findPart(parts, name) {
     return parts.find(part => placeName(part) === name);
 }
@@ -31791,11 +31821,11 @@ function findPart(parts, name) {
 
 
 /**
- * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
- * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
- * that were recorded, or a required key is or ends up empty.
+ * Seeds `<directory>/<id>.env` from a template of the installed artifact, whose path `from` begins with the part's
+ * name. The file has mode 0600 from its first byte, and is written whole or not at all; an existing file is only read.
+ * Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
+ * `step_failed` if the template or the existing settings are not a regular file, if the template's bytes are not the
+ * recorded ones, or if a required key is or ends up empty.
  */
 async function writeEnv(context, part, from) {
     const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
@@ -31820,7 +31850,7 @@ function readExisting({ layout, tools, request }, part) {
     tools.log.info(`${path} exists and stays unchanged${unused}.`);
     return text;
 }
-/** Creates the settings from their template; returns their text. */
+/** Creates the settings from their template, and returns their text. */
 async function seed({ deployment, transaction, stagingFolder, results }, part, from) {
     const { layout, tools, request } = deployment;
     const path = templatePath(part, from);
@@ -31837,18 +31867,18 @@ async function seed({ deployment, transaction, stagingFolder, results }, part, f
     tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
     return settings.text;
 }
-/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
+/** Replaces the plan's `plugins/` with the part's directory, whose name on this host may differ. */
 function templatePath({ directory }, from) {
     return [directory, ...from.split('/').slice(1)].join('/');
 }
-/** A service can write into its directory at any time. */
+/** Verifies the template again, because a service can write into its directory at any time. */
 function verifyTemplate({ layout }, tree, { from, inner, template }) {
     const recorded = openTreeRecord(layout, tree)?.(inner);
     if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
         return;
     throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
 }
-/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+/** Names the operator's settings that were used, and those that neither template nor plugin.yaml has; never values. */
 function describeUse(used, settings) {
     const unused = [...settings.keys()].filter(name => !used.includes(name));
     const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
@@ -31873,8 +31903,8 @@ function unusableTemplate(from, found) {
 
 ;// CONCATENATED MODULE: ./build/install/files/await-all.js
 /**
- * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
- * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
+ * Returns the results of all pieces of work once all have ended. If some failed, throws the error of the first of them,
+ * in their order. Unlike Promise.all, leaves nothing running: a child that is being ended after a cancel, for example.
  */
 async function awaitAll(...works) {
     const ends = await Promise.allSettled(works);
@@ -32030,9 +32060,10 @@ function orUndefined(read) {
 
 
 /**
- * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced next
- * with their records. Changes nothing but the staging folder and the records. The tree of a part that returns is durable
- * and recorded. Calls `reach` with a part whose kept paths could not be carried over, before it throws.
+ * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced
+ * next with their records. Changes nothing but the staging folder and the records. The tree of a returning part is
+ * already durable and recorded. Calls `reach` with each part before it checks that the part's kept paths can be carried
+ * over.
  */
 async function prepareParts(context, { parts, next }, reach = () => undefined) {
     const { layout, keepPaths, tools } = context.deployment;
@@ -32041,7 +32072,7 @@ async function prepareParts(context, { parts, next }, reach = () => undefined) {
         const path = installPath(layout, part.previous.place);
         const wasThere = pathExistsSync(path);
         const keeper = wasThere ? path : part.leftBehind;
-        // Refuse what could not be carried over before anything is touched.
+        // Refuse kept paths that cannot be carried over, before anything is touched.
         if (keeper !== undefined)
             findKeptPaths({ root: keeper, keepPaths }, part.staged);
         return { part, wasThere, change: new TreeChange(layout, wasThere ? part.previous.installed : undefined) };
@@ -32049,23 +32080,23 @@ async function prepareParts(context, { parts, next }, reach = () => undefined) {
     if (parts[0] !== undefined)
         reach(parts[0]);
     const [, recorded] = await awaitAll(syncNew(parts, tools.signal), recordEach(context, found), 
-    // Not once more at the switch, unless the sync takes long.
+    // The switch does not compare these trees again, unless the sync takes long.
     compareEach(context, next));
     return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] }));
 }
-/** All staged trees are on the file system of the staging folder. */
+/** Needs only one sync, because all staged trees are on the file system of the staging folder. */
 async function syncNew(parts, signal) {
     const [first, ...others] = parts.filter(({ recorded }) => recorded === undefined);
     if (first !== undefined)
         await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal);
 }
-/** While the sync runs, which takes its time in a process of its own, and on which the syncs of the records wait. */
+/** Records the trees while the sync runs in a process of its own. The syncs of the records wait for that sync. */
 async function recordEach(context, parts) {
     const records = [];
     for (const part of parts) {
         await hearSignals();
         const record = recordTree(context, part);
-        // All are awaited below, when one may have failed already.
+        // All are awaited below. Until then, one that fails must not count as unhandled.
         record.catch(() => undefined);
         records.push(record);
     }
@@ -32091,7 +32122,10 @@ async function compareEach({ deployment }, parts) {
 
 
 
-/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+/**
+ * Plans the moves of the host's own settings of a part. They follow the part to another directory, even if it was
+ * removed in between.
+ */
 function planSettingsMove({ deployment, order }, { previous, ...part }) {
     const { layout, tools } = deployment;
     const former = formerPlace(previous, order.origin);
@@ -32123,8 +32157,8 @@ function planSettingsMove({ deployment, order }, { previous, ...part }) {
 
 
 /**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
- * dropped; what a snapshot contains there was moved away, and is never removed.
+ * Makes room in a staged tree for the kept paths that `keeper` has, and returns these paths. Drops the artifact's own
+ * files there. A snapshot's own files there were moved away before, and are never removed.
  */
 async function prepareKeptPaths({ deployment }, part, keeper) {
     const { layout, keepPaths } = deployment;
@@ -32145,13 +32179,16 @@ async function drop({ tools }, staged, kept) {
         tools.log.notice(`The artifact contains ${path}, which keep-paths names: the host's own copy stays.`);
     }
 }
-/** The installed version may have made one only after the snapshot's was moved away. */
+/**
+ * Refuses a staged snapshot that still contains one of these paths: the installed version may have created its own only
+ * after the snapshot's were moved away.
+ */
 function requireAbsent(part, kept) {
     const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
     if (late !== undefined)
         throw justAppeared(`${placePath(part)}/${late}`);
 }
-/** Durable, because some are made when the tree is durable already. */
+/** Makes parent directories durably, because some are made after the sync of the tree. */
 async function makeParents(staged, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -32162,7 +32199,7 @@ async function makeParents(staged, path) {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
     }
 }
-/** The moves of kept paths from the tree that has them into another; both absolute. */
+/** Plans the moves of kept paths from the tree that has them into another. Both paths are absolute. */
 function keptMoves({ layout: { root } }, { from, to }, kept) {
     return kept.map(path => ({
         type: 'move',
@@ -32181,8 +32218,8 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 /**
- * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept paths.
- * Throws DeploymentError `step_failed` or `unsafe_host`.
+ * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept
+ * paths. Throws DeploymentError `step_failed` or `unsafe_host`.
  */
 async function planReplacement(context, prepared) {
     const { deployment, results } = context;
@@ -32205,7 +32242,7 @@ async function planReplacement(context, prepared) {
             const from = snapshot?.path ?? leftBehind;
             if (from === undefined)
                 return [];
-            // The old version may have made some only now.
+            // The old version may have created some of these paths only now.
             const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from);
             return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])]);
         },
@@ -32231,7 +32268,7 @@ async function replace_part_describe(context, prepared, modified) {
     const did = change.inWords();
     return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` };
 }
-/** What was edited on this host was replaced too. */
+/** Corrects the count of changes for files that were edited on this host, because they were replaced too. */
 async function countEdited({ deployment }, { part, change, recorded, wasThere }) {
     const { previous } = part;
     const drift = await deployment.drift.of(previous.place);
@@ -32241,10 +32278,10 @@ async function countEdited({ deployment }, { part, change, recorded, wasThere })
         await change.correct(drift, deployment.layout, { before: previous.installed, after: recorded });
     }
     catch {
-        // A count is not worth a deployment.
+        // A wrong count is no reason to fail a deployment.
     }
 }
-/** With all above it, each of which is removed again if it stays empty. */
+/** Makes the directory and its parents. Each of them is removed again if it stays empty. */
 async function makeDirectory({ deployment, transaction }, directory) {
     const parts = directory.split('/');
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -32258,19 +32295,19 @@ async function makeDirectory({ deployment, transaction }, directory) {
 
 
 
-/** In their order; none of a group depends on another one of it. */
+/** The groups of moves, in their order. No move of a group depends on another one of the same group. */
 const GROUPS = [
     ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
     one => one.kept(),
     one => one.into(),
 ];
 /**
- * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
- * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no
+ * Switches parts together. Stops the services of removed parts, then compares and checks the trees that are replaced;
+ * from then on, only moves. All old trees go to the snapshots, then the kept paths into the new trees (if there is no
  * old tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old
- * trees once more, which others could change until they were moved. Returns what was done, by the part; nothing of what
- * is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError `step_failed` or
- * `unsafe_host`, what stopping a service throws, or what the disk says.
+ * trees again, which other processes could change until they were moved. Returns the result of each part, except those
+ * that are already gone. Calls `reach` with each part when it begins to work on it. Throws DeploymentError
+ * `step_failed` or `unsafe_host`, what stopping a service throws, or file system errors.
  */
 async function switchParts(context, parts, reach = () => undefined) {
     const planned = await planSwitches(context, parts, reach);
@@ -32285,7 +32322,7 @@ async function switchParts(context, parts, reach = () => undefined) {
     }
     return results;
 }
-/** The moves of a group, each with the part whose tree it moves. */
+/** Returns the moves of a group, each with the part whose tree it moves. */
 async function ownersOf(planned, movesOf, reach) {
     const owners = new Map();
     for (const one of planned) {
@@ -32366,11 +32403,11 @@ function cacheOf(path) {
 
 
 /**
- * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths that
- * the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
- * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or
- * `unsafe_host`.
+ * Moves a snapshot to the staging folder, from which it returns to its place, and compares it with its record once
+ * more: from here on, only a process that has one of its files open can change it. Before that, moves away the
+ * snapshot's own copies of kept paths that the installed version has, and all bytecode caches that were not recorded,
+ * because the replaced service may have put code there. All of this is undone by moves. Throws DeploymentError
+ * `snapshot_modified` or `unsafe_host`.
  */
 async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
@@ -32396,8 +32433,8 @@ async function takeSnapshot(context, part) {
     return { ...facts, staged, recorded, replaced };
 }
 /**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from
- * which the restored version has got its own.
+ * Moves the host's own files that a restored snapshot had contained into the snapshot from which the restored version
+ * got the host's present ones: that of the replaced version, or that of the removed part.
  */
 async function keepReplaced(context, part) {
     const { deployment, transaction, stagingFolder, results } = context;
@@ -32443,7 +32480,7 @@ async function moveAway({ deployment, transaction, stagingFolder }, { part, snap
 function replacedFolder(stagingFolder, part) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
 }
-/** Durable, from the staging folder on: no other sync follows before something is moved there. */
+/** Makes folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
 async function makeFolders(stagingFolder, path) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
     const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
@@ -32474,7 +32511,8 @@ function justModified(snapshot) {
 /** A project may have many services. */
 const perform_step_MAX_LISTED = 5;
 /**
- * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, `unsafe_host` or
+ * `snapshot_modified`, or file system errors.
  */
 async function performStep(context, step) {
     if (context.order.skipped.has(step.id)) {
@@ -32513,7 +32551,7 @@ async function performStep(context, step) {
             return await notify(context, step);
     }
 }
-/** Nothing has changed for the step; a service that should run is started if it does not. */
+/** Skips a step for which nothing changes, but starts a service that should run and does not. */
 async function performIdle(context, step) {
     if (step.action !== 'start' && step.action !== 'restart')
         return 'skipped';
@@ -32549,7 +32587,7 @@ async function supervise(context, action, plugin) {
         await transaction.supervise(service, action, signal);
         if (!unrestored.has(service))
             continue;
-        // A start leaves alone what runs.
+        // A start leaves a running service alone.
         if (action === 'start' && transaction.services.at(-1)?.was_running)
             await transaction.supervise(service, 'restart', signal);
         await noteRestorations(deployment.layout, { restored: [service] });
@@ -32561,8 +32599,8 @@ function reasonToSkip(step) {
     return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
 }
 /**
- * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
- * is never an argument, which many commands would read as an option.
+ * Warns if the notification fails, which is no reason to roll back a healthy version. The publisher may have written
+ * the message, so it is never an argument: many commands would read it as an option.
  */
 async function notify(context, step) {
     const { log, signal } = context.deployment.tools;
@@ -32596,9 +32634,9 @@ function requirePart({ order }, name) {
 
 
 /**
- * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the
- * plan has no such step. Never throws.
+ * Logs the names of required settings that the host lacks, for parts without a `write_env` step; that step refuses by
+ * itself. Logs nothing if the settings cannot be read. Also logs if the input `settings` has no effect, because the
+ * plan has no `write_env` step. Never throws.
  */
 function noticeSettings(context) {
     noticeUnset(context);
@@ -32624,8 +32662,8 @@ function noticeUnset({ deployment, order }) {
     }
 }
 /**
- * Warns of plugins that lack the only settings that their host framework gives them, once the steps have run. A
- * `write_env` step says by itself why it could not create them.
+ * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. A
+ * `write_env` step itself logs why it could not create them.
  */
 function warnOfMissingEnv({ deployment, order }) {
     for (const part of order.parts) {
@@ -32635,7 +32673,7 @@ function warnOfMissingEnv({ deployment, order }) {
         deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`);
     }
 }
-/** Empty where there is no file, undefined where it cannot be read. */
+/** Returns an empty text if there is no file, undefined if it cannot be read. */
 function settings_notices_readSettings(path) {
     try {
         return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
@@ -32648,15 +32686,15 @@ function settings_notices_readSettings(path) {
 ;// CONCATENATED MODULE: ./build/install/steps/step-ledger.js
 
 
-/** Records the steps of a deployment in their order, each once: as it ended, or as not run. */
+/** Records the steps of a deployment in their order, each once: how it ended, or that it was not run. */
 class StepLedger {
     #record;
     #left;
     #reached;
-    /** The milliseconds that work for several steps at once has taken of each. */
+    /** Each step's share of the work that was done for several steps at once, in milliseconds. */
     #shares = new Map();
     #now;
-    /** Since then, in milliseconds, the time is that of the next step. */
+    /** The start of the time that counts for the next step, in milliseconds. */
     #since;
     constructor(record, steps, now = monotonicMs) {
         this.#record = record;
@@ -32665,11 +32703,11 @@ class StepLedger {
         this.#left = [...steps];
         this.#reached = steps[0];
     }
-    /** Which step it is that fails, if anything fails now. */
+    /** Sets the step that counts as failed if anything fails now. */
     reach(step) {
         this.#reached = step ?? this.#reached;
     }
-    /** What was done since the last step was for all of these; for none, it does not count as time of a step. */
+    /** Divides the time since the last step among these steps. Without any, the time counts for no step. */
     share(steps) {
         const each = (this.#now() - this.#since) / steps.length;
         for (const step of steps)
@@ -32683,7 +32721,7 @@ class StepLedger {
         this.#since = this.#now();
         await this.#record.addStep(entry);
     }
-    /** Records that the step which was reached has failed, and that all others that are left were not run. */
+    /** Records that the current step has failed, and that the other remaining steps were not run. */
     async fail(error) {
         const failed = error instanceof Error ? error.message : String(error);
         for (const step of this.#left) {
@@ -32701,9 +32739,9 @@ class StepLedger {
 
 
 /**
- * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a
- * part, installs one that is staged or in its place already, or does nothing: so nothing slow is between their
- * switches.
+ * Divides all steps into runs, in their order: removals first, then the plan's. Consecutive steps are one run if each
+ * of them removes a part, installs a part that is staged or already in its place, or does nothing. So no slow work
+ * comes between their switches.
  */
 function divideIntoRuns(context) {
     const { removals, steps } = context.order;
@@ -32731,7 +32769,7 @@ function runOf(context, steps) {
     }
     return { steps, removed, staged };
 }
-/** The staged part that a step installs, if it does. */
+/** Returns the staged part that a step installs, if it installs one. */
 function stagedPart({ order }, step) {
     if (step.action === 'remove' || !isInstallStep(step))
         return undefined;
@@ -32772,10 +32810,10 @@ function removalOf(part) {
 
 
 /**
- * Prepares all staged parts, removes what the new version does not contain, then runs the plan's steps in their order, and
- * records each with its duration; calls `beforeStep` before each of the plan's. What a run of steps removes and installs
- * is switched together, before the first of them is recorded. After the first that throws, records the others as not run
- * and throws its error as it is.
+ * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
+ * their order, and records each with its duration. Calls `beforeStep` before each step of the plan. All parts that a
+ * run of steps removes and installs are switched together, before the first of its steps is recorded. If a step throws,
+ * records the remaining ones as not run, and throws the same error.
  */
 async function runSteps(context, beforeStep) {
     const { order, deployment, transaction, idle } = context;
@@ -32813,14 +32851,17 @@ async function runSteps(context, beforeStep) {
     announce(context);
     warnOfMissingEnv(context);
 }
-/** Compares meanwhile the installed trees that are replaced before any other step. */
+/**
+ * Prepares the staged parts of all runs. Meanwhile compares the installed trees that are replaced before any other
+ * step.
+ */
 async function prepareRuns(context, runs, ledger) {
     const steps = new Map(runs.flatMap(({ staged }) => [...staged]));
     const parts = runs.flatMap(({ staged }) => [...staged.keys()]);
     const next = new Set(runs[0]?.staged.keys());
     return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)));
 }
-/** Returns how the steps have ended that this has done. */
+/** Switches the parts of a run. Returns the ends of the steps that this completes. */
 async function switchRun(context, { removed, staged }, { prepared, ledger }) {
     const steps = new Map([...removed, ...staged]);
     const parts = { removed: [...removed.keys()], prepared: prepared.filter(({ part }) => steps.has(part)) };
@@ -32835,12 +32876,12 @@ async function switchRun(context, { removed, staged }, { prepared, ledger }) {
 function isDone(end) {
     return typeof end === 'object' && 'did' in end && end.status === 'done';
 }
-/** Notices that concern several steps, in one line each. */
+/** Logs the notices that concern several steps, in one line each. */
 function announce({ deployment, idle }) {
     announceSkipped(deployment, idle);
     warnOfDrift(deployment);
 }
-/** How to check the old versions after a rollback. */
+/** Returns the checks of the old versions, for use after a rollback. */
 function restoredChecks({ steps, parts, hostConfig, skipped }) {
     if (hostConfig === undefined)
         return [];
@@ -32855,7 +32896,7 @@ function restoredChecks({ steps, parts, hostConfig, skipped }) {
 ;// CONCATENATED MODULE: ./build/install/steps/sequence.js
 
 const sequence_MAX_LISTED = 20;
-/** The steps of a plan in their order, for one line. */
+/** Lists the steps of a plan in their order, in one line. */
 function describeSequence(steps) {
     const named = steps.map(({ id, action }) => `${id} (${action})`);
     return listFirst(named, sequence_MAX_LISTED, ' \u2192 ');
@@ -33365,12 +33406,12 @@ function isSuccess(line, isWanted) {
 
 
 const PLUGIN_YAML = 'plugin.yaml';
-/** What a signed plugin has. */
+/** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
- * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
- * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
- * where that cannot be known without extracting.
+ * Finds the tree that is installed in a place, if extracting this artifact would give exactly that tree: it came from
+ * the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or changed. Returns undefined
+ * otherwise, or if this cannot be known without an extraction.
  */
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
@@ -33383,11 +33424,14 @@ async function findIntactTree(deployment, { place, installed }, { origin, sha256
     const tree = { place, identity: tree_identity_identityOf(installed), find, pluginYaml: undefined };
     return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree;
 }
-/** Whether such a tree has a regular file. */
+/** True if an intact tree has a regular file at this path. */
 function hasRegularFile({ find }, path) {
     return (find(path)?.kind ?? 'link') !== 'link';
 }
-/** A part as one that stays in its place, if its new tree is installed just there, with nothing missing or changed. */
+/**
+ * Turns a part into one that stays in its place, if its new tree is already installed there with nothing missing or
+ * changed. Returns any other part as it is.
+ */
 async function keepIfIntact(deployment, part, origin) {
     const { installed } = part.previous;
     if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place))
@@ -33398,12 +33442,14 @@ async function keepIfIntact(deployment, part, origin) {
     const { staged: _, tree: __, ...facts } = part;
     return { ...facts, intact: tree_identity_identityOf(installed) };
 }
-/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+/** True if every recorded file is installed as it was recorded. Added files do no harm. */
 async function isIntact(deployment, place) {
     const drift = await deployment.drift.of(place);
     return drift !== undefined && isOnlyAdded(drift);
 }
-/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+/**
+ * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects it.
+ */
 async function isAddedToSigned({ layout, keepPaths }, part) {
     const shipped = pathsOf(part.tree.files);
     if (!SIGNED.every(path => shipped.has(path)))
@@ -33415,12 +33461,12 @@ async function isAddedToSigned({ layout, keepPaths }, part) {
     const found = await signedFiles(installPath(layout, part), pluginYaml);
     return found.some(path => !shipped.has(path) && !isKept(path));
 }
-/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+/** True if a record lists the files, modes and symlinks of this part, and no others. */
 function isRecordedTree({ layout, keepPaths }, part, installed) {
     const record = readTreeRecord(layout, installed);
     if (record === undefined)
         return false;
-    // An earlier version of the action recorded no modes; the same artifact has the same.
+    // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
     const knowsMode = installed.artifact_sha256 !== part.artifactSha256;
     const items = itemsOf(part.tree, keepPaths);
     for (const recorded of record)
@@ -33436,7 +33482,7 @@ function intact_part_isAlike(recorded, item, knowsMode) {
 }
 async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
     const { pluginSecretKey } = request;
-    // A kept one is the host's own, and its record says nothing about the artifact's.
+    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's.
     if (keepPaths.includes(PLUGIN_YAML))
         return undefined;
     if (tree.find(PLUGIN_YAML) === undefined)
@@ -33455,13 +33501,13 @@ async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree
         throw error;
     }
 }
-/** Undefined unless its bytes, as they are read here, are those of the record. */
+/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
 function readRecordedYaml(installed, find) {
     const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
     const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
     return isRecorded ? parsePluginYaml(text) : undefined;
 }
-/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+/** Treats a record that cannot be used like a missing one: before the tree is replaced, a warning names the record. */
 function orIfUnreadable(otherwise, read) {
     try {
         return read();
@@ -36446,7 +36492,7 @@ function getIDToken(aud) {
 ;// CONCATENATED MODULE: ./build/install/files/grace.js
 
 
-/** The runner sends SIGTERM 7.5 s after its SIGINT. All of it is over after 6 s, or is left to the post step. */
+/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work is over after 6 s, or is left to the post step. */
 const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 };
 function startGrace(cancelled, times = MS_AFTER_CANCEL) {
     const late = new DeploymentError('cancelled', 'The run was cancelled, and there was no time left for this.');
@@ -36458,13 +36504,13 @@ function startGrace(cancelled, times = MS_AFTER_CANCEL) {
         reporting: abortLater(cancelled, times.reporting, unanswered),
     };
 }
-/** Of a run that nobody can cancel. */
+/** Returns the limits of a run that nobody can cancel. */
 function endlessGrace() {
     return startGrace(new AbortController().signal);
 }
 function abortLater(cancelled, ms, reason) {
     const controller = new AbortController();
-    // Not referenced: it must not keep a process alive that has ended its work.
+    // Not referenced: the timer must not keep a process alive that has ended its work.
     const start = () => void (0,external_node_timers_namespaceObject.setTimeout)(() => controller.abort(reason), ms).unref();
     if (cancelled.aborted)
         start();
@@ -38055,12 +38101,12 @@ function settings_addLine(settings, line) {
 
 
 
-/** Why a path is not one that may be read, as a part of a sentence. */
+/** The error for a path that must not or cannot be read. Its message is a clause. */
 class NotReadable extends Error {
 }
 /**
- * Opens a regular file below `folder` to read it, and returns its descriptor. Follows no symlink below the folder, also
- * none that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * Opens a regular file below `folder` for reading, and returns its descriptor. Follows no symlink below the folder, not
+ * even one that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
  * folder, or absolute and below it. Throws NotReadable.
  */
 function openBelowSync(folder, path) {
@@ -38090,7 +38136,7 @@ function openParts(folder, [name = '', ...rest]) {
         directory.close();
     }
 }
-/** Opening a device may already do something. */
+/** Checks the file before opening it, because opening a device may already have an effect. */
 function openRegular(path) {
     requireRegular((0,external_node_fs_namespaceObject.lstatSync)(path));
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NOFOLLOW | external_node_fs_namespaceObject.constants.O_NONBLOCK);
@@ -44612,8 +44658,8 @@ async function rollback_refuse(inputs, tools) {
 
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a
- * strange lock.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a lock
+ * that is not a regular file.
  */
 async function readActivity(layout, signal) {
     const other = await readUnended(layout, signal);
@@ -44621,7 +44667,7 @@ async function readActivity(layout, signal) {
         return { kind: 'quiet' };
     return 'holder' in other ? { kind: 'busy', holder: other.holder } : interruptedRun(layout, other.records);
 }
-/** A text that changes when a deployment begins, ends, or commits something. */
+/** Returns a text that changes whenever a deployment begins, ends or commits. */
 function readTraces({ own, journal, installed }) {
     return [own, journal, installed].map(activity_stampOf).join();
 }
@@ -44665,11 +44711,12 @@ function activity_stampOf(path) {
 
 
 
-/** Those of the action where nobody has recorded any. */
+/** The action's default in versions that recorded no keep-paths. */
 const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
- * How the files of an installed part differ from those that were installed; undefined where they do not. Says why where
- * that cannot be known. Reads only files whose inode or times have changed. Throws only the signal's reason.
+ * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
+ * a reason if they could not be compared. Reads only files whose inode or times have changed. Throws only the signal's
+ * reason.
  */
 async function part_check_checkPart(setting, row) {
     const { layout, signal } = setting;
@@ -44711,7 +44758,10 @@ async function part_check_compare(setting, row) {
     paths.sort((a, b) => comparePaths(a.path, b.path));
     return count === 0 ? undefined : { kind: 'differs', paths, count };
 }
-/** Whether another account can change what is in a directory. Python makes its caches as the service's umask wants. */
+/**
+ * True if another account can change the contents of a directory. The group may write to Python's caches, because
+ * Python makes them with the service's umask.
+ */
 function isExposed(root, path) {
     const mode = lstatIfPresentSync(`${root}/${path}`)?.mode ?? 0;
     return (mode & (/(?:^|\/)__pycache__$/.test(path) ? 0o002 : 0o022)) !== 0;
@@ -44748,11 +44798,11 @@ function withoutRecord(layout, row) {
 
 
 
-/** Whether a part differs from what was installed, or from the artifact, or may do so. */
+/** True if a part differs, or may differ, from what was installed or from the artifact. */
 function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
 }
-/** Whether installed files differ: not known where a deployment hides that. */
+/** True if installed files differ; undefined while a deployment makes this unknown. */
 function isDrifted({ parts, isRecordLost }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
     if (isRecordLost || parts.some(({ row }) => row.modified))
@@ -44761,14 +44811,14 @@ function isDrifted({ parts, isRecordLost }) {
         return true;
     return found.length === 0 ? false : undefined;
 }
-/** How many differing paths are listed. */
+/** The limit for the list of differing paths. */
 const MAX_PATHS = 2000;
-/** How often a host is examined that is changed meanwhile. */
+/** How often to examine a host that is changed meanwhile. */
 const MAX_LOOKS = 3;
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment,
- * or says that a deployment is in progress. Throws ConfigError `invalid_input` for a root that is not there;
- * UntouchableHostError for one that others may have written; DeploymentError `inconsistent` for a damaged record or
+ * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
+ * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
+ * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
  * journal, and `host_not_writable`; and the signal's reason once it is aborted.
  */
 async function inspectHost(request, { log, signal }) {
@@ -44830,7 +44880,10 @@ function directoriesIn(root, directory) {
     const entries = (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, directory), { withFileTypes: true });
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }
-/** Where a deployment works, or one has died in the middle, a difference says nothing. */
+/**
+ * Compares a part, unless a deployment is changing the host or has died in the middle of the part: a difference would
+ * then mean nothing.
+ */
 async function driftOf(setting, row, activity) {
     if (activity.kind === 'busy')
         return waiting('a deployment is changing this host at this moment');
@@ -44853,12 +44906,12 @@ function snapshotsOf(layout, place, rows) {
     const folder = snapshotsPath(layout, place);
     return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: (0,external_node_path_namespaceObject.join)(folder, row.name) }));
 }
-/** One deployment after another: what was seen last may be of the middle of one. */
+/** Ends the examination if one deployment follows another: the last result may show the middle of one. */
 function givenUp(inspection) {
     const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }));
     return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } };
 }
-/** To find nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+/** Refuses a missing root. Finding nothing in it would hide a typing error, or a disk that is not mounted. */
 function inspect_requireDirectory(root) {
     if ((0,external_node_fs_namespaceObject.statSync)(root, { throwIfNoEntry: false })?.isDirectory())
         return;
@@ -45212,11 +45265,14 @@ function driftEntry({ shelf, id, row, drift }, room) {
 
 
 const private_folder_NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-/** The path of a private folder below `parent`, which does not exist yet: what may have to remove it must know it first. */
+/**
+ * Returns the path of a private folder below `parent` that does not exist yet. A process that may have to remove the
+ * folder must know its path before the folder exists.
+ */
 function namePrivateFolder(parent) {
     return (0,external_node_path_namespaceObject.join)(parent, `hub-deploy-${(0,external_node_crypto_namespaceObject.randomUUID)()}`);
 }
-/** Makes the folder, 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
+/** Makes the folder with mode 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
 function makePrivateFolderSync(path) {
     try {
         (0,external_node_fs_namespaceObject.mkdirSync)(path, 0o700);
@@ -45226,8 +45282,8 @@ function makePrivateFolderSync(path) {
     }
 }
 /**
- * Removes a private folder with everything in it, as `removeTree` does, if it is there. Does nothing for a path that
- * `namePrivateFolder` does not make below this parent.
+ * Removes a private folder with everything in it, as `removeTree` does, if it exists. Does nothing for a path that
+ * `namePrivateFolder` would not return for this parent.
  */
 async function removePrivateFolder(parent, path) {
     const name = path.slice((0,external_node_path_namespaceObject.dirname)(path).length + 1);

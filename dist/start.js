@@ -84,12 +84,13 @@ const external_node_crypto_namespaceObject = require("node:crypto");
 ;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
 
 /**
- * A name next to `path` with the id of this process, so that the files of a killed process can be found and removed.
+ * Returns a name next to `path` with the id of this process, so that the files of a killed process can be found and
+ * removed.
  */
 function temporaryName(path) {
     return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
 }
-/** The id of the process that a temporary name belongs to, or undefined for any other name. */
+/** Returns the id of the process that a temporary name belongs to, or undefined for any other name. */
 function ownerOfTemporary(name) {
     const pid = /\.(\d{1,10})\.[0-9a-f-]{36}\.tmp$/.exec(name)?.[1];
     return pid === undefined ? undefined : Number(pid);

@@ -1,6 +1,6 @@
 /**
- * What pieces of work return, once all have ended; throws what the first of them threw, in their order. Unlike
- * Promise.all, it leaves nothing running: a child that is being ended after a cancel, for example.
+ * Returns the results of all pieces of work once all have ended. If some failed, throws the error of the first of them,
+ * in their order. Unlike Promise.all, leaves nothing running: a child that is being ended after a cancel, for example.
  */
 export async function awaitAll<const Works extends readonly unknown[]>(
   ...works: Works

@@ -11,13 +11,16 @@ export interface ChildRequest {
   cwd?: string
   timeoutMs: number
   signal?: AbortSignal | undefined
-  /** How long the group has to end after an abort before it gets SIGKILL; default 2 s, because a cancelled run has 6. */
+  /** The time between an abort and SIGKILL for the group; default 2 s, because a cancelled run has 6 s. */
   abortGraceMs?: number
-  /** Its output is discarded: to read it costs a millisecond. */
+  /** Discards the output: reading it costs a millisecond. */
   isSilent?: true
-  /** With `isSilent`: a descriptor of ours that the child gets as its descriptor 3. */
+  /** With `isSilent`: a descriptor of this process that the child gets as its descriptor 3. */
   descriptor?: number
-  /** Its descriptor 3 is a pipe that ends with this process, however that ends, and at the latest when it has exited. */
+  /**
+   * Gives the child as its descriptor 3 a pipe that ends with this process, however that ends, and at the latest when
+   * the child has exited.
+   */
   isTethered?: true
 }
 
@@ -30,15 +33,17 @@ export type ChildEnd =
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
 /**
- * How long the output of a child that has exited may stay open (a daemon that it left behind) before we stop reading.
+ * How long the output of a child that has exited may stay open, for example in a daemon that it left behind, before
+ * reading stops.
  */
 const DRAIN_MS = 200
 
 /**
  * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
- * After `timeoutMs` the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. The same when
- * `signal` aborts, but SIGKILL 2 s later; it then rejects with the signal's reason. Keeps the first 2 KiB of stdout and
- * stderr together, and of stdout alone for callers that parse it, and marks where it cut. Never blocks the event loop.
+ * After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. When `signal`
+ * aborts, the same happens, but with SIGKILL after `abortGraceMs`, and the promise rejects with the signal's reason.
+ * Keeps the first 2 KiB of stdout and stderr together, and of stdout alone for callers that parse it, and marks the
+ * cut. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -74,20 +79,20 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
 
 /** A program whose whole output is read as it arrives. */
 export interface ReadRequest extends ChildRequest {
-  /** A descriptor of ours that becomes its stdin; without it, stdin is closed. */
+  /** A descriptor of this process that becomes the stdin of the program; without it, stdin is closed. */
   input?: number
 }
 
 export interface ReadEnd<Read> {
   readonly end: ChildEnd
-  /** What `consume` returned. */
+  /** The result of `consume`. */
   readonly read: Read
 }
 
 /**
- * Runs a program as `runChild` does, and hands its stdout to `consume`, which slows the program down by reading slowly.
- * When `consume` throws, the whole group is killed at once and the error passes; a cancel or the end of the time comes
- * first.
+ * Runs a program as `runChild` does, and passes its stdout to `consume`, which slows the program down by reading
+ * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the time-out
+ * came first.
  */
 export async function readChild<Read>(
   request: ReadRequest,
@@ -145,7 +150,7 @@ function endOf(
     : { kind: 'exited', code, output, stdout: '' }
 }
 
-/** The environment that a child of ours gets: never the runner's inputs, tokens or tracking id. */
+/** Returns the environment for a child process: never the runner's inputs, tokens or tracking id. */
 export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
     const value = process.env[name]
@@ -179,7 +184,7 @@ function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string 
   return () => {
     const bytes = Buffer.concat(chunks)
     if (size <= MAX_OUTPUT_BYTES) return bytes.toString('utf8')
-    // A character that the cut has divided is dropped.
+    // Drops a character that the cut has divided.
     return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`
   }
 }

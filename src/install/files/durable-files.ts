@@ -21,10 +21,13 @@ import { tryUnlinkSync } from './trees/remove-tree.ts'
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4
 
-/** Makes an open file's bytes durable; may take its time, and leaves the event loop free meanwhile. */
+/** Makes an open file's bytes durable. This may take long, but never blocks the event loop. */
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
-/** Replaces a file's text, 0600: after a crash it is either the old text or the new one. The directory must exist. */
+/**
+ * Replaces a file's text, with mode 0600: after a crash it is either the old text or the new one. The directory must
+ * exist.
+ */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path)
   try {
@@ -37,7 +40,7 @@ export async function replaceFile(path: string, text: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-/** Creates a file, 0600: whole and durable, or not at all. Resolves to false when the name is taken. */
+/** Creates a file with mode 0600, whole and durable, or not at all. Resolves to false if the name is taken. */
 export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
   try {
@@ -54,8 +57,9 @@ export async function createFile(path: string, text: string): Promise<boolean> {
 }
 
 /**
- * Gives a complete file another name, which nothing may have yet. Without hard links, the name is claimed by an empty
- * file, which a crash may leave, and then replaced: the file has lost its first name. Returns whether it still has it.
+ * Gives a complete file another name, which must be free. Without hard links, claims the name with an empty file, which
+ * a crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
+ * still has its first name.
  */
 export function linkOrClaimSync(file: string, path: string): boolean {
   try {
@@ -69,12 +73,15 @@ export function linkOrClaimSync(file: string, path: string): boolean {
   }
 }
 
-/** Whether a hard link failed because the file system has none. */
+/** True if a hard link failed because the file system has none. */
 export function isWithoutLinks(error: unknown): boolean {
   return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '')
 }
 
-/** Creates a file that must not exist yet, 0600 until its bytes are complete and durable, then of the given mode. */
+/**
+ * Creates a file that must not exist yet, and makes it durable. Its mode is 0600 until all its bytes are written, then
+ * `mode`.
+ */
 export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
   const fd = openSync(path, 'wx', 0o600)
   try {
@@ -86,15 +93,15 @@ export async function writeNewFile(path: string, text: string, mode = 0o600): Pr
   }
 }
 
-/** Makes durable what was created, renamed or removed in a directory. */
+/** Makes every creation, renaming and removal in a directory durable. */
 export async function syncDirectory(path: string): Promise<void> {
   await openAndSync(path, constants.O_DIRECTORY)
 }
 
 /**
- * Makes whole trees of one file system durable: with one syncfs by `sync -f` (coreutils), because an fsync of each file
- * takes ten times as long as the whole deployment; where that is missing or fails, with an fsync of every file and
- * directory. Throws when the bytes could not be made durable.
+ * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
+ * ten times as long as the whole deployment. If `sync -f` is missing or fails, uses an fsync of every file and
+ * directory. Throws if the bytes could not be made durable.
  */
 export async function syncTrees(
   [root, ...others]: readonly [string, ...string[]],
@@ -113,8 +120,8 @@ export async function syncTrees(
 }
 
 /**
- * Creates missing directories, 0700, durably; not their parents: Node's recursive mkdir never ends in some file
- * systems.
+ * Creates missing directories with mode 0700, durably. Does not create their parents, because Node's recursive mkdir
+ * never ends in some file systems.
  */
 export async function makePrivateDirectories(...paths: readonly string[]): Promise<void> {
   const parents = new Set<string>()
@@ -122,7 +129,7 @@ export async function makePrivateDirectories(...paths: readonly string[]): Promi
   for (const parent of parents) await syncDirectory(parent)
 }
 
-/** Creates a directory that all users may enter, 0755 whatever the umask; does not sync its parent. */
+/** Creates a directory that all users may enter, with mode 0755 whatever the umask. Does not sync its parent. */
 export function makeOpenDirectorySync(path: string): void {
   mkdirSync(path, { mode: 0o755 })
   chmodSync(path, 0o755)

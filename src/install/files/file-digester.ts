@@ -3,10 +3,10 @@ import { closeSync, constants, openSync, readSync } from 'node:fs'
 import { TimeSlice } from './time-slice.ts'
 
 const WINDOW_BYTES = 1024 * 1024
-/** A file that was replaced by a pipe or a symlink in the meantime is neither waited for nor followed. */
+/** If a pipe or a symlink has replaced a file in the meantime, it is neither waited for nor followed. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
 
-/** Hashes many files one after another through one window, in slices between which signals are handled. */
+/** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 export class FileDigester {
   readonly #window = Buffer.allocUnsafeSlow(WINDOW_BYTES)
   readonly #slice: TimeSlice
@@ -16,8 +16,8 @@ export class FileDigester {
   }
 
   /**
-   * Lowercase hex SHA-256 of a file's bytes, of which there are `size`: of a file that has grown since, it reads little
-   * more, and the digest is another. Throws the system's error, and the signal's reason once it is aborted.
+   * Returns the lowercase hex SHA-256 of a file that has `size` bytes. If the file has grown since, reads little more,
+   * and the digest differs. Throws the system's error, and the signal's reason once it is aborted.
    */
   async sha256(path: string, size: number): Promise<string> {
     if (this.#slice.isOver()) await this.#slice.giveBack()

@@ -1,12 +1,12 @@
 import { setTimeout as startTimer } from 'node:timers'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
 
-/** The runner sends SIGTERM 7.5 s after its SIGINT. All of it is over after 6 s, or is left to the post step. */
+/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work is over after 6 s, or is left to the post step. */
 const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 }
 
-/** How long what follows a cancel may still take. Nothing in it is ever aborted without a cancel. */
+/** The limits for the work after a cancel. Without a cancel, none of these signals is ever aborted. */
 export interface Grace {
-  /** Aborted at once: for what can be done later. */
+  /** Aborted at once: for work that can be done later. */
   readonly cancelled: AbortSignal
   /** For comparing restored files with their record. */
   readonly comparing: AbortSignal
@@ -27,14 +27,14 @@ export function startGrace(cancelled: AbortSignal, times: typeof MS_AFTER_CANCEL
   }
 }
 
-/** Of a run that nobody can cancel. */
+/** Returns the limits of a run that nobody can cancel. */
 export function endlessGrace(): Grace {
   return startGrace(new AbortController().signal)
 }
 
 function abortLater(cancelled: AbortSignal, ms: number, reason: Error): AbortSignal {
   const controller = new AbortController()
-  // Not referenced: it must not keep a process alive that has ended its work.
+  // Not referenced: the timer must not keep a process alive that has ended its work.
   const start = (): void => void startTimer(() => controller.abort(reason), ms).unref()
   if (cancelled.aborted) start()
   else cancelled.addEventListener('abort', start, { once: true })

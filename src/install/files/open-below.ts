@@ -3,12 +3,12 @@ import { isAbsolute, relative, sep } from 'node:path'
 import { errnoOf } from '../../core/errors.ts'
 import { openDirectorySync } from './open-directory.ts'
 
-/** Why a path is not one that may be read, as a part of a sentence. */
+/** The error for a path that must not or cannot be read. Its message is a clause. */
 export class NotReadable extends Error {}
 
 /**
- * Opens a regular file below `folder` to read it, and returns its descriptor. Follows no symlink below the folder, also
- * none that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * Opens a regular file below `folder` for reading, and returns its descriptor. Follows no symlink below the folder, not
+ * even one that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
  * folder, or absolute and below it. Throws NotReadable.
  */
 export function openBelowSync(folder: string, path: string): number {
@@ -38,7 +38,7 @@ function openParts(folder: string, [name = '', ...rest]: readonly string[]): num
   }
 }
 
-/** Opening a device may already do something. */
+/** Checks the file before opening it, because opening a device may already have an effect. */
 function openRegular(path: Buffer): number {
   requireRegular(lstatSync(path))
   const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)

@@ -4,27 +4,27 @@ import { tryReadSmallFileSync } from './read-small-file.ts'
 
 /**
  * A directory by its descriptor: `entry` leads into this very directory, even if another process has moved it away and
- * put a symlink in its place. That takes Linux' /proc. Without it, a directory that another user owns or can write is
- * refused, because its entries can be swapped at any time; all others lead to the same place by name.
+ * put a symlink in its place. This needs Linux' /proc. Without it, a directory that another user owns or can write is
+ * refused, because its entries can be swapped at any time; any other directory is reached by its name.
  */
 export interface OpenDirectory {
   readonly stats: Stats
-  /** Leads to an entry, or, without a name, to the directory itself. */
+  /** Returns the path of an entry, or, without a name, of the directory itself. */
   entry(name?: string | Buffer): Buffer
   /**
-   * Of the mount that the directory is in, bind mounts included; undefined where the system does not say. Ask while it
-   * is open.
+   * The mount that contains the directory, including bind mounts; undefined if the system does not name it. Read this
+   * while the directory is open.
    */
   readonly mount: string | undefined
   close(): void
 }
 
-/** Enough for what the system says of a descriptor. */
+/** Enough for the system's facts about a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024
 
 /**
- * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP.
- * Throws DeploymentError `unsafe_host` where a directory of others can be reached only by its name.
+ * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP. Throws
+ * DeploymentError `unsafe_host` if a directory of other users can be reached only by its name.
  */
 export function openDirectorySync(path: string | Buffer): OpenDirectory {
   const fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW)
@@ -47,7 +47,7 @@ export function openDirectorySync(path: string | Buffer): OpenDirectory {
   }
 }
 
-/** Acts on an open directory, and closes it. */
+/** Calls `act` with an open directory, and closes it. */
 export function withDirectorySync<Result>(path: string | Buffer, act: (directory: OpenDirectory) => Result): Result {
   const directory = openDirectorySync(path)
   try {

@@ -13,9 +13,9 @@ export interface PrivateFile {
 }
 
 /**
- * An open file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
- * reach it by a name, and nothing stays behind, even if this process is killed.
- * Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Opens a file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
+ * reach it by name, and nothing stays behind, even if this process is killed. Throws DeploymentError `disk_full` or
+ * `host_not_writable`.
  */
 export function openPrivateFileSync(parent: string): PrivateFile {
   try {
@@ -31,7 +31,7 @@ export function openPrivateFileSync(parent: string): PrivateFile {
   }
 }
 
-/** Its number may soon be another file's. */
+/** Closes the descriptor only once, because its number may soon be another file's. */
 function closeableOnce(fd: number): PrivateFile {
   let isOpen = true
   return {
@@ -43,7 +43,9 @@ function closeableOnce(fd: number): PrivateFile {
   }
 }
 
-/** By descriptor: another user who owns the temporary folder could put a symlink in the directory's place. */
+/**
+ * Uses the directory's descriptor: another user who owns the temporary folder could replace the directory by a symlink.
+ */
 function openUnnamedSync(directory: OpenDirectory): number {
   const path = directory.entry('artifact')
   const fd = openSync(path, 'wx+', 0o600)

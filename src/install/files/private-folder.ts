@@ -6,12 +6,15 @@ import { removeTree } from './trees/remove-tree.ts'
 
 const NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** The path of a private folder below `parent`, which does not exist yet: what may have to remove it must know it first. */
+/**
+ * Returns the path of a private folder below `parent` that does not exist yet. A process that may have to remove the
+ * folder must know its path before the folder exists.
+ */
 export function namePrivateFolder(parent: string): string {
   return join(parent, `hub-deploy-${randomUUID()}`)
 }
 
-/** Makes the folder, 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
+/** Makes the folder with mode 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
 export function makePrivateFolderSync(path: string): void {
   try {
     mkdirSync(path, 0o700)
@@ -21,8 +24,8 @@ export function makePrivateFolderSync(path: string): void {
 }
 
 /**
- * Removes a private folder with everything in it, as `removeTree` does, if it is there. Does nothing for a path that
- * `namePrivateFolder` does not make below this parent.
+ * Removes a private folder with everything in it, as `removeTree` does, if it exists. Does nothing for a path that
+ * `namePrivateFolder` would not return for this parent.
  */
 export async function removePrivateFolder(parent: string, path: string): Promise<void> {
   const name = path.slice(dirname(path).length + 1)

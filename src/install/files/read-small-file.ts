@@ -1,14 +1,14 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 
 /**
- * The text of a regular file of at most `maxBytes`, undefined for anything else; never waits for the other end of a
- * pipe. `flags` are added to those of the open. Throws the system's error when it cannot be opened or read.
+ * Returns the text of a regular file of at most `maxBytes`, undefined for anything else. Never waits for the other end
+ * of a pipe. Adds `flags` to those of the open. Throws the system's error if the file cannot be opened or read.
  */
 export function readSmallFileSync(path: string, maxBytes: number, flags = 0): string | undefined {
   return readSmallBytesSync(path, maxBytes, flags)?.toString('utf8')
 }
 
-/** The same, as bytes. */
+/** Reads the same as bytes. */
 export function readSmallBytesSync(path: string, maxBytes: number, flags: number): Buffer | undefined {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)
   try {
@@ -19,7 +19,7 @@ export function readSmallBytesSync(path: string, maxBytes: number, flags: number
   }
 }
 
-/** The same, with undefined also for a file that cannot be opened or read. Never throws. */
+/** Reads the same, but returns undefined also for a file that cannot be opened or read. Never throws. */
 export function tryReadSmallFileSync(path: string, maxBytes: number): string | undefined {
   try {
     return readSmallFileSync(path, maxBytes)

@@ -2,34 +2,34 @@ import { type StatsFs, statfsSync } from 'node:fs'
 import { byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
 
-/** Enough for the journal, the reports and our other records of a deployment. */
+/** Enough for the journal, the reports and the other records of a deployment. */
 export const OWN_INODES = 16
 
-/** File systems with larger blocks (on a network, or that compress) do not use a whole one for each small file. */
+/** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
 const MAX_BLOCK_BYTES = 4096
 
-/** What a directory's file system must have left. */
+/** The space that a directory's file system must have left. */
 export interface NeededSpace {
-  /** Of each file, in bytes. */
+  /** The size of each file, in bytes. */
   readonly sizes: Iterable<number>
-  /** Files, directories and symlinks. */
+  /** The number of files, directories and symlinks. */
   readonly inodes: number
 }
 
-/** How large a tree may become whose entries are not known yet. */
+/** The largest size of a tree whose entries are not known yet. */
 export interface MostSpace {
-  /** Of all files. */
+  /** Of all files together. */
   readonly bytes: number
-  /** Files, directories and symlinks. */
+  /** The number of files, directories and symlinks. */
   readonly entries: number
 }
 
 type FreeSpace = Pick<StatsFs, 'bavail' | 'bsize' | 'files' | 'ffree'>
 
 /**
- * Throws DeploymentError `disk_full`, with what is needed, what is there and what to do, unless the file system of the
- * directory has room for all of it: whole blocks, and inodes where it has a fixed number of them. Blocks that are
- * reserved for root count as used.
+ * Throws DeploymentError `disk_full` unless the file system of the directory has room for all of it: whole blocks, and
+ * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
+ * is free, and what to do.
  */
 export function requireSpace(
   path: string,
@@ -39,11 +39,13 @@ export function requireSpace(
   const { bavail, bsize, files, ffree } = readFree(path)
   const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES))
   if (bavail * bsize < bytes) throw outOfSpace(path, bavail * bsize, bytes)
-  // A file system that makes inodes as they are needed reports none.
+  // A file system that makes inodes as needed reports none.
   if (files > 0 && ffree < inodes) throw outOfInodes(path, ffree, inodes)
 }
 
-/** Whether there is room for so many entries with so many bytes in all, however these are divided between them. */
+/**
+ * True if there is room for this many entries with this many bytes in all, however the bytes are divided between them.
+ */
 export function hasSpaceForAny(
   path: string,
   { bytes, entries }: MostSpace,

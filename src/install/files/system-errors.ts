@@ -3,14 +3,14 @@ import { dirname } from 'node:path'
 import { DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 
-/** Whether the operating system reported the error, as opposed to an error in this program. */
+/** True if the operating system reported the error, as opposed to an error in this program. */
 export function isSystemError(error: unknown): boolean {
   return error instanceof Error && 'syscall' in error && 'errno' in error
 }
 
 /**
- * A system error as an operator needs it: `disk_full`, `host_not_writable`, else `step_failed`; the message names what
- * was being done. A DeployError passes unchanged.
+ * Turns a system error into one for an operator: `disk_full`, `host_not_writable`, otherwise `step_failed`. The message
+ * names what was being done. A DeployError passes unchanged.
  */
 export function toHostError(error: unknown, doing: string): DeployError {
   if (error instanceof DeployError) return error
@@ -45,7 +45,7 @@ export function toHostError(error: unknown, doing: string): DeployError {
   }
 }
 
-/** The user who was refused, and the owner of the path, or of the directory in which it was to be created. */
+/** Names the user who was refused, and the owner of the path, or of the directory in which it was to be created. */
 function usersOf(error: unknown): string {
   const uid = process.getuid?.()
   if (uid === undefined) return ''
@@ -61,7 +61,7 @@ function ownerOf(path: string): string {
   return ''
 }
 
-/** Undefined also where this user has no access. */
+/** Returns undefined also if this user has no access. */
 function tryLstatSync(path: string): Stats | undefined {
   try {
     return lstatSync(path)

@@ -4,15 +4,15 @@ import { monotonicMs } from '../../core/monotonic.ts'
 /** Milliseconds of synchronous work before signals and timers get their turn. */
 const SLICE_MS = 25
 
-/** One whole turn of the event loop: every signal that has arrived by now is handled. */
+/** Waits for one whole turn of the event loop, so that every signal that has arrived by now is handled. */
 export async function hearSignals(): Promise<void> {
-  // When a file's or a socket's callback called this, the first one ends before the loop has polled for signals.
+  // If the callback of a file or a socket called this, the first wait ends before the loop has polled for signals.
   await setImmediate()
   await setImmediate()
 }
 
 /**
- * Cuts long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
+ * Divides long synchronous work into slices, so that a cancel is noticed: `if (slice.isOver()) await slice.giveBack()`.
  */
 export class TimeSlice {
   readonly #signal: AbortSignal | undefined
@@ -50,7 +50,9 @@ export class TimeSlice {
     }
   }
 
-  /** The same pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does. */
+  /**
+   * Passes on the pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does.
+   */
   async *pace(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const piece of pieces) {
       if (this.isOver()) await this.giveBack()

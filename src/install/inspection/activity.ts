@@ -6,27 +6,27 @@ import { type Layout, placeName } from '../host/layout.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal/journal-record.ts'
 
-/** What deployments are doing to a host. */
+/** The activity of deployments on a host. */
 export type Activity =
   | { readonly kind: 'quiet' }
-  /** A live run changes it, or recovers it; `holder` says who. */
+  /** A live run is changing or recovering the host; `holder` names it. */
   | { readonly kind: 'busy'; readonly holder: string }
   | InterruptedRun
 
-/** A run that has died, and that no other has recovered yet. */
+/** A run that has died and was not recovered yet. */
 export interface InterruptedRun {
   readonly kind: 'interrupted'
-  /** What is left of it, and what recovers it. */
+  /** How the run left the host, and what recovers it. */
   readonly sentence: string
-  /** What it has committed: that is installed, whatever the record says. */
+  /** The commit of the run, if there is one: its versions are installed, whatever the record says. */
   readonly commit: CommitRecord | undefined
-  /** The parts that may be neither old nor new, by their names. */
+  /** The names of the parts that may be neither old nor new. */
   readonly inDoubt: ReadonlySet<string>
 }
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a
- * strange lock.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a lock
+ * that is not a regular file.
  */
 export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
   const other = await readUnended(layout, signal)
@@ -34,7 +34,7 @@ export async function readActivity(layout: Layout, signal: AbortSignal): Promise
   return 'holder' in other ? { kind: 'busy', holder: other.holder } : interruptedRun(layout, other.records)
 }
 
-/** A text that changes when a deployment begins, ends, or commits something. */
+/** Returns a text that changes whenever a deployment begins, ends or commits. */
 export function readTraces({ own, journal, installed }: Layout): string {
   return [own, journal, installed].map(stampOf).join()
 }

@@ -16,19 +16,21 @@ import type { CommitRecord } from '../transaction/journal/journal-record.ts'
 import { type Activity, readActivity, readTraces } from './activity.ts'
 import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
 
-/** An installed part. */
+/** An installed part, as it was found. */
 export interface InspectedPart extends Place {
   readonly row: InstalledRow
-  /** Undefined: its files are those that were installed; those of a modified snapshot, if the row says `modified`. */
+  /**
+   * Undefined if the files are those that were installed; if the row says `modified`, those of the modified snapshot.
+   */
   readonly drift: PartDrift | undefined
 }
 
-/** Whether a part differs from what was installed, or from the artifact, or may do so. */
+/** True if a part differs, or may differ, from what was installed or from the artifact. */
 export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift'>): boolean {
   return drift !== undefined || row.modified === true
 }
 
-/** Whether installed files differ: not known where a deployment hides that. */
+/** True if installed files differ; undefined while a deployment makes this unknown. */
 export function isDrifted({ parts, isRecordLost }: Pick<Inspection, 'parts' | 'isRecordLost'>): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
   if (isRecordLost || parts.some(({ row }) => row.modified)) return true
@@ -43,18 +45,18 @@ export interface RetainedSnapshot extends Place {
   readonly path: string
 }
 
-/** What is installed on a host, and whether its files are those that were installed. */
+/** The parts that are installed on a host, and whether their files are those that were installed. */
 export interface Inspection {
   readonly activity: Activity
   readonly parts: readonly InspectedPart[]
   readonly snapshots: readonly RetainedSnapshot[]
-  /** Directories next to parts, or where parts usually are, of which there is no record: `<directory>/<name>`. */
+  /** Directories without a record, next to parts or where parts usually are: `<directory>/<name>`. */
   readonly unrecorded: readonly string[]
-  /** There is no `installed.json`, though a deployment has left records of files that it would name. */
+  /** Whether `installed.json` is missing although a deployment has left records of files that it would name. */
   readonly isRecordLost: boolean
-  /** Whether anything was ever deployed there. */
+  /** Whether anything was ever deployed to this host. */
   readonly isKnown: boolean
-  /** How many services run another version than they should, since a rollback that could not restore them. */
+  /** The number of services that run another version than they should, because a rollback could not restore them. */
   readonly unrestored: number
 }
 
@@ -67,15 +69,15 @@ interface InspectionTools {
   readonly signal: AbortSignal
 }
 
-/** How many differing paths are listed. */
+/** The limit for the list of differing paths. */
 const MAX_PATHS = 2000
-/** How often a host is examined that is changed meanwhile. */
+/** How often to examine a host that is changed meanwhile. */
 const MAX_LOOKS = 3
 
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. What it returns was so at one moment,
- * or says that a deployment is in progress. Throws ConfigError `invalid_input` for a root that is not there;
- * UntouchableHostError for one that others may have written; DeploymentError `inconsistent` for a damaged record or
+ * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
+ * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
+ * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
  * journal, and `host_not_writable`; and the signal's reason once it is aborted.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
@@ -139,7 +141,10 @@ function directoriesIn(root: string, directory: string): string[] {
   return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`)
 }
 
-/** Where a deployment works, or one has died in the middle, a difference says nothing. */
+/**
+ * Compares a part, unless a deployment is changing the host or has died in the middle of the part: a difference would
+ * then mean nothing.
+ */
 async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activity): Promise<PartDrift | undefined> {
   if (activity.kind === 'busy') return waiting('a deployment is changing this host at this moment')
   if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
@@ -166,13 +171,13 @@ function snapshotsOf(layout: Layout, place: Place, rows: readonly SnapshotRow[])
   return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: join(folder, row.name) }))
 }
 
-/** One deployment after another: what was seen last may be of the middle of one. */
+/** Ends the examination if one deployment follows another: the last result may show the middle of one. */
 function givenUp(inspection: Inspection): Inspection {
   const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }))
   return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } }
 }
 
-/** To find nothing in a directory that is not there would hide a typing error, or a disk that is not mounted. */
+/** Refuses a missing root. Finding nothing in it would hide a typing error, or a disk that is not mounted. */
 function requireDirectory(root: string): void {
   if (statSync(root, { throwIfNoEntry: false })?.isDirectory()) return
   throw new ConfigError(

@@ -18,41 +18,42 @@ import {
 } from '../host/trees/tree-comparison.ts'
 
 /**
- * How one path differs. `mode`: the same bytes with another mode. `replaced`: by something else than it was. `writable`: a
- * directory that group or others can write, as no deployment makes one.
+ * How one path differs. `mode`: the same bytes with another mode. `replaced`: an entry of another kind. `writable`: a
+ * directory that group or others can write, unlike any that a deployment makes.
  */
 export type How = 'added' | 'removed' | 'changed' | 'mode' | 'replaced' | 'writable'
 
-/** One path of a part, relative to it; `.` is its directory. */
+/** One differing path, relative to the part's directory; `.` is the directory itself. */
 export interface PathDrift {
   readonly path: string
   readonly how: How
 }
 
-/** How an installed part differs from what was installed, or why that is not known. */
+/** How an installed part differs from what was installed, or why this is not known. */
 export type PartDrift =
-  /** In order, no more than there was room for; `count` is of all. */
+  /** In order, as many as there was room for; `count` includes the others. */
   | { readonly kind: 'differs'; readonly paths: readonly PathDrift[]; readonly count: number }
   | { readonly kind: 'no directory'; readonly instead: NoDirectory }
-  /** `isPassing`: only while a deployment is in progress, or until it is recovered. */
+  /** `isPassing`: the reason lasts only until the deployment in progress ends, or is recovered. */
   | { readonly kind: 'not compared'; readonly why: string; readonly isPassing: boolean }
 
-/** What a check of several parts works with. */
+/** The settings of a check, and the room that its parts share. */
 export interface CheckSetting {
   readonly layout: Layout
-  /** In addition to those with which each part was installed. */
+  /** In addition to the keep-paths with which each part was installed. */
   readonly keepPaths: readonly string[]
   readonly signal: AbortSignal
-  /** How many differing paths all parts together may still list. */
+  /** The number of differing paths that all parts together may still list. */
   room: number
 }
 
-/** Those of the action where nobody has recorded any. */
+/** The action's default in versions that recorded no keep-paths. */
 const EARLIER_KEEP_PATHS = ['.env', 'data']
 
 /**
- * How the files of an installed part differ from those that were installed; undefined where they do not. Says why where
- * that cannot be known. Reads only files whose inode or times have changed. Throws only the signal's reason.
+ * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
+ * a reason if they could not be compared. Reads only files whose inode or times have changed. Throws only the signal's
+ * reason.
  */
 export async function checkPart(setting: CheckSetting, row: InstalledRow): Promise<PartDrift | undefined> {
   const { layout, signal } = setting
@@ -91,7 +92,10 @@ async function compare(setting: CheckSetting, row: InstalledRow): Promise<PartDr
   return count === 0 ? undefined : { kind: 'differs', paths, count }
 }
 
-/** Whether another account can change what is in a directory. Python makes its caches as the service's umask wants. */
+/**
+ * True if another account can change the contents of a directory. The group may write to Python's caches, because
+ * Python makes them with the service's umask.
+ */
 function isExposed(root: string, path: string): boolean {
   const mode = lstatIfPresentSync(`${root}/${path}`)?.mode ?? 0
   return (mode & (/(?:^|\/)__pycache__$/.test(path) ? 0o002 : 0o022)) !== 0

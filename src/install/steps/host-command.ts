@@ -8,21 +8,21 @@ import type { Deployment } from '../transaction/context.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 
 export interface HostCommandRequest {
-  /** Its key in the host config: `provision.greeter`. */
+  /** The command's key in the host config: `provision.greeter`. */
   name: string
   command: HostCommand
   /** Appended to the command's own arguments. */
   args: readonly string[]
-  /** Whether the deployment has changed what the host runs so far. */
+  /** Whether the deployment has so far changed anything that the host runs. */
   changed: boolean
-  /** For this command only, along with the deployment's facts. */
+  /** Set for this command only, along with the deployment's facts. */
   variables: Readonly<Record<string, string>>
 }
 
 /**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own, stdin closed, and
- * logs how long it took. Throws DeploymentError `step_failed` with its exit code and the beginning of its output, or
- * `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in a process group of its own and with stdin
+ * closed, and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the
+ * output, or `step_timed_out`.
  */
 export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
   const { command, env, timeoutSeconds } = request.command

@@ -11,9 +11,10 @@ import { missingSettings } from './settings/written-settings.ts'
 import type { InstallOrder } from './step-context.ts'
 
 /**
- * The ids of the steps that act on services or run commands for parts which this deployment leaves as they are, except
- * those that depend on a step which installs a part that changes. A step without `plugin` is about all parts. Known
- * before the first step, so that a `stop` is skipped together with its `start`. None with `redeploy`.
+ * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
+ * are. Excludes steps that depend on a step which installs a part that changes, and steps for services that an earlier
+ * run could not restore. A step without `plugin` concerns all parts. Decided before the first step, so that a `stop` is
+ * skipped together with its `start`. Empty with `redeploy`.
  */
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
   const { layout, request } = deployment
@@ -34,13 +35,16 @@ export function findIdleSteps(deployment: Deployment, order: InstallOrder): Read
   return new Set(order.steps.filter(isIdle).map(({ id }) => id))
 }
 
-/** Whether a step is about a service that an earlier run could not restore. */
+/** True if a step is about a service that an earlier run could not restore. */
 function isOverdue(layout: Layout, order: InstallOrder, step: PlanStep): boolean {
   if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart') return false
   return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0
 }
 
-/** The ids of what a step is about that depends, directly or not, on a step which installs one of these parts. */
+/**
+ * Returns the `plugin` of each step that acts on the host and depends, directly or not, on a step that changes one of
+ * these parts.
+ */
 function findDependent({ steps }: InstallOrder, changed: readonly Part[]): string[] {
   const places = new Set(changed.map(placeName))
   const reached = new Set<string>()
@@ -51,25 +55,28 @@ function findDependent({ steps }: InstallOrder, changed: readonly Part[]): strin
   )
 }
 
-/** The part that a step installs, or whose settings it creates. */
+/** Returns the part that a step installs, or whose settings it creates. */
 function placeOfChange(step: PlanStep): string | undefined {
   if (step.action === 'write_env') return placeOfSettings(step)
   return isInstallStep(step) ? placeOfInstall(step) : undefined
 }
 
-/** A missing settings file is going to be created, which is a change for the steps before that too. */
+/**
+ * True if a part is not intact, or if its settings file is missing: creating that file is a change for the steps before
+ * it too.
+ */
 function isChanging(deployment: Deployment, order: InstallOrder, part: Part): boolean {
   return part.intact === undefined || missingSettings(deployment, order, part).length > 0
 }
 
-/** Logs in one line which steps were skipped because nothing changes for them, once the steps have run. */
+/** Logs in one line, after all steps have run, which of them were skipped because nothing changes for them. */
 export function announceSkipped({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
   const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped')
   if (skipped.length > 0)
     tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`)
 }
 
-/** The same for a run that only says what another would do. */
+/** Logs in one line, in a dry run, which steps a real run would skip because nothing changes for them. */
 export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
   record.noteIdle(idle)
   const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle)
@@ -83,7 +90,7 @@ export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet
 
 type Recorded = Pick<Deployment, 'tools' | 'record'>
 
-/** A rollback has no such input. */
+/** A rollback has no input `redeploy`. */
 function remedyOf({ facts }: Recorded['record']): string {
   return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : ''
 }

@@ -4,7 +4,7 @@ import type { IntactPart } from './parts/part.ts'
 import type { StepContext } from './step-context.ts'
 import type { StepResult } from './step-entry.ts'
 
-/** Keeps a part that is intact in its place. */
+/** Keeps an intact part in its place. */
 export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepResult> {
   results.set(placeName(part), { tree: part.intact })
   const { added } = (await deployment.drift.of(part)) ?? { added: [] }

@@ -22,7 +22,8 @@ import { verifyHealth } from './verify-health.ts'
 const MAX_LISTED = 5
 
 /**
- * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, or what the disk says.
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, `unsafe_host` or
+ * `snapshot_modified`, or file system errors.
  */
 export async function performStep(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (context.order.skipped.has(step.id)) {
@@ -58,7 +59,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
   }
 }
 
-/** Nothing has changed for the step; a service that should run is started if it does not. */
+/** Skips a step for which nothing changes, but starts a service that should run and does not. */
 async function performIdle(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
   const { log, signal } = context.deployment.tools
@@ -92,7 +93,7 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
     log.info(`${action} ${describeService(service)}`)
     await transaction.supervise(service, action, signal)
     if (!unrestored.has(service)) continue
-    // A start leaves alone what runs.
+    // A start leaves a running service alone.
     if (action === 'start' && transaction.services.at(-1)?.was_running)
       await transaction.supervise(service, 'restart', signal)
     await noteRestorations(deployment.layout, { restored: [service] })
@@ -106,8 +107,8 @@ function reasonToSkip(step: PlanStep): string {
 }
 
 /**
- * A failed notification is no reason to roll back a healthy version. The publisher may have written the message, so it
- * is never an argument, which many commands would read as an option.
+ * Warns if the notification fails, which is no reason to roll back a healthy version. The publisher may have written
+ * the message, so it is never an argument: many commands would read it as an option.
  */
 async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepEnd> {
   const { log, signal } = context.deployment.tools

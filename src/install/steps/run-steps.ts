@@ -14,10 +14,10 @@ import { goneAlready } from './switch/remove-part.ts'
 import { switchParts } from './switch/switch-parts.ts'
 
 /**
- * Prepares all staged parts, removes what the new version does not contain, then runs the plan's steps in their order, and
- * records each with its duration; calls `beforeStep` before each of the plan's. What a run of steps removes and installs
- * is switched together, before the first of them is recorded. After the first that throws, records the others as not run
- * and throws its error as it is.
+ * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
+ * their order, and records each with its duration. Calls `beforeStep` before each step of the plan. All parts that a
+ * run of steps removes and installs are switched together, before the first of its steps is recorded. If a step throws,
+ * records the remaining ones as not run, and throws the same error.
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
   const { order, deployment, transaction, idle } = context
@@ -56,7 +56,10 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
   warnOfMissingEnv(context)
 }
 
-/** Compares meanwhile the installed trees that are replaced before any other step. */
+/**
+ * Prepares the staged parts of all runs. Meanwhile compares the installed trees that are replaced before any other
+ * step.
+ */
 async function prepareRuns(
   context: StepContext,
   runs: readonly StepRun[],
@@ -68,7 +71,7 @@ async function prepareRuns(
   return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)))
 }
 
-/** Returns how the steps have ended that this has done. */
+/** Switches the parts of a run. Returns the ends of the steps that this completes. */
 async function switchRun(
   context: StepContext,
   { removed, staged }: StepRun,
@@ -89,13 +92,13 @@ function isDone(end: StepEnd | undefined): boolean {
   return typeof end === 'object' && 'did' in end && end.status === 'done'
 }
 
-/** Notices that concern several steps, in one line each. */
+/** Logs the notices that concern several steps, in one line each. */
 function announce({ deployment, idle }: StepContext): void {
   announceSkipped(deployment, idle)
   warnOfDrift(deployment)
 }
 
-/** How to check the old versions after a rollback. */
+/** Returns the checks of the old versions, for use after a rollback. */
 function restoredChecks({ steps, parts, hostConfig, skipped }: InstallOrder): RestoredCheck[] {
   if (hostConfig === undefined) return []
   const previous = new Map(parts.map(part => [part.id, part.previous.version]))

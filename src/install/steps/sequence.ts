@@ -3,7 +3,7 @@ import type { PlannedStep } from '../transaction/record.ts'
 
 const MAX_LISTED = 20
 
-/** The steps of a plan in their order, for one line. */
+/** Lists the steps of a plan in their order, in one line. */
 export function describeSequence(steps: readonly PlannedStep[]): string {
   const named = steps.map(({ id, action }) => `${id} (${action})`)
   return listFirst(named, MAX_LISTED, ' → ')

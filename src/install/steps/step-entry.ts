@@ -2,7 +2,9 @@ import { monotonicMs } from '../../core/monotonic.ts'
 import type { StepEntry } from '../transaction/facts.ts'
 import type { Step } from './step-runs.ts'
 
-/** How a step ended that did not fail; a warning says why it did not do its work, though the plan continues. */
+/**
+ * The end of a step that did not fail. A warning says why the step did not do its work, although the plan continues.
+ */
 export type StepEnd = StepStatus | StepResult | { warning: string }
 
 type StepStatus = 'done' | 'unchanged' | 'skipped'
@@ -11,19 +13,19 @@ export interface StepResult {
   readonly status: StepStatus
   /** In a few words: `58 files changed, 2 added`. */
   readonly did: string
-  /** The same where a reader does not see which part the step is about. */
+  /** The same for a reader who does not see which part the step is about. */
   readonly story?: string
-  /** Of a health check: the parts that it has examined. */
+  /** The parts that a health check has examined. */
   readonly checked?: readonly string[]
 }
 
-/** Starts the entry of one step; what is returned finishes it. */
+/** Starts the time of one step. The returned function builds its entry. */
 export function startEntry(step: Step): (end: StepEnd | { failed: string }) => StepEntry {
   const started = monotonicMs()
   return end => entryOf(step, end, monotonicMs() - started)
 }
 
-/** The entry of a step that has taken so many milliseconds. */
+/** Builds the entry of a step that has taken this many milliseconds. */
 export function entryOf({ id, action }: Step, end: StepEnd | { failed: string }, milliseconds: number): StepEntry {
   const duration_ms = Math.round(milliseconds)
   if (typeof end === 'string') return { id, action, status: end, duration_ms, error: null }
@@ -32,7 +34,7 @@ export function entryOf({ id, action }: Step, end: StepEnd | { failed: string },
   return { id, action, status: 'warned', duration_ms, error: end.warning }
 }
 
-/** The entry of a step that was not run. */
+/** Builds the entry of a step that was not run. */
 export function notRun({ id, action }: Step): StepEntry {
   return { id, action, status: 'not_run', duration_ms: 0, error: null }
 }

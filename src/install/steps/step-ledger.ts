@@ -3,15 +3,15 @@ import type { DeploymentRecord } from '../transaction/record.ts'
 import { entryOf, notRun, type StepEnd } from './step-entry.ts'
 import type { Step } from './step-runs.ts'
 
-/** Records the steps of a deployment in their order, each once: as it ended, or as not run. */
+/** Records the steps of a deployment in their order, each once: how it ended, or that it was not run. */
 export class StepLedger {
   readonly #record: DeploymentRecord
   readonly #left: Step[]
   #reached: Step | undefined
-  /** The milliseconds that work for several steps at once has taken of each. */
+  /** Each step's share of the work that was done for several steps at once, in milliseconds. */
   readonly #shares = new Map<Step, number>()
   readonly #now: () => number
-  /** Since then, in milliseconds, the time is that of the next step. */
+  /** The start of the time that counts for the next step, in milliseconds. */
   #since: number
 
   constructor(record: DeploymentRecord, steps: readonly Step[], now = monotonicMs) {
@@ -22,12 +22,12 @@ export class StepLedger {
     this.#reached = steps[0]
   }
 
-  /** Which step it is that fails, if anything fails now. */
+  /** Sets the step that counts as failed if anything fails now. */
   reach(step: Step | undefined): void {
     this.#reached = step ?? this.#reached
   }
 
-  /** What was done since the last step was for all of these; for none, it does not count as time of a step. */
+  /** Divides the time since the last step among these steps. Without any, the time counts for no step. */
   share(steps: readonly Step[]): void {
     const each = (this.#now() - this.#since) / steps.length
     for (const step of steps) this.#shares.set(step, (this.#shares.get(step) ?? 0) + each)
@@ -42,7 +42,7 @@ export class StepLedger {
     await this.#record.addStep(entry)
   }
 
-  /** Records that the step which was reached has failed, and that all others that are left were not run. */
+  /** Records that the current step has failed, and that the other remaining steps were not run. */
   async fail(error: unknown): Promise<void> {
     const failed = error instanceof Error ? error.message : String(error)
     for (const step of this.#left) {

@@ -4,7 +4,10 @@ import { placeName } from '../host/layout.ts'
 import { findPart, type InstalledPart, type NewPart } from './parts/part.ts'
 import type { StepContext } from './step-context.ts'
 
-/** No plan has this step: it is reported with the plan's steps, under the part's name, which no step's id can be. */
+/**
+ * The removal of a part, which is a step of no plan. It is reported with the plan's steps, under the part's name, which
+ * no step's id can be.
+ */
 export interface Removal {
   readonly id: string
   readonly action: 'remove'
@@ -13,7 +16,7 @@ export interface Removal {
 
 export type Step = PlanStep | Removal
 
-/** Steps that follow each other, and the parts that are switched together when the first of them begins. */
+/** Consecutive steps, and the parts that are switched together when the first of these steps begins. */
 export interface StepRun {
   readonly steps: readonly Step[]
   readonly removed: ReadonlyMap<InstalledPart, Step>
@@ -21,9 +24,9 @@ export interface StepRun {
 }
 
 /**
- * All steps in their order: removals first, then the plan's. Consecutive ones are one run when each of them removes a
- * part, installs one that is staged or in its place already, or does nothing: so nothing slow is between their
- * switches.
+ * Divides all steps into runs, in their order: removals first, then the plan's. Consecutive steps are one run if each
+ * of them removes a part, installs a part that is staged or already in its place, or does nothing. So no slow work
+ * comes between their switches.
  */
 export function divideIntoRuns(context: StepContext): StepRun[] {
   const { removals, steps } = context.order
@@ -49,7 +52,7 @@ function runOf(context: StepContext, steps: readonly Step[]): StepRun {
   return { steps, removed, staged }
 }
 
-/** The staged part that a step installs, if it does. */
+/** Returns the staged part that a step installs, if it installs one. */
 function stagedPart({ order }: StepContext, step: Step): NewPart | undefined {
   if (step.action === 'remove' || !isInstallStep(step)) return undefined
   const part = findPart(order.parts, placeOfInstall(step))

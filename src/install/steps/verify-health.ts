@@ -12,10 +12,10 @@ const MAX_LISTED = 5
 
 export type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
-/** What runs on a host, and how its health is checked. */
+/** The parts that run on a host, and the means to check their health. */
 export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<Deployment, 'tools'> {
   readonly parts: readonly { readonly id: string; readonly version: string }[]
-  /** Whether the deployment has changed what the host runs. */
+  /** Whether the deployment has changed anything that the host runs. */
   readonly changed: boolean
 }
 

@@ -24,32 +24,32 @@ import type { Deployment } from '../../transaction/context.ts'
 import type { NewPart, Part } from './part.ts'
 
 const PLUGIN_YAML = 'plugin.yaml'
-/** What a signed plugin has. */
+/** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
 /** A deployment by a contract that signs plugins for their host. */
 export type SigningDeployment = Deployment & { readonly request: { readonly pluginSecretKey: string | undefined } }
 
-/** A verified artifact, and whose it is. */
+/** A verified artifact, and its origin. */
 export interface VerifiedSource {
   readonly origin: Origin
   readonly sha256: string
 }
 
-/** What is installed in a place and came from the verified artifact itself, with no file missing or changed. */
+/** An installed tree that came from the verified artifact itself, with no file missing or changed. */
 export interface IntactTree {
   readonly place: Place
   readonly identity: TreeIdentity
-  /** Its files and symlinks. */
+  /** Finds one of its files and symlinks. */
   readonly find: FindRecorded
-  /** Undefined where there is none. */
+  /** Undefined if the tree has none. */
   readonly pluginYaml: PluginYaml | undefined
 }
 
 /**
- * What is installed in a place, if extracting this artifact would give exactly that: it came from these bytes, by the
- * same keep-paths and with the same `plugin.sig`, and no file of it is missing or changed. Undefined otherwise, and
- * where that cannot be known without extracting.
+ * Finds the tree that is installed in a place, if extracting this artifact would give exactly that tree: it came from
+ * the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or changed. Returns undefined
+ * otherwise, or if this cannot be known without an extraction.
  */
 export async function findIntactTree(
   deployment: SigningDeployment,
@@ -64,12 +64,15 @@ export async function findIntactTree(
   return place.shelf === 'plugins' ? await withPluginYaml(deployment, place, tree) : tree
 }
 
-/** Whether such a tree has a regular file. */
+/** True if an intact tree has a regular file at this path. */
 export function hasRegularFile({ find }: IntactTree, path: string): boolean {
   return (find(path)?.kind ?? 'link') !== 'link'
 }
 
-/** A part as one that stays in its place, if its new tree is installed just there, with nothing missing or changed. */
+/**
+ * Turns a part into one that stays in its place, if its new tree is already installed there with nothing missing or
+ * changed. Returns any other part as it is.
+ */
 export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
   const { installed } = part.previous
   if (installed === undefined || !isFrom(installed, origin) || !isSamePlace(part, part.previous.place)) return part
@@ -79,13 +82,15 @@ export async function keepIfIntact(deployment: Deployment, part: NewPart, origin
   return { ...facts, intact: identityOf(installed) }
 }
 
-/** Whether what is installed has every recorded file as it was recorded. What is there as well does no harm. */
+/** True if every recorded file is installed as it was recorded. Added files do no harm. */
 async function isIntact(deployment: Deployment, place: Place): Promise<boolean> {
   const drift = await deployment.drift.of(place)
   return drift !== undefined && isOnlyAdded(drift)
 }
 
-/** Whether the signature of what is installed covers a file that was added: then the host framework rejects it. */
+/**
+ * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects it.
+ */
 async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
   const shipped = pathsOf(part.tree.files)
   if (!SIGNED.every(path => shipped.has(path))) return false
@@ -96,11 +101,11 @@ async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart)
   return found.some(path => !shipped.has(path) && !isKept(path))
 }
 
-/** Whether a record lists the files, modes and symlinks of this part, and no other. */
+/** True if a record lists the files, modes and symlinks of this part, and no others. */
 function isRecordedTree({ layout, keepPaths }: Deployment, part: NewPart, installed: InstalledRow): boolean {
   const record = readTreeRecord(layout, installed)
   if (record === undefined) return false
-  // An earlier version of the action recorded no modes; the same artifact has the same.
+  // Earlier versions of this action recorded no modes, but the same artifact has the same modes.
   const knowsMode = installed.artifact_sha256 !== part.artifactSha256
   const items = itemsOf(part.tree, keepPaths)
   for (const recorded of record) if (!isAlike(recorded, items.next().value, knowsMode)) return false
@@ -119,7 +124,7 @@ async function withPluginYaml(
   tree: IntactTree,
 ): Promise<IntactTree | undefined> {
   const { pluginSecretKey } = request
-  // A kept one is the host's own, and its record says nothing about the artifact's.
+  // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's.
   if (keepPaths.includes(PLUGIN_YAML)) return undefined
   if (tree.find(PLUGIN_YAML) === undefined) return tree
   const installed = installPath(layout, place)
@@ -134,14 +139,14 @@ async function withPluginYaml(
   }
 }
 
-/** Undefined unless its bytes, as they are read here, are those of the record. */
+/** Reads plugin.yaml. Returns undefined unless the bytes read here are those of the record. */
 function readRecordedYaml(installed: string, find: FindRecorded): PluginYaml | undefined {
   const text = readSmallFileSync(join(installed, PLUGIN_YAML), PLUGIN_YAML_LIMITS.bytes, constants.O_NOFOLLOW)
   const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === hash('sha256', text)
   return isRecorded ? parsePluginYaml(text) : undefined
 }
 
-/** A record that cannot be used is as good as none here: before the tree is replaced, a warning names it. */
+/** Treats a record that cannot be used like a missing one: before the tree is replaced, a warning names the record. */
 function orIfUnreadable<Value>(otherwise: Value, read: () => Value): Value {
   try {
     return read()

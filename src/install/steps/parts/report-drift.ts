@@ -10,13 +10,13 @@ import type { StepContext } from '../step-context.ts'
 import type { Part } from './part.ts'
 
 const MAX_NAME_CHARS = 150
-/** In one report, of all parts together: a tree that a tool has rewritten may differ in every file. */
+/** The limit for one report, over all parts: a tree that a tool has rewritten may differ in every file. */
 const MAX_REPORTED_PATHS = 500
 const MAX_REPORTED_BYTES = 64 * 1024
 
 /**
- * Adds to the report how the parts that stay in their places are not as they were installed. What is replaced is compared
- * only when that happens, because others may change it until then.
+ * Adds to the report how the parts that stay in their places differ from what was installed. Other parts are compared
+ * only when they are replaced, because other processes may change them until then.
  */
 export async function recordDriftOfKept(deployment: Deployment, parts: readonly Part[]): Promise<void> {
   await recordDrift(
@@ -26,8 +26,8 @@ export async function recordDriftOfKept(deployment: Deployment, parts: readonly 
 }
 
 /**
- * Adds to the report how installed files are not as they were installed, or that they could not be compared, in place of
- * what it said of these parts before. Throws only the reason of a cancel.
+ * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
+ * the earlier entries of these parts. Throws only the reason of a cancel.
  */
 export async function recordDrift(deployment: Deployment, places: readonly PartName[]): Promise<void> {
   const { record } = deployment
@@ -39,7 +39,7 @@ export async function recordDrift(deployment: Deployment, places: readonly PartN
   if (drift.length + known.length > 0) await record.update({ drift: bounded(drift) })
 }
 
-/** Warns, in one line, of every difference from what was installed that the report lists. */
+/** Warns in one line of the differences from what was installed that the report lists. */
 export function warnOfDrift({ record, tools }: Deployment): void {
   const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false)
   if (differing.length > 0) tools.log.warning(describeDrift(differing))
@@ -60,7 +60,7 @@ function entryOf(
   return { ...named, ...(instead === undefined ? difference : { ...none, instead }) }
 }
 
-/** Adds to the report which snapshots have the modified trees that were replaced. */
+/** Adds to the report the snapshots that contain the modified trees that were replaced. */
 export async function noteModifiedSnapshots({ deployment, results }: StepContext): Promise<void> {
   const { record } = deployment
   const drift = record.facts.drift?.map(entry => {
@@ -92,7 +92,7 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
   })
 }
 
-/** The differences from what was installed, as the sentence of the log. */
+/** Describes the differences from what was installed, in the sentence that is logged. */
 export function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')

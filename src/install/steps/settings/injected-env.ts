@@ -12,18 +12,21 @@ import type { Part } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 import { readSettings } from './settings-file.ts'
 
-/** In the plugin's own directory; the host's own, so a kept path. */
+/** The file's name in the plugin's own directory. It is the host's own file, so a kept path. */
 export const INJECTED = '.env'
 
 /** A part that has settings. */
 export type SettingsOwner = Place & Pick<Part, 'environment'>
 
-/** Where a host framework looks for the settings that it injects into a plugin (contract 2.1). */
+/** Returns the path of the settings that a host framework injects into a plugin (contract 2.1). */
 export function injectedEnvPath(layout: Layout, part: Place): string {
   return join(installPath(layout, part), INJECTED)
 }
 
-/** Whether a `write_env` step is going to create those of a part: neither the host has any yet, nor its new tree. */
+/**
+ * True if a `write_env` step is going to create the injected settings of a part: neither the host nor the new tree has
+ * any yet, and they may be created.
+ */
 export function willLackInjectedEnv(
   { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,
   part: Part,
@@ -35,11 +38,11 @@ export function willLackInjectedEnv(
 }
 
 /**
- * Creates the settings that the host framework injects into an installed plugin (0600, written whole or not at all), with
- * this text, where it injects any and there are none. Returns whether it did. Never changes an existing file, but reads
- * it, and warns where it sets a key to another value than this text. Warns where it cannot create one, because the next
- * version would not get it, or the signature of the plugin covers it. Throws DeploymentError `step_failed` when existing
- * settings are not a regular file, or lack a required key.
+ * Creates the settings that the host framework injects into an installed plugin, with this text, if it injects any and
+ * there are none. The file has mode 0600, and is written whole or not at all. Returns whether the file was created.
+ * Never changes an existing file, but reads it, and warns if it sets a key to another value than this text. Warns if
+ * the file cannot be created, because the next version would lose it or the signature of the plugin covers it. Throws
+ * DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
  */
 export async function seedInjectedEnv(
   { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,
@@ -82,7 +85,7 @@ function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner
   return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED)
 }
 
-/** Where a part's tree is before it is installed. */
+/** Returns the path of a part's tree before it is installed. */
 function treeOf(layout: Layout, part: Part): string {
   if (part.intact !== undefined) return installPath(layout, part)
   return part.retained === undefined ? part.staged : join(snapshotsPath(layout, part), part.retained.name)
@@ -94,7 +97,7 @@ function isSigned(path: string): boolean {
     const pluginYaml = readPluginYaml(path)
     return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml)
   } catch {
-    // Something on this host has damaged it.
+    // The plugin.yaml was damaged on this host: treat the plugin as signed.
     return true
   }
 }

@@ -6,13 +6,16 @@ import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
-/** What happens to the host's own settings of a part; `announce` says so once it has happened. */
+/** The moves of the host's own settings of a part; `announce` logs them once they are done. */
 export interface SettingsMove {
   readonly moves: readonly PlannedMove[]
   announce(): void
 }
 
-/** The host's own settings of a part go with it to another directory, even if it was removed in between. */
+/**
+ * Plans the moves of the host's own settings of a part. They follow the part to another directory, even if it was
+ * removed in between.
+ */
 export function planSettingsMove(
   { deployment, order }: StepContext,
   { previous, ...part }: NewPart | ReturningPart,

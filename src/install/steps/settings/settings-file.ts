@@ -5,8 +5,8 @@ import { readSmallFileSync } from '../../files/read-small-file.ts'
 export const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
 
 /**
- * The text of the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` where they are no regular file, too large or not readable.
+ * Reads the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` if they are not a regular file, too large or not readable.
  */
 export function readSettings(path: string): string {
   try {

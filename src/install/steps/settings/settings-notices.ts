@@ -11,9 +11,9 @@ import { writesSettings } from './written-settings.ts'
 type Context = Pick<StepContext, 'deployment' | 'order'>
 
 /**
- * Logs by name the required settings that the host lacks, for parts without a `write_env` step; that step refuses for
- * itself. Logs nothing where the settings cannot be read. Logs too when the input `settings` goes nowhere, because the
- * plan has no such step. Never throws.
+ * Logs the names of required settings that the host lacks, for parts without a `write_env` step; that step refuses by
+ * itself. Logs nothing if the settings cannot be read. Also logs if the input `settings` has no effect, because the
+ * plan has no `write_env` step. Never throws.
  */
 export function noticeSettings(context: Context): void {
   noticeUnset(context)
@@ -43,8 +43,8 @@ function noticeUnset({ deployment, order }: Context): void {
 }
 
 /**
- * Warns of plugins that lack the only settings that their host framework gives them, once the steps have run. A
- * `write_env` step says by itself why it could not create them.
+ * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. A
+ * `write_env` step itself logs why it could not create them.
  */
 export function warnOfMissingEnv({ deployment, order }: Context): void {
   for (const part of order.parts) {
@@ -56,7 +56,7 @@ export function warnOfMissingEnv({ deployment, order }: Context): void {
   }
 }
 
-/** Empty where there is no file, undefined where it cannot be read. */
+/** Returns an empty text if there is no file, undefined if it cannot be read. */
 function readSettings(path: string): string | undefined {
   try {
     return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)

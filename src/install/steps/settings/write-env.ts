@@ -19,11 +19,11 @@ import { INJECTED, type SettingsOwner, seedInjectedEnv } from './injected-env.ts
 import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 
 /**
- * Seeds `<directory>/<id>.env` (0600 from its first byte, written whole or not at all) from a template of the installed
- * artifact, whose path `from` begins with the part's name; only reads a file that exists. Seeds the settings that a host
- * framework injects too, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` when the template or the existing settings are not a regular file, the template's bytes are not those
- * that were recorded, or a required key is or ends up empty.
+ * Seeds `<directory>/<id>.env` from a template of the installed artifact, whose path `from` begins with the part's
+ * name. The file has mode 0600 from its first byte, and is written whole or not at all; an existing file is only read.
+ * Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
+ * `step_failed` if the template or the existing settings are not a regular file, if the template's bytes are not the
+ * recorded ones, or if a required key is or ends up empty.
  */
 export async function writeEnv(
   context: Omit<StepContext, 'order'>,
@@ -56,7 +56,7 @@ function readExisting({ layout, tools, request }: Deployment, part: SettingsOwne
   return text
 }
 
-/** Creates the settings from their template; returns their text. */
+/** Creates the settings from their template, and returns their text. */
 async function seed(
   { deployment, transaction, stagingFolder, results }: Omit<StepContext, 'order'>,
   part: SettingsOwner,
@@ -78,12 +78,12 @@ async function seed(
   return settings.text
 }
 
-/** A plan says `plugins/`, whatever that directory is called on the host: it is that of the part. */
+/** Replaces the plan's `plugins/` with the part's directory, whose name on this host may differ. */
 function templatePath({ directory }: SettingsOwner, from: string): string {
   return [directory, ...from.split('/').slice(1)].join('/')
 }
 
-/** A service can write into its directory at any time. */
+/** Verifies the template again, because a service can write into its directory at any time. */
 function verifyTemplate(
   { layout }: Deployment,
   tree: TreeIdentity,
@@ -97,7 +97,7 @@ function verifyTemplate(
   )
 }
 
-/** Which of the operator's settings were used, and which the template does not have. Names, never values. */
+/** Names the operator's settings that were used, and those that neither template nor plugin.yaml has; never values. */
 function describeUse(used: readonly string[], settings: Settings): string {
   const unused = [...settings.keys()].filter(name => !used.includes(name))
   const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : ''

@@ -8,14 +8,14 @@ import type { Part } from '../parts/part.ts'
 import type { InstallOrder } from '../step-context.ts'
 import { injectedEnvPath, willLackInjectedEnv } from './injected-env.ts'
 
-/** Whether a plan has a `write_env` step for a part. */
+/** True if a plan has a `write_env` step for a part. */
 export function writesSettings(steps: readonly PlanStep[], part: PartName): boolean {
   return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part))
 }
 
 /**
- * The settings files, absolute, that a plan's `write_env` steps are going to create for a part. None that the part takes
- * along to another place.
+ * Returns the absolute paths of the settings files that a plan's `write_env` steps are going to create for a part.
+ * Omits settings that move with the part to another place.
  */
 export function missingSettings(
   deployment: Pick<Deployment, 'layout' | 'keepPaths'>,

@@ -10,8 +10,8 @@ import type { NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
 /**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns them. What the artifact ships there is
- * dropped; what a snapshot contains there was moved away, and is never removed.
+ * Makes room in a staged tree for the kept paths that `keeper` has, and returns these paths. Drops the artifact's own
+ * files there. A snapshot's own files there were moved away before, and are never removed.
  */
 export async function prepareKeptPaths(
   { deployment }: StepContext,
@@ -34,13 +34,16 @@ async function drop({ tools }: Deployment, staged: string, kept: readonly string
   }
 }
 
-/** The installed version may have made one only after the snapshot's was moved away. */
+/**
+ * Refuses a staged snapshot that still contains one of these paths: the installed version may have created its own only
+ * after the snapshot's were moved away.
+ */
 function requireAbsent(part: ReturningPart, kept: readonly string[]): void {
   const late = kept.find(path => pathExistsSync(join(part.staged, path)))
   if (late !== undefined) throw justAppeared(`${placePath(part)}/${late}`)
 }
 
-/** Durable, because some are made when the tree is durable already. */
+/** Makes parent directories durably, because some are made after the sync of the tree. */
 async function makeParents(staged: string, path: string): Promise<void> {
   const parts = path.split('/').slice(0, -1)
   for (let depth = 1; depth <= parts.length; depth++) {
@@ -51,7 +54,7 @@ async function makeParents(staged: string, path: string): Promise<void> {
   }
 }
 
-/** The moves of kept paths from the tree that has them into another; both absolute. */
+/** Plans the moves of kept paths from the tree that has them into another. Both paths are absolute. */
 export function keptMoves(
   { layout: { root } }: Deployment,
   { from, to }: { readonly from: string; readonly to: string },

@@ -8,7 +8,7 @@ import { isModified } from '../../host/trees/drift-check.ts'
 import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { Deployment } from '../../transaction/context.ts'
 
-/** Where an installed tree is going to be, once it is replaced or removed. */
+/** The future place of an installed tree that is replaced or removed. */
 export interface NextSnapshot {
   readonly name: string
   /** Absolute. */
@@ -17,8 +17,8 @@ export interface NextSnapshot {
 }
 
 /**
- * The snapshot that what is installed at a place is going to be, under the next number and its version. Throws
- * DeploymentError `unsafe_host` when it cannot be moved any more.
+ * Plans the snapshot of the tree that is installed at a place, under the next number and its version. Throws
+ * DeploymentError `unsafe_host` if the tree can no longer be moved.
  */
 export async function nextSnapshot(
   deployment: Deployment,
@@ -29,16 +29,16 @@ export async function nextSnapshot(
   requireSwitchable(deployment, place)
   const folder = snapshotsPath(layout, place)
   const { installed, removed } = readHostRecord(layout)
-  // A snapshot that this deployment restores has left the folder, and its name is still recorded.
+  // A snapshot that this deployment restores has left the folder, but its name is still recorded.
   const name = nextSnapshotName(folder, version, findInstalled([...installed, ...removed], place)?.snapshots)
-  // Only ours, and nothing while they are empty: these need no journal.
+  // These folders belong to this action alone and mean nothing while they are empty, so they need no journal.
   await makePrivateDirectories(dirname(folder))
   await makePrivateDirectories(folder)
   const [from, path] = [installPath(layout, place), join(folder, name)]
   return { name, path, move: { type: 'move', from: relative(layout.root, from), to: relative(layout.root, path) } }
 }
 
-/** Says where a tree is that somebody had changed. */
+/** Logs the new place of a tree that was modified on this host. */
 export async function announceModified(deployment: Deployment, place: Place, { path }: NextSnapshot): Promise<void> {
   const drift = await deployment.drift.of(place)
   const from = installPath(deployment.layout, place)

@@ -3,18 +3,21 @@ import type { InstalledPart, NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepResult } from '../step-entry.ts'
 import type { NextSnapshot } from './next-snapshot.ts'
 
-/** What is removed, or takes its place. */
+/** A part that is removed or takes its place. */
 export type SwitchedPart = InstalledPart | NewPart | ReturningPart
 
-/** How one part is going to be switched, by nothing but moves; everything slow is done. */
+/** The switch of one part, by moves only: all slow work is already done. */
 export interface PlannedSwitch {
   readonly part: SwitchedPart
-  /** Where the old tree goes, if there is one. */
+  /** The snapshot that the old tree becomes, if there is an old tree. */
   readonly snapshot: NextSnapshot | undefined
-  /** What moves from there into the new tree. Makes room for what has appeared until the old tree was moved. */
+  /**
+   * Plans the moves from the snapshot into the new tree. Makes room for paths that appeared before the old tree was
+   * moved.
+   */
   kept(): Promise<readonly PlannedMove[]>
-  /** What moves the new tree into its place, and the settings that go with it. */
+  /** Plans the moves of the new tree into its place, and of the settings that go with it. */
   into(): readonly PlannedMove[]
-  /** Notes and logs what was done. */
+  /** Notes, logs and returns what was done. */
   finish(): Promise<StepResult>
 }

@@ -12,26 +12,27 @@ import { TreeChange } from '../../host/trees/tree-change.ts'
 import type { NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
-/** A part whose tree is durable and recorded, in the staging folder. */
+/** A part whose tree is in the staging folder, durable and recorded. */
 export interface PreparedPart {
   readonly part: NewPart | ReturningPart
   readonly recorded: TreeIdentity
-  /** How it differs from the version that was installed when it was prepared. */
+  /** The differences from the version that was installed at the time of the preparation. */
   readonly change: TreeChange
-  /** Whether anything was in its place then. */
+  /** Whether its place was taken at that time. */
   readonly wasThere: boolean
 }
 
-/** The parts to prepare, and those of them that are switched right after. */
+/** The parts to prepare, and those among them that are switched immediately afterwards. */
 export interface Preparation {
   readonly parts: readonly (NewPart | ReturningPart)[]
   readonly next: ReadonlySet<NewPart | ReturningPart>
 }
 
 /**
- * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced next
- * with their records. Changes nothing but the staging folder and the records. The tree of a part that returns is durable
- * and recorded. Calls `reach` with a part whose kept paths could not be carried over, before it throws.
+ * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced
+ * next with their records. Changes nothing but the staging folder and the records. The tree of a returning part is
+ * already durable and recorded. Calls `reach` with each part before it checks that the part's kept paths can be carried
+ * over.
  */
 export async function prepareParts(
   context: StepContext,
@@ -44,7 +45,7 @@ export async function prepareParts(
     const path = installPath(layout, part.previous.place)
     const wasThere = pathExistsSync(path)
     const keeper = wasThere ? path : part.leftBehind
-    // Refuse what could not be carried over before anything is touched.
+    // Refuse kept paths that cannot be carried over, before anything is touched.
     if (keeper !== undefined) findKeptPaths({ root: keeper, keepPaths }, part.staged)
     return { part, wasThere, change: new TreeChange(layout, wasThere ? part.previous.installed : undefined) }
   })
@@ -52,7 +53,7 @@ export async function prepareParts(
   const [, recorded] = await awaitAll(
     syncNew(parts, tools.signal),
     recordEach(context, found),
-    // Not once more at the switch, unless the sync takes long.
+    // The switch does not compare these trees again, unless the sync takes long.
     compareEach(context, next),
   )
   return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] as TreeIdentity }))
@@ -60,19 +61,19 @@ export async function prepareParts(
 
 type Found = Omit<PreparedPart, 'recorded'>
 
-/** All staged trees are on the file system of the staging folder. */
+/** Needs only one sync, because all staged trees are on the file system of the staging folder. */
 async function syncNew(parts: Preparation['parts'], signal: AbortSignal): Promise<void> {
   const [first, ...others] = parts.filter(({ recorded }) => recorded === undefined)
   if (first !== undefined) await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal)
 }
 
-/** While the sync runs, which takes its time in a process of its own, and on which the syncs of the records wait. */
+/** Records the trees while the sync runs in a process of its own. The syncs of the records wait for that sync. */
 async function recordEach(context: StepContext, parts: readonly Found[]): Promise<TreeIdentity[]> {
   const records: Promise<TreeIdentity>[] = []
   for (const part of parts) {
     await hearSignals()
     const record = recordTree(context, part)
-    // All are awaited below, when one may have failed already.
+    // All are awaited below. Until then, one that fails must not count as unhandled.
     record.catch(() => undefined)
     records.push(record)
   }

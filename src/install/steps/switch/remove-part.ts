@@ -19,23 +19,23 @@ import type { PlannedSwitch } from './planned-switch.ts'
 import { identifyReplaced } from './replaced-tree.ts'
 
 /**
- * Stops the service of a part that the new version does not contain, where one runs and no remaining part shares it.
- * Returns whether its tree is there; does nothing where it is gone already. Throws DeploymentError `step_failed`,
- * `unsafe_host` or `step_timed_out` when the service cannot be stopped, its state is unknown, or a kept path could not be
- * restored.
+ * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
+ * it. Returns whether the part's tree exists; does nothing if it is already gone. Throws DeploymentError `step_failed`,
+ * `unsafe_host` or `step_timed_out` if the service cannot be stopped, if its state is unknown, or if a kept path could
+ * not be restored.
  */
 export async function stopRemoved(context: StepContext, part: InstalledPart): Promise<boolean> {
   const { layout, keepPaths } = context.deployment
   const path = installPath(layout, part)
   if (!pathExistsSync(path)) return false
-  // Refuse what could not be restored before anything is touched.
+  // Refuse kept paths that could not be restored, before anything is touched.
   findMovablePaths({ root: path, keepPaths })
   requireSwitchable(context.deployment, part)
   await stopService(context, part)
   return true
 }
 
-/** Plans how the tree of a part leaves its place. Throws as `nextSnapshot` does. */
+/** Plans how a part's tree leaves its place. Throws as `nextSnapshot` does. */
 export async function planRemoval(context: StepContext, part: InstalledPart): Promise<PlannedSwitch> {
   const { deployment, results } = context
   const { version } = part.installed
@@ -55,12 +55,12 @@ export async function planRemoval(context: StepContext, part: InstalledPart): Pr
   }
 }
 
-/** What is said of a part whose tree somebody else has removed. */
+/** Builds the result for a part whose tree somebody else has removed. */
 export function goneAlready(part: InstalledPart): StepResult {
   return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` }
 }
 
-/** Once it is committed: a rollback would have brought them back. */
+/** Announces the removed parts once they are committed: before that, a rollback would bring them back. */
 export function announceRemoved({ layout, tools, record }: Deployment, removed: readonly RemovedRow[]): void {
   const done = new Set(
     record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])),
@@ -95,7 +95,7 @@ async function stopService(context: StepContext, part: InstalledPart): Promise<v
   await context.transaction.supervise(service, 'stop', signal)
 }
 
-/** Whether the service runs a part that stays on this host, or the whole project. */
+/** True if the service runs a part that stays on this host, or the whole project. */
 function isShared({ deployment, order }: StepContext, config: HostConfig, service: Service): boolean {
   const leaving = new Set(order.removals.map(placeName))
   const rows = readInstalled(deployment.layout)
@@ -105,7 +105,7 @@ function isShared({ deployment, order }: StepContext, config: HostConfig, servic
   return inUse.some(other => other !== undefined && keyOf(other) === keyOf(service))
 }
 
-/** The same for every spelling of one service: systemd reads a name without a suffix as a service. */
+/** Returns the same key for every spelling of a service: systemd reads a name without a suffix as a service. */
 function keyOf(service: Service): string {
   const { supervisor } = service
   const isShort =
@@ -113,7 +113,7 @@ function keyOf(service: Service): string {
   return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service)
 }
 
-/** The plan of the new version has no check of a part that it does not contain. */
+/** Builds a check for a removed part, because the plan of the new version has none for it. */
 function restoredCheck(config: HostConfig, service: Service, { id, installed }: InstalledPart): RestoredCheck {
   const check = config.plugins.get(id)?.healthcheck ?? null
   const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0)

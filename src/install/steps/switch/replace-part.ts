@@ -13,8 +13,8 @@ import type { PreparedPart } from './prepare-parts.ts'
 import { identifyReplaced } from './replaced-tree.ts'
 
 /**
- * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept paths.
- * Throws DeploymentError `step_failed` or `unsafe_host`.
+ * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept
+ * paths. Throws DeploymentError `step_failed` or `unsafe_host`.
  */
 export async function planReplacement(context: StepContext, prepared: PreparedPart): Promise<PlannedSwitch> {
   const { deployment, results } = context
@@ -36,7 +36,7 @@ export async function planReplacement(context: StepContext, prepared: PreparedPa
     async kept() {
       const from = snapshot?.path ?? leftBehind
       if (from === undefined) return []
-      // The old version may have made some only now.
+      // The old version may have created some of these paths only now.
       const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from)
       return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])])
     },
@@ -67,7 +67,7 @@ async function describe(
   return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` }
 }
 
-/** What was edited on this host was replaced too. */
+/** Corrects the count of changes for files that were edited on this host, because they were replaced too. */
 async function countEdited(
   { deployment }: StepContext,
   { part, change, recorded, wasThere }: PreparedPart,
@@ -78,11 +78,11 @@ async function countEdited(
   try {
     await change.correct(drift, deployment.layout, { before: previous.installed, after: recorded })
   } catch {
-    // A count is not worth a deployment.
+    // A wrong count is no reason to fail a deployment.
   }
 }
 
-/** With all above it, each of which is removed again if it stays empty. */
+/** Makes the directory and its parents. Each of them is removed again if it stays empty. */
 async function makeDirectory({ deployment, transaction }: StepContext, directory: string): Promise<void> {
   const parts = directory.split('/')
   for (let depth = 1; depth <= parts.length; depth++) {

@@ -14,8 +14,8 @@ import type { StepContext } from '../step-context.ts'
 type Replacing = Pick<StepContext, 'deployment' | 'stagingFolder' | 'order'>
 
 /**
- * Notes and reports, before an installed tree is moved away, how it differs from what was installed: for a run that is
- * killed before `identifyReplaced`. Throws only the reason of a cancel, and what the disk says.
+ * Notes and reports, before an installed tree is moved away, how it differs from what was installed, in case the run is
+ * killed before `identifyReplaced`. Throws only the reason of a cancel, and file system errors.
  */
 export async function noteLeaving(context: Replacing, place: Place): Promise<void> {
   const { deployment } = context
@@ -24,10 +24,11 @@ export async function noteLeaving(context: Replacing, place: Place): Promise<voi
 }
 
 /**
- * Compares a tree that was moved to `root` once more: others could write in it until then. Notes and reports how it
- * differs from what was installed. Where it does, records it as it is, and returns its identity: no tree digest where it
- * is no directory, and, with a warning, where it was not compared although we installed it, cannot be read or has too
- * many new bytes. Otherwise returns undefined. Throws only the reason of a cancel, and what the disk says.
+ * Compares a tree again after it was moved to `root`, because other processes could write in it until then. Notes and
+ * reports how it differs from what was installed. If it differs, records it as it is, and returns its identity;
+ * otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it have one,
+ * after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared although this action
+ * installed it. Throws only the reason of a cancel, and file system errors.
  */
 export async function identifyReplaced(
   context: Replacing,
@@ -36,7 +37,7 @@ export async function identifyReplaced(
 ): Promise<TreeIdentity | undefined> {
   const { layout, keepPaths, tools, drift: check } = context.deployment
   const before = await check.of(place)
-  // Without a snapshot, what is not found now is gone.
+  // Without a snapshot, anything that is not found now is gone.
   const drift = await check.moved(place, { root, isKept: context.order.snapshot })
   if (!isSameDifference(before, drift)) await noteDifference(context, { place, root }, drift)
   const identity = findInstalled(readInstalled(layout), place)

@@ -9,7 +9,7 @@ import { planRemoval, stopRemoved } from './remove-part.ts'
 import { planReplacement } from './replace-part.ts'
 import { noteLeaving } from './replaced-tree.ts'
 
-/** What is removed and what is installed at once. */
+/** The parts that are removed and installed at once. */
 export interface Switched {
   readonly removed: readonly InstalledPart[]
   readonly prepared: readonly PreparedPart[]
@@ -18,7 +18,7 @@ export interface Switched {
 type Reach = (part: SwitchedPart) => void
 type MovesOf = (one: PlannedSwitch) => readonly PlannedMove[] | Promise<readonly PlannedMove[]>
 
-/** In their order; none of a group depends on another one of it. */
+/** The groups of moves, in their order. No move of a group depends on another one of the same group. */
 const GROUPS: readonly MovesOf[] = [
   ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
   one => one.kept(),
@@ -26,12 +26,12 @@ const GROUPS: readonly MovesOf[] = [
 ]
 
 /**
- * Switches parts together: stops the services of those that are removed, compares and checks what is replaced, and then
- * does nothing but moves. All old trees go to the snapshots, then the kept paths into the new trees (where there is no
+ * Switches parts together. Stops the services of removed parts, then compares and checks the trees that are replaced;
+ * from then on, only moves. All old trees go to the snapshots, then the kept paths into the new trees (if there is no
  * old tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old
- * trees once more, which others could change until they were moved. Returns what was done, by the part; nothing of what
- * is gone already. Calls `reach` with each part that it begins to work on. Throws DeploymentError `step_failed` or
- * `unsafe_host`, what stopping a service throws, or what the disk says.
+ * trees again, which other processes could change until they were moved. Returns the result of each part, except those
+ * that are already gone. Calls `reach` with each part when it begins to work on it. Throws DeploymentError
+ * `step_failed` or `unsafe_host`, what stopping a service throws, or file system errors.
  */
 export async function switchParts(
   context: StepContext,
@@ -51,7 +51,7 @@ export async function switchParts(
   return results
 }
 
-/** The moves of a group, each with the part whose tree it moves. */
+/** Returns the moves of a group, each with the part whose tree it moves. */
 async function ownersOf(
   planned: readonly PlannedSwitch[],
   movesOf: MovesOf,

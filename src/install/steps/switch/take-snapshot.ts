@@ -14,11 +14,11 @@ import type { RetainedPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
 /**
- * Moves a snapshot to the staging folder, from where it returns into its place, and compares it with its record once
- * more: from here on only a process that has a file of it open can change it. What it contains of the kept paths that
- * the installed version has is moved away before, and what is in its bytecode caches without being recorded: the
- * replaced service may have put code there. All of it is undone by moves. Throws DeploymentError `snapshot_modified` or
- * `unsafe_host`.
+ * Moves a snapshot to the staging folder, from which it returns to its place, and compares it with its record once
+ * more: from here on, only a process that has one of its files open can change it. Before that, moves away the
+ * snapshot's own copies of kept paths that the installed version has, and all bytecode caches that were not recorded,
+ * because the replaced service may have put code there. All of this is undone by moves. Throws DeploymentError
+ * `snapshot_modified` or `unsafe_host`.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {
   const { deployment, transaction, stagingFolder } = context
@@ -44,8 +44,8 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
 }
 
 /**
- * Gives the host's own files that a restored snapshot had contained to the snapshot, or to the removed part's, from
- * which the restored version has got its own.
+ * Moves the host's own files that a restored snapshot had contained into the snapshot from which the restored version
+ * got the host's present ones: that of the replaced version, or that of the removed part.
  */
 export async function keepReplaced(context: StepContext, part: ReturningPart): Promise<void> {
   const { deployment, transaction, stagingFolder, results } = context
@@ -88,7 +88,7 @@ async function moveKeptAway(context: StepContext, part: RetainedPart, snapshot: 
 interface Leaving {
   readonly part: RetainedPart
   readonly snapshot: string
-  /** Where in the staging folder. */
+  /** The folder's name in the staging folder. */
   readonly folder: 'replaced' | 'dropped'
 }
 
@@ -110,7 +110,7 @@ function replacedFolder(stagingFolder: string, part: ReturningPart): string {
   return join(stagingFolder, 'replaced', placeName(part))
 }
 
-/** Durable, from the staging folder on: no other sync follows before something is moved there. */
+/** Makes folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
 async function makeFolders(stagingFolder: string, path: string): Promise<void> {
   await syncDirectory(dirname(stagingFolder))
   const parts = relative(stagingFolder, path).split('/')
