@@ -16884,8 +16884,8 @@ function _function(params) {
 
 ;// CONCATENATED MODULE: ./build/core/errors.js
 /**
- * All error codes. They are stable: operators' workflows and dashboards compare against them.
- * docs/errors.md says what each means and what to do.
+ * All error codes. They are stable: operators' workflows and dashboards compare against them. docs/errors.md says what
+ * each means and what to do.
  */
 const ERROR_CODES = [
     'missing_input',
@@ -16969,11 +16969,11 @@ class ArtifactError extends DeployError {
 class SignatureError extends ArtifactError {
     name = 'SignatureError';
 }
-/** The archive is damaged or contains something that must not be extracted. */
+/** The archive is damaged, or contains an entry that must not be extracted. */
 class ArchiveError extends ArtifactError {
     name = 'ArchiveError';
 }
-/** Something on this host failed: disk, lock, step, health. */
+/** A part of the work on this host failed: disk, lock, step, health. */
 class DeploymentError extends DeployError {
     name = 'DeploymentError';
 }
@@ -16981,7 +16981,10 @@ class DeploymentError extends DeployError {
 class RollbackError extends DeploymentError {
     name = 'RollbackError';
 }
-/** The same error, whose message now says first what it is about; a cancel is about the whole run. */
+/**
+ * Returns the same error, whose message now begins with its subject. A cancel is about the whole run, so it stays as it
+ * is.
+ */
 function withSubject(subject, error) {
     if (error instanceof DeployError && error.code !== 'cancelled')
         error.message = `${subject}: ${error.message}`;
@@ -16994,7 +16997,7 @@ function toDeployError(error) {
     const message = error instanceof Error ? error.message : String(error);
     return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
 }
-/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+/** Returns the errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
 function errnoOf(error) {
     return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
@@ -17005,7 +17008,7 @@ function errnoOf(error) {
 const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
     error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
 }));
-/** The directory below `plugins/` or `extensions/`; same alphabet as a slug. */
+/** The name of a part's directory below `plugins/` or `extensions/`; same alphabet as a slug. */
 const idSchema = slugSchema;
 const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
     error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
@@ -17013,7 +17016,7 @@ const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/,
 const versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
     error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
 }));
-/** Without `.` and `..`, which mean something else in a path. */
+/** Without `.` and `..`, which have another meaning in a path. */
 const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
     error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
 }));
@@ -17035,24 +17038,24 @@ const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
 const DEFAULT_MAX_ENTRIES = 100_000;
 const MAX_NAME_BYTES = 255;
 const MAX_PATH_BYTES = 4096;
-/** Leaves room, below the system's limit for a path, for the names that this action makes. */
+/** Leaves room for the names that this action makes, below the system's limit for a path. */
 const MAX_PROJECT_ROOT_BYTES = 3500;
 const MAX_PATH_LEVELS = 64;
 const MAX_JSON_BODY_BYTES = 1024 * 1024;
-/** Of a file that someone writes by hand: settings and their template. */
+/** For a file that someone writes by hand: settings and their template. */
 const MAX_SMALL_FILE_BYTES = 256 * 1024;
 const PLUGIN_YAML_LIMITS = { bytes: 32 * 1024, lexemes: 16 * 1024 };
-/** Of the plan in a project's archive. */
+/** For the plan in a project's archive. */
 const BUNDLED_PLAN_LIMITS = { bytes: 64 * 1024, lexemes: 32 * 1024 };
-/** Of the operator's own plan and host config. */
+/** For the operator's own plan and host config. */
 const OPERATOR_YAML_LIMITS = { bytes: 256 * 1024, lexemes: 128 * 1024 };
 const MAX_FOREIGN_TEXT_CHARS = 500;
 
 ;// CONCATENATED MODULE: ./build/core/plugins-directory.js
 
-/** Below the project root, where nobody says otherwise. */
+/** The default, relative to the project root. */
 const DEFAULT_PLUGINS_DIRECTORY = 'plugins';
-/** Always of this name (contract 2.1). */
+/** This name is fixed (contract 2.1). */
 const EXTENSIONS_DIRECTORY = 'extensions';
 const MAX_CHARS = 255;
 const PART = '(?!\\.{1,2}(?:/|$))[A-Za-z0-9_.-]+';
@@ -17064,9 +17067,9 @@ const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_
 const pluginsDirectorySchema = schemas_string().check(refine(isPluginsDirectory, {
     error: 'must be a relative path inside project-root, of letters, digits, "_", "." and "-", and neither extensions nor .hub-deploy nor below them',
 }));
-/** The same as people write it, with a leading `./` or a final `/`. */
+/** The same directory as people write it, with a leading `./` or a final `/`. */
 const writtenPluginsDirectorySchema = pipe(pipe(schemas_string(), transform(text => text.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, ''))), pluginsDirectorySchema);
-/** Some file systems do not distinguish case. */
+/** Ignores case, because some file systems do. */
 function isPluginsDirectory(text) {
     return text.length <= MAX_CHARS && new RegExp(`^${PLUGINS_DIRECTORY_PATTERN}$`, 'i').test(text);
 }
@@ -17188,8 +17191,8 @@ const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
 const CANDIDATE = '2';
 const FINAL = '3';
 /**
- * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
- * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
+ * Compares two versions by PEP 440: negative if `a` is older; undefined if one of them has another form. Local versions
+ * (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [python_version_parse(a), python_version_parse(b)];
@@ -17197,7 +17200,7 @@ function comparePythonVersions(a, b) {
         return undefined;
     return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank);
 }
-/** The order of two lists of decimal numbers of any length; missing ones are 0. */
+/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
 function compareNumbers(a, b) {
     const length = Math.max(a.length, b.length);
     const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)]);
@@ -17210,7 +17213,7 @@ function python_version_parse(version) {
         return undefined;
     const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
     const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
+    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own posts.
     const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
     const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
     const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
@@ -17224,12 +17227,12 @@ function phaseRank(phase) {
 
 
 
-/** Whether two version strings name the same version, ignoring a leading `v`. */
+/** True if two version strings name the same version, ignoring a leading `v`. */
 function isSameVersion(a, b) {
     return withoutLeadingV(a) === withoutLeadingV(b);
 }
 /**
- * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
+ * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
  * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
  * PEP 440.
  */
@@ -17252,7 +17255,7 @@ function compareSemantic(a, b) {
 function completed(version) {
     return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version;
 }
-/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
+/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
 function withoutLeadingV(version) {
     return version.replace(/^v(?=\d)/, '');
 }
@@ -17265,18 +17268,18 @@ const external_node_crypto_namespaceObject = require("node:crypto");
 
 const SLASH = 0x2f;
 /**
- * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines `<relative
+ * path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 function treeDigest(files) {
     return orderedTreeDigest(inTreeOrder(files));
 }
-/** The same of files that are in that order: to compare all paths takes longer than to digest them. */
+/** Returns the same for files that are already in that order: comparing all paths takes longer than digesting them. */
 function orderedTreeDigest(files) {
     const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
 }
-/** The entries in the order of a tree digest. */
+/** Returns the entries in the order of a tree digest. */
 function inTreeOrder(entries) {
     return [...entries].sort((a, b) => comparePaths(a.path, b.path));
 }
@@ -17289,7 +17292,7 @@ function comparePaths(a, b) {
         at++;
     return rankAt(a, at) - rankAt(b, at);
 }
-/** How a path continues decides: its end comes before the end of a component, and that before any character. */
+/** Ranks the rest of a path: its end comes before the end of a component, and that before any character. */
 function rankAt(path, at) {
     // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
     const codePoint = path.codePointAt(at);
@@ -17372,7 +17375,7 @@ async function tree_walk_describe(root, path) {
 const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
- * Milliseconds of a clock that only moves forward, even when somebody sets the host's date. The same as
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Equivalent to
  * `performance.now`, for which Node.js loads ten of its modules.
  */
 function monotonicMs() {
@@ -17399,9 +17402,9 @@ const systemClock = {
 ;// CONCATENATED MODULE: ./build/core/quantities.js
 const UNITS = ['kB', 'MB', 'GB'];
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
-/** With fewer digits behind the point, `9.96 s` and `10.0 s` read alike. */
+/** From this size on, a number has no decimal: with one, `9.96 s` would read `10.0 s`. */
 const PLAIN_FROM = 9.95;
-/** A number of bytes, for people: `919 bytes`, `8.9 MB`. */
+/** Formats a number of bytes for people: `919 bytes`, `8.9 MB`. */
 function bytesInWords(bytes) {
     if (bytes < 1000)
         return bytes === 1 ? '1 byte' : `${bytes} bytes`;
@@ -17410,7 +17413,7 @@ function bytesInWords(bytes) {
         [size, unit] = [size / 1000, unit + 1];
     return `${withPoint(size)} ${UNITS[unit]}`;
 }
-/** A duration, for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
+/** Formats a duration for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
 function durationInWords(ms) {
     if (ms < 99.5)
         return `${Math.round(ms)} ms`;
@@ -17419,17 +17422,17 @@ function durationInWords(ms) {
     const seconds = Math.round(ms / SECOND_MS);
     return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
 }
-/** A count with its noun: `1 file`, `3,012 files`; without a noun, `3,012`. */
+/** Formats a count with its noun: `1 file`, `3,012 files`; without a noun, `3,012`. */
 function countInWords(count, noun) {
     const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
     return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`;
 }
-/** The first of these, and how many more there are: `a, b and 3 more`. */
+/** Lists the first items and the number of the others: `a, b and 3 more`. */
 function listFirst(items, max, separator = ', ') {
     const more = items.length - max;
     return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`;
 }
-/** Enough of a digest to recognise it. */
+/** Returns enough of a digest to recognise it. */
 function shortDigest(hex) {
     return hex.length <= 16 ? hex : `${hex.slice(0, 8)}\u2026${hex.slice(-4)}`;
 }
@@ -17440,7 +17443,7 @@ function withPoint(size) {
 ;// CONCATENATED MODULE: ./build/core/foreign-text.js
 
 
-/** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
+/** Marks a cut in a text, so that a redactor knows where a secret may have been cut in two. */
 const CUT_MARK = '\u2026 (cut)';
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
 const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
@@ -17464,7 +17467,7 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
 }
 const MAX_LISTED_NAMES = 20;
 /**
- * The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write
+ * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may write
  * thousands.
  */
 function listNames(names) {
@@ -21457,7 +21460,7 @@ function isOpenToOthers({ mode }) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/sentence.js
-/** The text as a sentence that another one can follow: with a full stop, unless it ends with a mark of its own. */
+/** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
@@ -21722,7 +21725,7 @@ function sharedRoot(exposures, { us, sharedRootOption }) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
-/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
+/** Returns an outcome as a report states it; `failed` also if neither the new nor the old version certainly runs. */
 function reportStatusOf(outcome) {
     switch (outcome) {
         case 'success':
@@ -22347,7 +22350,7 @@ function recordPath(layout, { tree_digest, tree_record }) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/is-below.js
-/** Whether a path is one of these, or below one. */
+/** Returns a test that is true for each of these paths, and for paths below them. */
 function isBelow(paths) {
     return path => paths.some(kept => path === kept || path.startsWith(`${kept}/`));
 }
@@ -22761,16 +22764,16 @@ function reasonOf(error, layout, identity) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/packed-texts.js
-/** Texts of one block. */
+/** The number of texts in one block. */
 const BLOCK_TEXTS = 1024;
-/** Room for most of them, to begin with. */
+/** The initial room for each text, enough for most. */
 const BYTES_PER_TEXT = 64;
-/** A unit of UTF-16 has at most so many bytes of UTF-8. */
+/** The most bytes of UTF-8 that one unit of UTF-16 needs. */
 const BYTES_PER_UNIT = 3;
 /**
- * Many texts, by number, outside of the JavaScript heap. There, the garbage collector copies each string twice before it
- * leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every path that is
- * passed to the system.
+ * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector copies each string twice
+ * before it leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every
+ * path that is passed to the system.
  */
 class PackedTexts {
     #blocks = [];
@@ -22788,7 +22791,7 @@ class PackedTexts {
         block.ends[at] = start + block.bytes.write(text, start);
         this.#length += 1;
     }
-    /** Of a number below `length`. */
+    /** Returns the text with this number, which must be below `length`. */
     at(index) {
         const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)];
         const at = index % BLOCK_TEXTS;
@@ -22798,7 +22801,7 @@ class PackedTexts {
 function newBlock() {
     return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
 }
-/** The memory that was too small is free at once. */
+/** Frees the memory that was too small at once. */
 function reserve(block, bytes) {
     const { buffer, length } = block.bytes;
     if (bytes > length)
@@ -23026,15 +23029,15 @@ function explainFailure(error, { origin, sent }) {
         cause: error,
     });
 }
-/** What to do when a hub cannot be reached. */
+/** Advice for a hub that cannot be reached. */
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
-/** Those of them that another authority in ca-file could fix. */
+/** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
 const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.';
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
-/** Node's advice for who starts it, which an operator of this action does not. */
+/** Node's advice to the person who starts it; the operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
 function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
@@ -23055,7 +23058,7 @@ const MAX_RETRIES = 3;
 const BACKOFF_BASE_MS = 500;
 const BACKOFF_CAP_MS = 8_000;
 const RETRY_AFTER_CAP_MS = 30_000;
-/** How much of a foreign body a message may quote. */
+/** The longest quotation of a foreign body in a message. */
 const MAX_QUOTED_BODY_CHARS = 2048;
 /** A download buffers two blocks of this size. */
 const WRITE_BLOCK_BYTES = 1024 * 1024;
@@ -23077,7 +23080,7 @@ async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
     return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut };
 }
-/** Whether the body has a Content-Encoding; no request asks for one. */
+/** True if the body has a Content-Encoding; no request asks for one. */
 function isEncoded(exchange) {
     return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
 }
@@ -23092,7 +23095,7 @@ async function readCapped(body, maxBytes) {
     }
     return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes };
 }
-/** Millions of empty or nested lists would need a gigabyte of memory. */
+/** True if parsing would cost too much: millions of empty or nested lists would need a gigabyte of memory. */
 function isCostly(bytes) {
     let room = MAX_CONTAINERS;
     for (const byte of bytes)
@@ -23115,8 +23118,8 @@ function parseJson(text) {
 
 
 /**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks: it fills one while it writes the
- * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks, and fills one block while it writes
+ * the other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 class BlockWriter {
     #fd;
@@ -23185,9 +23188,8 @@ function toWriteError(error) {
 
 
 /**
- * Runs an operation within its time limit. Rejects with ArtifactError `timeout` when it takes longer, and with the
- * reason of the settings' signal when that is aborted first. The operation must stop when the deadline's signal is
- * aborted.
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if it takes longer, and with the reason
+ * of the settings' signal if that is aborted first. The operation must stop when the deadline's signal is aborted.
  */
 async function withDeadline(limit, settings, operation) {
     settings.signal.throwIfAborted();
@@ -24024,9 +24026,9 @@ const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCa
 ;// CONCATENATED MODULE: ./build/net/exchange/agent.js
 
 /**
- * The agent for one request: it connects directly, or through the proxy that the environment names for this URL.
- * It verifies every certificate, also that of an https proxy, and `signal` interrupts a proxy that stalls.
- * Throws TypeError when the agent has no options to carry these settings, rather than connect without them.
+ * Creates the agent for one request, which connects directly or through the proxy that the environment names for this
+ * URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that stalls.
+ * Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
  */
 function createAgent(url, { trust, signal }) {
     const client = new lib_HttpClient(undefined, [], { keepAlive: false });
@@ -24041,12 +24043,12 @@ function createAgent(url, { trust, signal }) {
 
 ;// CONCATENATED MODULE: ./build/net/exchange/chunk-weight.js
 const POINTER_BYTES = 8;
-/** The one weight that is not garbage yet. */
+/** The latest weight, the only one that is not garbage yet. */
 const last = [];
 /**
- * Takes as much of V8's heap as a received chunk has bytes, for nothing. A chunk's own memory is not on that heap,
- * but is freed only when it is collected, which little else of a download causes: without this, up to 64 MB of used
- * chunks pile up, and some of that memory is never given back to the system.
+ * Allocates as many bytes on V8's heap as a received chunk has, only to cause garbage collections. A chunk's own memory
+ * is not on that heap, but is freed only when the chunk is collected, which little else of a download causes: without
+ * this, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
  */
 function weighOnHeap(chunk) {
     last[0] = Array(Math.ceil(chunk.length / POINTER_BYTES));
@@ -24058,12 +24060,13 @@ const external_node_tls_namespaceObject = require("node:tls");
 
 
 /**
- * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or
- * when the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
+ * Watches one connection. Aborts its signal with TransientError `timeout` if the connection is not ready within
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
+ * itself takes does not count.
  */
 class ConnectionWatch {
     origin;
-    /** Aborted when a time-out expires, when the settings' signal is, and when the connection is closed. */
+    /** Aborted when a time-out expires, when the settings' signal is aborted, and when the connection is closed. */
     signal;
     /** Whether the connection was ready, so that bytes of the request may have left. */
     sent = false;
@@ -24077,17 +24080,17 @@ class ConnectionWatch {
         const expire = () => this.#controller.abort(this.#unconnected());
         this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire);
     }
-    /** Starts to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
+    /** Starts to wait for the server once the request has a connection that is ready, and with TLS verified. */
     follow(request) {
         request.once('socket', socket => whenReady(socket, () => this.#ready()));
     }
-    /** The server's turn: from now on its silence counts. */
+    /** Counts the server's silence from now on, because it is the server's turn. */
     awaitServer() {
         this.#stopTimer();
         const expire = () => this.#controller.abort(this.#silent());
         this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire);
     }
-    /** Our turn: nothing counts. */
+    /** Stops counting, because it is this client's turn. */
     pause() {
         this.#stopTimer();
     }
@@ -24097,8 +24100,8 @@ class ConnectionWatch {
         this.#controller.abort();
     }
     /**
-     * Ends the connection after an error and returns what to throw: the signal's reason once that is aborted, else the
-     * error explained.
+     * Ends the connection after an error and returns the error to throw: the signal's reason if it is aborted, otherwise
+     * the error, explained.
      */
     endWith(error) {
         const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
@@ -24132,8 +24135,8 @@ function whenReady(socket, ready) {
 
 
 /**
- * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot
- * carry, such as a secret with a line break; the message names the header, never its value.
+ * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
+ * cannot carry, such as a secret with a line break; the message names the header, never its value.
  */
 function readRequestHeaders(headers) {
     return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
@@ -24149,7 +24152,7 @@ function checkedName(name, value) {
     }
 }
 /**
- * An answer's headers under lower-case names, repeated ones joined with `, ` so that a header sent twice with
+ * Returns an answer's headers under lower-case names. Joins repeated ones with `, `, so that a header sent twice with
  * different values never passes for one of them.
  */
 function readResponseHeaders(headers) {
@@ -24159,7 +24162,7 @@ function readResponseHeaders(headers) {
 
 ;// CONCATENATED MODULE: ./build/net/exchange/unusable-answer.js
 
-/** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
+/** Builds ArtifactError `bad_response` for a server that answered with anything but the expected. */
 function unusableAnswer(answer, expected, found) {
     return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
 }
@@ -24173,7 +24176,7 @@ function unusableAnswer(answer, expected, found) {
 
 
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
+ * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer too.
  * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
  * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
  * and the reason of the settings' signal once that is aborted.
@@ -24207,7 +24210,10 @@ function startRequest({ url, method, headers }, { agent, lookup, signal }) {
     const { request } = url.protocol === 'https:' ? (external_node_https_default()) : (external_node_http_default());
     return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal });
 }
-/** The lookup that a direct connection uses. Throws ConfigError `insecure_url` where the URL itself says enough. */
+/**
+ * Returns the lookup for a direct connection. Throws ConfigError `insecure_url` if the URL alone shows that its address
+ * must not be reached.
+ */
 async function lookupFor(url, hub, { addresses, isProxied }) {
     if (url.href === hub.href)
         return addresses.grantingLookup(hub);
@@ -24217,7 +24223,7 @@ async function lookupFor(url, hub, { addresses, isProxied }) {
         await addresses.verifyLiteral(url, hub);
     return addresses.judgingLookup(url, hub);
 }
-/** Settles whenever the request ends, also when the server switches to another protocol or closes without an error. */
+/** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */
 function receiveHead(sent, request) {
     return new Promise((resolve, reject) => {
         const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'));
@@ -24226,7 +24232,7 @@ function receiveHead(sent, request) {
             socket.destroy();
             refuse();
         });
-        // It stays after the answer has begun: the request may still fail, and the body reports that.
+        // This listener stays after the answer has begun: the request may still fail, and the body reports that.
         sent.on('error', reject);
         sent.on('close', () => reject(new Error('closed without an answer')));
     });
@@ -24250,8 +24256,8 @@ async function* receiveBody(answer, watch) {
 
 
 /**
- * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no userinfo.
- * Throws ConfigError `invalid_input` when the text is not a URL, `insecure_url` when the policy refuses it.
+ * Parses a URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no
+ * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, `insecure_url` if the policy refuses it.
  */
 function parseRequestUrl(text, policy) {
     if (!URL.canParse(text)) {
@@ -24273,14 +24279,14 @@ function refuseInsecureUrl(url, policy) {
         throw insecure(`${url.origin} is plain http, which anyone on the network path can read and change: use https, or set allow-http if you accept that.`);
     }
 }
-/** Refuses a redirect from https to http, even with `allowHttp`: ConfigError `insecure_url`. */
+/** Refuses a redirect from https to http, even with `allowHttp`: throws ConfigError `insecure_url`. */
 function refuseInsecureHop(from, to) {
     if (from.protocol === 'https:' && to.protocol !== 'https:') {
         throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report it to the hub.`);
     }
 }
 /**
- * Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, and no name that merely
+ * True if plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, but no name that merely
  * resembles them.
  */
 function isLoopback(hostname) {
@@ -24302,8 +24308,8 @@ function insecure(message) {
 /**
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Drops the credentials, `authorization` and `cookie`
  * for good at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the
- * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, a circle or one redirect too
- * many, and what `open` throws.
+ * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too many
+ * redirects, and what `open` throws.
  */
 async function followRedirects(start, open, settings) {
     const visited = [start.url.href];
@@ -24322,7 +24328,7 @@ async function followRedirects(start, open, settings) {
     }
 }
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
-/** Refuses a target as the URL policy does; names one that another origin gave to nobody. */
+/** Refuses a target as the URL policy does. The message does not name a target that another origin gave. */
 function verifyTarget({ url, foreign }, target, settings) {
     try {
         refuseInsecureUrl(target, settings);
@@ -24366,9 +24372,9 @@ function badRedirect(url, finding) {
 
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between attempts it waits an
- * exponentially growing time with full jitter, or as long as `Retry-After` asks, capped; it does not start a wait that
- * would reach the deadline. Once the deadline's signal is aborted it attempts nothing more and throws the signal's
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the last one's answer, or throws its failure. Between attempts, waits
+ * an exponentially growing time with full jitter, or as long as `Retry-After` asks, capped. Does not start a wait that
+ * would reach the deadline. Once the deadline's signal is aborted, attempts nothing more and throws the signal's
  * reason.
  */
 async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
@@ -24385,8 +24391,8 @@ async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     }
 }
 /**
- * Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything
- * else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
+ * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0
+ * for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
  */
 function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
     const text = header.trim();
@@ -24417,7 +24423,7 @@ function isWorthRetrying(outcome, policy) {
             return 'failure' in outcome || isTransientStatus(outcome.answer.status);
     }
 }
-/** Whether the same request may get another answer later: 408, 429 and 5xx. */
+/** True if the same request may get another answer later: 408, 429 and 5xx. */
 function isTransientStatus(status) {
     return status === 408 || status === 429 || status >= 500;
 }
@@ -24443,7 +24449,10 @@ function describeOutcome(outcome) {
 
 
 
-/** Makes one call within its deadline: policy, redirects, retries. Throws what those rules and `receive` throw. */
+/**
+ * Makes one call within its deadline, by the rules for URLs, redirects and retries. Throws what those rules and
+ * `receive` throw.
+ */
 async function makeCall(call, settings) {
     const start = readStart(call, settings);
     const limit = { origin: start.url.origin, ms: call.timeoutMs };
@@ -24537,7 +24546,7 @@ async function saveBody(exchange, request) {
     const size = await writeAll(allowedChunks(exchange, request), writer);
     return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) };
 }
-/** The body's chunks, none of them beyond `maxBytes`. */
+/** Yields the body's chunks, none of them beyond `maxBytes`. */
 async function* allowedChunks(exchange, { maxBytes, onProgress }) {
     const total = declaredSize(exchange);
     let received = 0;
@@ -24585,9 +24594,9 @@ function refuseTooLarge(exchange, maxBytes, bytes) {
 
 
 /**
- * Returns the answer to a request with any status. Throws ConfigError `insecure_url` or `invalid_input`, and
- * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or longer
- * than it may be.
+ * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
+ * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or too
+ * long.
  */
 async function requestJson(request, settings) {
     const hasBody = request.body !== undefined;
@@ -24627,7 +24636,8 @@ async function receiveJson(exchange, maxBytes) {
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and fixes it. Throws ConfigError
- * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` where the name has none.
+ * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if the name cannot be
+ * resolved.
  */
 async function routeForChild(url, hub, { addresses, signal, timeouts }) {
     const proxy = getProxyUrl(url);
@@ -24652,7 +24662,7 @@ async function resolveName(url, lookup) {
         throw explainFailure(error, { origin: url.origin, sent: false });
     }
 }
-/** A name server that does not answer must not outlast a cancel. */
+/** Limits the time for a lookup: a name server that does not answer must not outlast a cancel. */
 async function route_for_child_within(found, limit) {
     const { url, signal, ms } = limit;
     signal.throwIfAborted();
@@ -24669,7 +24679,7 @@ async function route_for_child_within(found, limit) {
         signal.removeEventListener('abort', cancel);
     }
 }
-/** A URL has parsed it: every form of an IPv4 address has become the one with four numbers. */
+/** True if the host is an address. The URL parser has turned every form of an IPv4 address into four numbers. */
 function isAddress(hostname) {
     return hostname.startsWith('[') || /^\d{1,3}(?:\.\d{1,3}){3}$/.test(hostname);
 }
@@ -24680,18 +24690,18 @@ const external_node_dns_namespaceObject = require("node:dns");
 
 
 /**
- * Which addresses a request may reach that a hub sends elsewhere, by a redirect or a `download_url`: none of this host
- * and no loopback or link-local one, unless the operator's own URL resolves to the same. Judges the addresses that the
- * connection then uses, so that no name can change its meaning in between.
+ * Judges the addresses to which a hub sends a request, by a redirect or a `download_url`. Refuses the addresses of this
+ * host and all loopback and link-local addresses, unless the operator's own URL resolves to the same address. Judges
+ * the addresses that the connection then uses, so that no name can change its meaning in between.
  */
 class AddressPolicy {
     #sources;
-    /** The addresses of each host that an operator's URL names, when it was reached last. */
+    /** The addresses of each host that an operator's URL names, from its latest lookup. */
     #granted = new Map();
     constructor(sources) {
         this.#sources = sources;
     }
-    /** The lookup for the operator's own URL: refuses nothing. */
+    /** Returns the lookup for the operator's own URL, which refuses nothing. */
     grantingLookup(hub) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
             const addresses = listed(found);
@@ -24700,7 +24710,10 @@ class AddressPolicy {
             answer(addresses, error, { options, callback });
         });
     }
-    /** The lookup for any other URL: leaves out what must not be reached; ConfigError `insecure_url` when nothing is left. */
+    /**
+     * Returns the lookup for any other URL. It omits addresses that must not be reached, and fails with ConfigError
+     * `insecure_url` if none is left.
+     */
     judgingLookup(url, hub) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => this.#withGranted(hub, granted => {
             const usable = listed(found).filter(address => !this.#isRefused(address, granted));
@@ -24708,7 +24721,10 @@ class AddressPolicy {
             answer(usable, refusal, { options, callback });
         }));
     }
-    /** Refuses a URL whose host is an address that must not be reached: no lookup sees it. Throws as `judgingLookup`. */
+    /**
+     * Refuses a URL whose host is itself an address that must not be reached, because no lookup sees it. Throws
+     * ConfigError `insecure_url`.
+     */
     async verifyLiteral(url, hub) {
         const address = bare(url.hostname);
         if ((0,external_node_net_namespaceObject.isIP)(address) === 0 || !this.#isRefused(address, []))
@@ -24717,7 +24733,10 @@ class AddressPolicy {
         if (this.#isRefused(address, granted))
             throw reachesThisHost(url);
     }
-    /** If a proxy resolves the name, only a name that is itself an address can be judged here. */
+    /**
+     * Judges a URL whose name a proxy resolves. Here, only an address or a local name can be judged. Throws as
+     * `verifyLiteral`.
+     */
     async verifyProxied(url, hub) {
         await this.verifyLiteral(url, hub);
         if (isLocalName(url.hostname) && !isLocalName(hub.hostname))
@@ -24738,7 +24757,10 @@ class AddressPolicy {
         return refusedAddresses(this.#sources.ownAddresses()).check(plain, familyOf(plain));
     }
 }
-/** Loopback, unspecified and link-local addresses, also as IPv6 writes those of IPv4, and those of this host. */
+/**
+ * Returns the loopback, unspecified and link-local addresses, including IPv4 ones in IPv6 notation, and those of this
+ * host.
+ */
 function refusedAddresses(own) {
     const list = new external_node_net_namespaceObject.BlockList();
     list.addSubnet('127.0.0.0', 8, 'ipv4');
@@ -24779,8 +24801,8 @@ function reachesThisHost(url) {
 
 
 /**
- * The authorities that TLS trusts: Node's defaults, and those in `ca` (PEM).
- * Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ * Reads the authorities that TLS trusts: Node's defaults, and those in `ca` (PEM). Throws ConfigError `invalid_input`
+ * if `ca` contains no certificate.
  */
 function readTrust(ca) {
     if (ca === undefined)
@@ -24804,7 +24826,7 @@ function readTrust(ca) {
 
 
 
-/** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
+/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate. */
 function readSettings(options) {
     return {
         allowHttp: options.allowHttp,
@@ -24833,7 +24855,8 @@ function startTimer(ms, expire) {
 
 
 /**
- * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no
+ * certificate.
  */
 function createWire(options) {
     const settings = readSettings(options);
@@ -25165,8 +25188,8 @@ async function verifyHealth(subject, step) {
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
 
 /**
- * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
+ * Returns the first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
+ * capitals, "-", "_" and spaces; undefined if there is none. Linear in the length of its arguments.
  */
 function nearMiss(word, candidates) {
     for (const candidate of candidates) {
@@ -25175,7 +25198,7 @@ function nearMiss(word, candidates) {
     }
     return undefined;
 }
-/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
+/** Returns `; did you mean "x"?` for a near miss, which may be foreign text; otherwise an empty text. */
 function didYouMean(word, candidates) {
     const candidate = nearMiss(word, candidates);
     return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
@@ -25202,11 +25225,11 @@ function isOneEditApart(a, b) {
 
 
 
-/** Enough to fix a file with; a hostile file must not make us write millions. */
+/** Enough to fix a file; a hostile file must not cause millions of problems. */
 const MAX_REPORTED_PROBLEMS = 100;
 /**
- * An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after
- * another.
+ * The error for an operator's file that is refused. `problems` lists its mistakes in the order of the file, one file
+ * after another.
  */
 class SourceError extends ConfigError {
     name = 'SourceError';
@@ -25218,11 +25241,11 @@ class SourceError extends ConfigError {
         this.problems = ordered;
     }
 }
-/** A problem at a position, which may be that of a whole step. */
+/** Builds a problem at a position, which may be that of a whole step. */
 function problemAt({ file, line, column }, message) {
     return { message, file, line, column };
 }
-/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
+/** Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. */
 function collectProblems(read) {
     try {
         return { value: read(), problems: [] };
@@ -25231,7 +25254,7 @@ function collectProblems(read) {
         return problemsOf(error);
     }
 }
-/** The same for work with pauses; nothing of a file that there is not. */
+/** Returns the same for work with pauses. If there is no file, returns neither a value nor problems. */
 function* collectProblemsSlowly(reading) {
     try {
         return { value: reading && (yield* reading), problems: [] };
@@ -25260,8 +25283,8 @@ function summaryOf(document, problems) {
 
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
- * wording as `error`: zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. A check of more than the type needs its
+ * own wording as `error`, because zod/mini has none.
  */
 class SchemaComplaints {
     #source;
@@ -25271,8 +25294,8 @@ class SchemaComplaints {
         this.#words = words;
     }
     /**
-     * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
-     * is one problem, which quotes nothing of it.
+     * Returns at most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets,
+     * returns one problem that quotes nothing of it.
      */
     problemsOf(issues) {
         const known = this.#words.keysAt([], this.#source.value);
@@ -25313,11 +25336,11 @@ class SchemaComplaints {
         return prefix + cleanForeignText(keys.join(''), 200);
     }
 }
-/** The value at `path` in a parsed document, or undefined. */
+/** Returns the value at `path` in a parsed document, or undefined. */
 function valueAt(value, path) {
     return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
 }
-/** Not a map, or one with unknown keys only. */
+/** True if the value is not a map, or is one with unknown keys only. */
 function isAnotherDocument(value, known) {
     if (typeof value !== 'object' || value === null || Array.isArray(value))
         return true;
@@ -25377,11 +25400,11 @@ var dist = __nccwpck_require__(8815);
 const MAX_YAML_LEVELS = 32;
 /** A text with more mistakes than anyone would list is not read to its end. */
 const MAX_YAML_COMPLAINTS = 100;
-/** They take less than a millisecond. */
+/** This many lexemes take less than a millisecond. */
 const LEXEMES_BETWEEN_PAUSES = 256;
 /**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it
- * contains: the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
+ * Composes one YAML document, with pauses at each `yield`. The cost is linear in the length of the text, whatever it
+ * contains; the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
  * `MAX_YAML_LEVELS` levels, after `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
  */
 function* composeYaml(text, limits, options) {
@@ -25400,7 +25423,7 @@ function* composeYaml(text, limits, options) {
 }
 function* compose(tokens, complaints, { options, end }) {
     const composer = new dist/* Composer */.Dk(options);
-    // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+    // The library has no hook for this. Without it, the library makes an error object for each of 100,000 mistakes.
     Reflect.set(composer, 'onError', complaints.take);
     let hasDocument = false;
     for (const token of tokens) {
@@ -25429,7 +25452,7 @@ function tokenComplaint(token, hasDocument) {
         return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
     return undefined;
 }
-/** Undefined where it pauses: a document is a single token, which comes last. */
+/** Yields undefined to pause: a document is a single token, which comes last. */
 function* limitedTokens(text, limits, lines) {
     const parser = new dist/* Parser */.iX(lines.addNewLine);
     let lexemes = 0;
@@ -25449,7 +25472,7 @@ function* limitedTokens(text, limits, lines) {
 function isTooDeep(open) {
     return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS;
 }
-/** The text exceeds a limit. */
+/** Thrown when the text exceeds a limit. */
 class Excess {
     message;
     offset;
@@ -25460,7 +25483,7 @@ class Excess {
 }
 class Complaints {
     list = [];
-    /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+    /** Replaces the library's own error handler. Throws after enough errors, because only that stops the library. */
     take = (source, code, message, isWarning = false) => {
         this.add({ code, message, offset: offsetOf(source), isWarning });
     };
@@ -25482,8 +25505,8 @@ function offsetOf(source) {
 ;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
 
 /**
- * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
- * wrong file and contain secrets.
+ * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing of the file, which may
+ * be the wrong file and contain secrets.
  */
 function yamlComplaintSentence({ code, message }) {
     switch (code) {
@@ -25505,7 +25528,7 @@ function yamlComplaintSentence({ code, message }) {
             return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
     }
 }
-/** The parser quotes the file after a colon that ends a word. */
+/** Removes the parser's quotation of the file, which follows a colon at the end of a word. */
 function withoutQuote(message) {
     return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
 }
@@ -25515,7 +25538,7 @@ function lowerFirst(message) {
 
 ;// CONCATENATED MODULE: ./build/core/document/syntax-mistake.js
 
-/** The library reads on after a mistake and complains about what it then takes the rest for. */
+/** Returns only the first mistake: after one, the library misreads the rest and complains about that too. */
 function firstSyntaxMistake(complaints, text) {
     const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
     if (first === undefined)
@@ -25527,7 +25550,7 @@ function firstSyntaxMistake(complaints, text) {
         : { message: TOO_FAR, offset: indented };
 }
 const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
-/** The others are about YAML that is valid, but not accepted here. */
+/** The complaints about YAML that is valid, but not accepted here. */
 const NOT_SYNTAX = new Set([
     'BAD_DIRECTIVE',
     'MULTIPLE_DOCS',
@@ -25538,22 +25561,29 @@ const NOT_SYNTAX = new Set([
 function isSyntax({ code, isWarning }) {
     return !isWarning && !NOT_SYNTAX.has(code);
 }
-/** The library complains at the value, of which it takes such a line for a part; undefined for a value in quotes. */
+/**
+ * Finds the line that the library takes for a part of the value above it; the library complains at that value. Returns
+ * undefined for a value in quotes.
+ */
 function nextLine(text, offset) {
     const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
     return found === undefined ? undefined : offset + found.length;
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
-/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+/**
+ * All characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
+ */
 const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some of them skip. */
+/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some readers skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
-/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+/**
+ * Returns the first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined if there is none.
+ */
 function unreadableCharacter(text) {
     return firstMatch(text, unreadable_character_UNREADABLE);
 }
-/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+/** Returns the first character at which a line, or a key, ends for one reader of YAML and continues for another. */
 function ambiguousCharacter(text) {
     return firstMatch(text, READ_DIFFERENTLY);
 }
@@ -25591,8 +25621,8 @@ const STRICT_YAML = {
 /**
  * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the
  * core schema, directives, keys that are not text, repeated keys, more than one document, characters that YAML does not
- * accept and whatever exceeds `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not
- * valid YAML, only the first mistake. It never throws because of the text.
+ * accept and any excess over `limits` become problems, at most `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML,
+ * only its first mistake does. Never throws because of the text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
@@ -25723,7 +25753,7 @@ function yaml_source_offsetOf(node) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/pausing-work.js
-/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
+/** Runs work that pauses at each `yield` to its end, without a pause, and returns its result. */
 function pausing_work_runToEnd(work) {
     for (;;) {
         const step = work.next();
@@ -25733,7 +25763,7 @@ function pausing_work_runToEnd(work) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/action.js
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
+/** All actions that a plan can ask for. None of them runs a command from the plan. */
 const ACTIONS = [
     'prepare',
     'download',
@@ -25751,33 +25781,38 @@ const ACTIONS = [
     'notify',
 ];
 const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure_plugin'];
-/** Whether the deployment does this anyway, before or after the plan: a step with this action has nothing left to do. */
+/**
+ * True if the deployment does this anyway, before or after the plan: a step with this action has nothing left to do.
+ */
 function isMarkerAction(action) {
     return MARKER_ACTIONS.some(marker => marker === action);
 }
 const INSTALL_ACTIONS = ['install_plugin', 'install_extension'];
-/** Whether steps with this action, of a plan or of a report, install a part. */
+/** True if steps with this action, in a plan or in a report, install a part. */
 function isInstallAction(action) {
     return INSTALL_ACTIONS.some(install => install === action);
 }
 const HOST_ACTIONS = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
-/** Whether steps with this action change more of a host than files: they act on a service, or run an operator's command. */
+/**
+ * True if steps with this action change more of a host than files: they act on a service, or run an operator's command.
+ */
 function isHostAction(action) {
     return HOST_ACTIONS.has(action);
 }
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan-order.js
-/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
+/** Enough to see the mistake; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20;
 /**
- * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
- * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
+ * Returns the steps in the order in which they run: depth-first over the steps as written, dependencies first, so that
+ * the same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
  */
 function orderSteps({ steps }) {
     return new DependencyWalk(steps).order;
 }
 /**
- * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
+ * Finds the dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`. Ignores a step's dependency
+ * on itself.
  */
 function findCycles(steps) {
     return new DependencyWalk(steps).cycles;
@@ -25843,9 +25878,9 @@ class DependencyWalk {
 
 
 /**
- * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
- * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
- * mistakes.
+ * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
+ * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these even if a step
+ * has other mistakes.
  */
 function planGraphProblems(source) {
     const steps = writtenSteps(source.value);
@@ -25914,7 +25949,10 @@ function positionsIn(source) {
 
 const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
 const DURATION_FORM = /^(\d{1,6})([smh])$/;
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+/**
+ * The form of a duration as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of
+ * them.
+ */
 function durationSchema(min, max) {
     const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
     const within = [_gte(min, { error }), _lte(max, { error })];
@@ -25935,7 +25973,7 @@ const MAX_HEALTHCHECK_SECONDS = 600;
 const DEFAULT_HEALTHCHECK_SECONDS = 30;
 const MAX_HEALTHCHECK_RETRIES = 20;
 const MAX_NOTIFY_MESSAGE_CHARS = 500;
-/** Its first component may also be a project archive's own name for its directory of plugins. */
+/** The first component may also be a project archive's own name for its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
 const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
     error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
@@ -25948,7 +25986,7 @@ const stepKeys = {
     depends_on: schemas_default(array(stepIdSchema), []),
     snapshot: schemas_default(schemas_boolean(), false),
 };
-/** For the tool that seals a project: the signed manifest repeats it, and is what counts. */
+/** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
 const sourceKey = { source: exactOptional(record(schemas_string(), unknown())) };
 /** The keys of every step. */
 const anyStepSchema = schemas_lazy(() => looseObject(stepKeys));
@@ -25978,13 +26016,13 @@ const stepSchema = discriminatedUnion('action', [
         message: exactOptional(messageSchema),
     }),
 ]);
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+/** Returns the keys that a step with `action` accepts; if the action is unknown, those of every step. */
 function keysOfStep(action) {
     const shapes = stepSchema.def.options.map(option => option.shape);
     const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
     return Object.keys(shape ?? { ...stepKeys, action });
 }
-/** The step as the rest of the program knows it. */
+/** Builds the step in the form that the rest of the program uses. */
 function buildStep(written, position) {
     const { depends_on: dependsOn, ...rest } = written;
     if (rest.action !== 'healthcheck')
@@ -26007,10 +26045,10 @@ function buildStep(written, position) {
 
 
 
-/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
+/** The error for a plan that is refused: code `invalid_plan`, with all its problems. */
 class PlanError extends SourceError {
     name = 'PlanError';
-    /** The parts that can be read all the same, if any: see `readablePlan`. */
+    /** The source, if parts of it can be read all the same: see `readablePlan`. */
     source;
     constructor(problems, source) {
         super('invalid_plan', 'The install plan', problems);
@@ -26018,13 +26056,13 @@ class PlanError extends SourceError {
     }
 }
 /**
- * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * Parses the plan in `text` strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
  * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
     return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
 }
-/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+/** Parses the same, with pauses at each `yield`: an operator's longest plan takes half a second. */
 function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
     const source = yield* parseYamlSource(text, file, limits);
     if (source.value === undefined)
@@ -26040,7 +26078,7 @@ function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
     yield;
     return buildPlan(parsed.data, source);
 }
-/** The form of a plan; its graph is checked by itself. */
+/** The form of a plan; its graph is checked separately. */
 const planSchema = strictObject({
     format_version: literal(['1', 1]),
     project_id: projectIdSchema,
@@ -26056,7 +26094,7 @@ function buildPlan(written, source) {
         positions: positionsIn(source),
     };
 }
-/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
+/** Checks the keys of every step in a step whose action is unknown, because the schema looks no further into it. */
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
     const known = issues.filter(issue => !isUnknownAction(issue));
@@ -26107,18 +26145,18 @@ const planWords = {
 
 const DEFAULT_PLAN_NAME = 'the default plan';
 const DEFAULT_CHECK_SECONDS = 60;
-/** The time that a check may need in addition to the one for which it must be stable. */
+/** The time that a check may need in addition to its `stable_for`. */
 const SPARE_CHECK_SECONDS = 30;
 /**
- * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
- * supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps are
- * those that `parsePlan` reads in `text`.
+ * Builds the plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config
+ * has a supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps
+ * are those that `parsePlan` reads in `text`.
  */
 function buildDefaultPlan(artifact, hostConfig) {
     const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
     return { text, reason: default_plan_reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) };
 }
-/** A slug may look like a number to YAML. */
+/** Quotes the slug, which may look like a number to YAML. */
 function default_plan_headOf({ slug }) {
     return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:'];
 }
@@ -26136,14 +26174,14 @@ function stepsOf({ kind, slug }, hostConfig) {
             : []),
     ];
 }
-/** What the host config has for an id. */
+/** Returns the facts that the host config has about an id. */
 function knownOf(id, hostConfig) {
     const check = hostConfig?.plugins.get(id)?.healthcheck;
     const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS;
     return {
         isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
         hasCheck: check !== undefined,
-        // Then that unit runs what has none of its own.
+        // The project's unit runs every part that has no unit of its own.
         isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
         seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
     };
@@ -26215,8 +26253,8 @@ function createStateMachine(transitions, initial, now) {
     };
 }
 /**
- * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
- * the same or no way leads there.
+ * Returns the states to enter after `from` up to and including `to`, by the shortest way through the table; empty if
+ * both are the same, or if no way leads there.
  */
 function statesBetween(transitions, from, to) {
     const ways = new Map([[from, []]]);
@@ -26608,14 +26646,17 @@ function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, 
 
 ;// CONCATENATED MODULE: ./build/net/error-reason.js
 const MAX_REASON_CHARS = 4000;
-/** `error`, `detail` and `message` of a JSON object; nothing of what else a server may answer with. */
+/** Reads `error`, `detail` and `message` of a JSON object, and ignores anything else that a server may answer with. */
 function readReasonFields(body) {
     if (typeof body !== 'object' || body === null || Array.isArray(body))
         return [undefined, undefined, undefined];
     const { error, detail, message } = body;
     return [error, detail, message];
 }
-/** A reason as text, not cleaned; what is not text, as some frameworks answer, as JSON. Undefined for an empty one. */
+/**
+ * Returns a reason as text, not cleaned; undefined for an empty one. A reason that is not text, as some frameworks send
+ * it, becomes JSON.
+ */
 function reasonText(field) {
     if (field === undefined || field === null || field === '')
         return undefined;
@@ -26951,9 +26992,9 @@ async function noteInstalledVersion({ layout, request, record }) {
 
 /** Enough for honest use of anchors, too little for a bomb. */
 const MAX_ALIAS_COUNT = 100;
-/** Why a foreign text is not read; the message continues a sentence that begins with the name of its file. */
+/** The reason why a foreign text is refused. The message continues a sentence that begins with the name of its file. */
 class StrictYamlProblem extends Error {
-    /** It could be read in more than one way, or costs too much; otherwise it is no YAML at all. */
+    /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid YAML. */
     isAmbiguous;
     constructor(message, { isAmbiguous }) {
         super(message);
@@ -26961,8 +27002,8 @@ class StrictYamlProblem extends Error {
     }
 }
 /**
- * Reads a foreign YAML text that a program of another kind reads too, perhaps by YAML 1.1: only what both read alike.
- * Throws StrictYamlProblem when it exceeds the limits or could be read in another way.
+ * Reads a foreign YAML text that a program of another kind also reads, perhaps by YAML 1.1. Accepts only what both read
+ * alike. Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read in another way.
  */
 function readStrictYaml(text, limits) {
     refuseAmbiguousText(text, limits);
@@ -26986,7 +27027,10 @@ function readDocument({ document, complaints }) {
         throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
     return document;
 }
-/** Of two equal keys, other readers take the last one, and the meaning of a merge key depends on the reader. */
+/**
+ * Refuses repeated and merge keys: of two equal keys, other readers take the last one, and the meaning of a merge key
+ * depends on the reader. Also refuses more aliases than the limit.
+ */
 function refuseAmbiguousNodes(document) {
     let aliases = 0;
     (0,dist/* visit */.YR)(document, {
@@ -27039,8 +27083,9 @@ const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
 const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
 const directorySchema = schemas_nullish(schemas_string());
 /**
- * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
- * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
+ * Returns the directory, relative to the project root, in which a host framework looks for plugins according to its own
+ * `integration.yaml`; undefined if the file does not say. Throws an Error whose message continues a sentence that
+ * begins with the file's name.
  */
 function parseIntegrationYaml(text) {
     const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
@@ -27163,7 +27208,7 @@ function installedPlace({ layout, shelf }, id) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** The keys that `schema` accepts in the map at `path`; none where there is no such map. */
+/** Returns the keys that `schema` accepts in the map at `path`; none if there is no map. */
 function keysOfSchema(schema, path) {
     const { def } = schema?._zod ?? {};
     switch (def?.type) {
@@ -27280,7 +27325,7 @@ function hasPort(text) {
 
 
 
-/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
+/** The error for a host config that is refused: code `invalid_host_config`, with all its problems. */
 class HostConfigError extends SourceError {
     name = 'HostConfigError';
     constructor(problems) {
@@ -27289,14 +27334,14 @@ class HostConfigError extends SourceError {
     }
 }
 /**
- * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
- * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
+ * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
+ * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
  * `invalid_host_config`.
  */
 function parseHostConfig(text, file) {
     return runToEnd(parseHostConfigSlowly(text, file));
 }
-/** The same, with pauses at each `yield`. */
+/** Parses the same, with pauses at each `yield`. */
 function* parseHostConfigSlowly(text, file) {
     const source = yield* parseYamlSource(text, file);
     if (source.value === undefined)
@@ -27356,13 +27401,13 @@ function buildCommands(written) {
 
 
 
-/** A plan that was not refused. */
+/** Describes a plan that was not refused. */
 function wholePlan(plan) {
     return { ...plan, hidesInstall: false, isWhole: true };
 }
 /**
- * What can be read of a refused plan. Pauses at each `yield`. Its steps are not whole: some have a mistake, or wait for
- * one that does not exist.
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are not whole: some have a mistake,
+ * or wait for a step that does not exist.
  */
 function* readablePlan(source) {
     const steps = yield* readSteps(source);
@@ -27387,13 +27432,16 @@ function* readSteps(source) {
     };
     return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
 }
-/** With it, no check of its time fails because the written one cannot be read. */
+/** The longest timeout: with it, no check of the time fails because the written one cannot be read. */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
-/** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
+/**
+ * Reads a step without those of its values that cannot be read. Returns undefined if nothing can be said about the
+ * rest.
+ */
 function readStep(written, position) {
     if (typeof written !== 'object' || written === null)
         return undefined;
-    // Nothing is known of an unknown action but that its plugin should be the one of the plan, as of this one.
+    // All that is known about an unknown action is that its plugin should be the plan's, as with this action.
     const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
     const step = { ...written, ...action };
     const { data, error } = stepSchema.safeParse(step);
@@ -27403,7 +27451,7 @@ function readStep(written, position) {
     const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
     if (!rest.success)
         return undefined;
-    // Without its plugin, a step means everything that the plan installs.
+    // Without its plugin, a step concerns everything that the plan installs.
     if (bad.includes('plugin'))
         return undefined;
     const built = buildStep(rest.data, position);
@@ -27424,26 +27472,26 @@ const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
 function isInstallStep(step) {
     return isInstallAction(step.action);
 }
-/** Whether the step has nothing left to do, because the deployment does it anyway. */
+/** True if the step has nothing left to do, because the deployment does it anyway. */
 function isMarkerStep(step) {
     return isMarkerAction(step.action);
 }
-/** Whether the step works on files that must be installed before it runs. */
+/** True if the step works on files that must be installed before it runs. */
 function needsFiles(step) {
     return NEEDS_FILES.has(step.action);
 }
 function installedId(step) {
     return step.action === 'install_plugin' ? step.plugin : step.extension;
 }
-/** Where an installing step installs its part, `<shelf>/<id>`. */
+/** Returns the place of the part that a step installs, `<shelf>/<id>`. */
 function placeOfInstall(step) {
     return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`;
 }
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+/** Returns the place of the part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
 function placeOfSettings({ from, plugin }) {
     return `${from.split('/')[0]}/${plugin}`;
 }
-/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
+/** Returns the id that a step other than an installing one works on; undefined if it works on all parts, or on none. */
 function subjectIdOf(step) {
     return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
 }
@@ -27454,7 +27502,7 @@ function foreignPlanProblems(plan, name, projectId) {
     const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
     return [problemAt(plan.positions.projectId, message)];
 }
-/** Ids whose directory would take the place of another id's settings file. */
+/** Refuses ids whose directory would take the place of another id's settings file. */
 function settingsNameProblems(installSteps) {
     return installSteps
         .filter(step => installedId(step).endsWith('.env'))
@@ -27463,7 +27511,9 @@ function settingsNameProblems(installSteps) {
         return stepProblem(step, message);
     });
 }
-/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+/**
+ * Refuses steps that come before an installing step whose files they need; `steps` are in the order in which they run.
+ */
 function prematureProblems(steps, needs) {
     const waiting = new Set(steps.filter(isInstallStep));
     return steps.flatMap(step => {
@@ -27485,8 +27535,8 @@ function stepProblem(step, message) {
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
  * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
- * notify without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer
- * than its check has to stay healthy, or it could never pass.
+ * notify without its command is skipped, because plans made elsewhere name events of their own. The timeout of a
+ * healthcheck must exceed the time for which its check has to stay healthy, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const check = new NeedsCheck(plan.steps, hostConfig);
@@ -27569,16 +27619,17 @@ function readyPlan(plan, hostConfig, bind) {
     return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
 }
 /**
- * What a refused plan asks for and the host config lacks, as far as both can be read. A health check without plugin is
- * of everything that the plan installs, which may not be known.
+ * Finds the needs of a refused plan that the host config does not meet, as far as both can be read. A health check
+ * without `plugin` concerns everything that the plan installs; if that is not known, the check is ignored.
  */
 function needsProblems({ steps, hidesInstall }, hostConfig) {
     const isKnown = (step) => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step));
     return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems];
 }
 /**
- * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
- * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
+ * Checks the templates that a plan takes from the artifact: each is a regular file of the artifact, and not below a
+ * keep-path, where the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError
+ * `invalid_plan`.
  */
 function verifyTemplates(steps, keepPaths, hasFile) {
     const problems = steps.flatMap(step => {
@@ -27605,8 +27656,8 @@ function verifyTemplates(steps, keepPaths, hasFile) {
 
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
- * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
- * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ * installs exactly one part, which is of this kind, every other step works on that part, templates come from it, and no
+ * step that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
     const problems = bindingProblems(wholePlan(plan), artifact);
@@ -27616,7 +27667,7 @@ function bindPlanToArtifact(plan, artifact) {
     const steps = orderSteps(plan);
     return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
 }
-/** Everything in which a plan does not fit its artifact, as far as it can be read. */
+/** Finds everything in which a plan does not fit its artifact, as far as the plan can be read. */
 function bindingProblems(plan, { kind, slug }) {
     const { projectId, positions } = plan;
     const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug);
@@ -27937,10 +27988,9 @@ const schema = object({
 });
 const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
 /**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
- * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
- * fine.
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if it is not a YAML mapping, or if a field above
+ * has a type that the host does not expect; `invalid_manifest` if it exceeds `PLUGIN_YAML_LIMITS`, or if the host's
+ * reader (of YAML 1.1) could read it differently. Ignores unknown keys.
  */
 function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
@@ -27961,7 +28011,7 @@ function readYaml(text) {
         throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
     }
 }
-/** The version's own characters, which a number does not keep. */
+/** Returns the version's own characters, which a number does not keep. */
 function versionSourceOf(document) {
     if (!(0,dist/* isMap */.jh)(document.contents))
         return undefined;
@@ -27981,7 +28031,7 @@ function toPluginYaml(data, versionSource) {
             required: data.environment?.required ?? [],
             optional: data.environment?.optional ?? [],
         },
-        // YAML 1.1, by which the host may read, has more words for true.
+        // The host may read YAML 1.1, which has more words for true.
         injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
     };
 }
@@ -28128,8 +28178,9 @@ function readForeignVersion(path) {
 
 ;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
 /**
- * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
- * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ * Returns a value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv`
+ * read alike. Returns undefined if there is no such form: they disagree about escapes in double quotes, and a single
+ * quote ends single quotes.
  */
 function quoteSetting(value) {
     if (PLAIN.test(value))
@@ -28142,8 +28193,8 @@ function quoteSetting(value) {
 }
 const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
 /**
- * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
- * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ * True for a value that no quotes protect: line breaks; two backslashes, which python-dotenv turns into one; a
+ * backslash at the end, after which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
  */
 function isUnsafe(value) {
     return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
@@ -28155,10 +28206,10 @@ function isUnsafe(value) {
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
- * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
- * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
- * up empty.
+ * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
+ * they have one, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
+ * lacks if they are set. Throws DeploymentError `step_failed` if no quoting fits a value, or if a required key ends up
+ * empty.
  */
 function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
@@ -28172,8 +28223,8 @@ function seedSettings(template, names, given) {
     return seeder.settings;
 }
 /**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
+ * Refuses existing settings in which a required key is missing or empty: throws DeploymentError `step_failed`, which
+ * names the keys and the file.
  */
 function verifySettings(settings, required) {
     refuseUnusableNames(required);
@@ -28182,12 +28233,12 @@ function verifySettings(settings, required) {
         return;
     throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
 }
-/** Which of the keys settings lack or leave empty. */
+/** Returns the keys that the settings lack or leave empty. */
 function unsetSettings(text, keys) {
     const values = valuesOf(text);
     return keys.filter(key => isEmpty(values.get(key)));
 }
-/** The keys that both settings set, to other values. */
+/** Returns the keys that both settings set, but to different values. */
 function differingSettings(one, other) {
     const [values, others] = [valuesOf(one), valuesOf(other)];
     return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
@@ -28226,7 +28277,7 @@ class SettingsSeeder {
         this.#values.set(key, value);
         this.#lines.push(`${key}=${value}`);
     }
-    /** The key's value as the file contains it; an empty one counts as not set. */
+    /** Returns the key's value as the file contains it; an empty value counts as not set. */
     #take(key) {
         const value = this.#given.get(key) ?? '';
         if (value === '')
@@ -29176,8 +29227,8 @@ const byte_shortage_UNITS = [
     ['KiB', KIBIBYTE],
 ];
 /**
- * The free and the needed bytes as text for people, both in the unit of the need, with at most one decimal. The free
- * bytes are rounded down and the needed ones up, so that the two never read the same.
+ * Returns the free and the needed bytes as text for people, both in the unit of the need, with at most one decimal.
+ * Rounds the free bytes down and the needed ones up, so that the two never read the same.
  */
 function byteShortage(freeBytes, neededBytes) {
     const [unit, size] = byte_shortage_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
@@ -32996,8 +33047,8 @@ async function fetchVersion({ request, client, tools, fd }, version) {
 
 
 /**
- * Refuses a `latest` that is older than what is installed, or of which nobody can say whether it is: DeploymentError
- * `downgrade_refused`.
+ * Refuses a `latest` that is older than the installed version, or that cannot be compared with it: throws
+ * DeploymentError `downgrade_refused`.
  */
 function refuseDowngrade(latest, { version, isOurs }) {
     if (version === null)
@@ -33009,8 +33060,8 @@ function refuseDowngrade(latest, { version, isOurs }) {
     throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`);
 }
 /**
- * A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. What has
- * replaced them may be an older version.
+ * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever the
+ * hub calls them now. Their replacement may be an older version.
  */
 function replacedBytes({ version, sha256 }, present) {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
@@ -33027,9 +33078,9 @@ function downgrade(finding) {
     return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`);
 }
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones and says
- * `redeploy`: ArtifactError `version_reused`. A published version must never change. A pin alone may come from a release
- * gate, which has seen what the hub serves now, and not what it served before.
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned the new bytes and set
+ * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone may come from a
+ * release gate, which knows what the hub serves now, but not what it served before.
  */
 function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
     if (accepted.redeploy && accepted.artifactSha256 === sha256)
@@ -33528,8 +33579,8 @@ function isSameList(recorded, asked) {
 
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
 /**
- * The 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or
+ * Parses the 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
+ * Throws SignatureError `missing_signature` if there is none, `invalid_signature_format` if it has another form or
  * algorithm.
  */
 function parseSignatureHeader(header) {
@@ -33556,7 +33607,9 @@ function verifyHmacSignature(artifact, computedHmac, header) {
     }
     return artifact;
 }
-/** Refuses an artifact with a valid signature that is not the pinned one: SignatureError `digest_mismatch`. */
+/**
+ * Refuses an artifact that has a valid signature but is not the pinned one: throws SignatureError `digest_mismatch`.
+ */
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
         throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
@@ -33610,16 +33663,16 @@ class FileList {
 ;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
 
 
-/** ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
+/** Returns ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
 function unsafeEntry(name, problem) {
     return new ArchiveError('unsafe_archive', entrySentence(name, problem));
 }
-/** ArchiveError `invalid_archive` that names the entry, cleaned, and what is damaged. */
+/** Returns ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
 function invalidEntry(name, problem, cause) {
     const options = cause === undefined ? {} : { cause };
     return new ArchiveError('invalid_archive', entrySentence(name, problem), options);
 }
-/** ArchiveError `invalid_archive` about the whole archive. */
+/** Returns ArchiveError `invalid_archive` about the whole archive. */
 function invalidArchive(problem) {
     return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`);
 }
@@ -33901,15 +33954,15 @@ function countMagic(bytes) {
 
 
 
-/** Several times what the longest real paths need on average. */
+/** Several times the average length of the longest real paths. */
 const NAME_BYTES_PER_ENTRY = 256;
-/** So that a few entries may have the longest of names. */
+/** Allows a few entries the longest names. */
 const SPARE_NAME_BYTES = 1024 * 1024;
-/** Of PAX headers and long names in a tar; most members need none. */
+/** For PAX headers and long names in a tar; most members need none. */
 const EXTENSION_BYTES_PER_ENTRY = 1024;
 const SPARE_EXTENSION_BYTES = 1024 * 1024;
 /**
- * Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than
+ * Throws ArchiveError `archive_too_large` if an archive lists more entries, or needs more directories, than
  * `max-entries`.
  */
 function verifyEntryCount(count, limits) {
@@ -33917,15 +33970,15 @@ function verifyEntryCount(count, limits) {
         return;
     throw archive_limits_tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
 }
-/** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
+/** Throws ArchiveError `archive_too_large` if an archive's entries declare more than `max-extracted-bytes`. */
 function verifyExtractedBytes(bytes, limits) {
     if (bytes <= limits.maxExtractedBytes)
         return;
     throw archive_limits_tooLarge(`The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
 }
 /**
- * Throws ArchiveError `archive_too_large` when the names and symlinks' targets in a listing, which are in memory all at
- * once, have more than 256 characters for each entry of `max-entries`.
+ * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing, which are in memory all at
+ * once, have more than 256 characters for each entry of `max-entries`, and 1 MiB to spare.
  */
 function verifyNameBytes(bytes, { maxEntries }) {
     const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
@@ -33934,7 +33987,9 @@ function verifyNameBytes(bytes, { maxEntries }) {
     const found = `The archive's names are longer than the ${most} bytes`;
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
-/** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
+/**
+ * Throws ArchiveError `archive_too_large` if a tar has more PAX headers and long names than `max-entries` members need.
+ */
 function verifyExtensionBytes(bytes, { maxEntries }) {
     const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
     if (bytes <= most)
@@ -33942,7 +33997,7 @@ function verifyExtensionBytes(bytes, { maxEntries }) {
     const found = `The archive has more than the ${most} bytes of PAX headers and long names`;
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries');
 }
-/** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
+/** Throws ArchiveError `unsafe_archive` for a symlink whose target has more than 4,096 bytes. */
 function verifyTargetSize({ name, type, size }) {
     if (type !== 'symlink' || size <= MAX_PATH_BYTES)
         return;
@@ -33960,7 +34015,7 @@ const WINDOWS_FORBIDDEN = /[<>:"|?*]/;
 const WINDOWS_DROPPED_END = /[. ]$/;
 const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu;
 const NON_ASCII = /[^\p{ASCII}]/u;
-/** Why the platform would not keep a path component as it is written, or undefined when it does. */
+/** Returns why the platform would not keep a path component as it is written; undefined if it would. */
 function platformNameProblem(component, platform) {
     if (platform === 'win32')
         return windowsProblem(component);
@@ -33969,8 +34024,8 @@ function platformNameProblem(component, platform) {
     return undefined;
 }
 /**
- * Two paths with the same key may be one file on the platform: keys are in Unicode's NFC, and ignore case on Windows
- * and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
+ * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC, and ignore
+ * case on Windows and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
  */
 function comparisonKey(path, platform) {
     const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path;
@@ -33996,7 +34051,10 @@ function macosProblem(component) {
         return 'has a name that macOS reserves for resource forks';
     return undefined;
 }
-/** Upper case first: it also unites letters with several lower cases (`\u00df` and `ss`, the two lower sigmas). */
+/**
+ * Converts to upper case first, which also unites letters with several lower cases (`\u00df` and `ss`, the two lower
+ * sigmas).
+ */
 function foldCase(text) {
     return text.toUpperCase().toLowerCase().normalize('NFC');
 }
@@ -34006,13 +34064,13 @@ function foldCase(text) {
 
 
 
-// The BOM stays: without it two different names would become equal.
+// Keeps the BOM: without it, two different names would become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const CONTROL_CHARACTER = /\p{Cc}/u;
 const DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * The text of a name or a symlink's target: UTF-8 where the archive says so, else ASCII. Refuses other bytes:
- * ArchiveError `unsafe_archive`.
+ * Decodes a name or a symlink's target: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError
+ * `unsafe_archive` for other bytes.
  */
 function decodeEntryText(bytes, encoding) {
     if ((0,external_node_buffer_namespaceObject.isAscii)(bytes))
@@ -34028,11 +34086,10 @@ function decodeEntryText(bytes, encoding) {
     }
 }
 /**
- * The relative path, without a final `/`, of an entry's name. Joined to a folder, it is always below that folder
- * (contract 4.3, rule 5).
- * Refuses with ArchiveError `unsafe_archive` an empty name or component, `.` and `..`, a leading `/`, a drive letter,
- * backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or 64 levels, and the names
- * that the platform reserves.
+ * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
+ * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
+ * leading `/`, a drive letter, backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or
+ * 64 levels, and names that the platform reserves.
  */
 function parseEntryName(name, platform) {
     const path = name.endsWith('/') ? name.slice(0, -1) : name;
@@ -34076,7 +34133,7 @@ function componentProblem(component) {
         return `has a name of more than ${MAX_NAME_BYTES} bytes`;
     return undefined;
 }
-/** Counts bytes only where the characters do not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
+/** Counts bytes only if the number of characters does not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
 function isLongerThan(text, maxBytes) {
     if (text.length * 3 <= maxBytes)
         return false;
@@ -34086,8 +34143,8 @@ function isLongerThan(text, maxBytes) {
 ;// CONCATENATED MODULE: ./build/core/archive/planned-files.js
 var planned_files_a;
 /**
- * The files of a plan, or some of them. Each is an object only while it is used: an archive may have many, and what is
- * known of them is in its listing already.
+ * The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many, and its
+ * listing already contains the facts about them.
  */
 class PlannedFiles {
     #source;
@@ -34099,11 +34156,11 @@ class PlannedFiles {
     get length() {
         return this.#places.length;
     }
-    /** Those that pass. */
+    /** Returns the files that pass the test. */
     filter(test) {
         return this.#of(this.#places.filter(place => test(this.#source.at(place))));
     }
-    /** The same, the smallest number first. */
+    /** Returns the same files, the smallest number first. */
     sortedBy(number) {
         const numberAt = (place) => number(this.#source.entryAt(place));
         return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)));
@@ -34127,15 +34184,15 @@ planned_files_a = PlannedFiles;
 
 const NO_CHILDREN = new Map();
 /**
- * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
- * names, a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name
- * to the platform.
+ * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
+ * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
+ * the platform.
  */
 class PlannedTree {
     top;
-    /** All of them, parents before their children. */
+    /** All directories, parents before their children. */
     directories = [];
-    /** Files, directories and symlinks, listed and implied. */
+    /** The number of files, directories and symlinks, listed and implied. */
     count = 0;
     #top;
     #platform;
@@ -34159,7 +34216,7 @@ class PlannedTree {
             ? this.#create(parent, key, { name, path, type, entry })
             : unite(there, { path, type, entry });
     }
-    /** The directory on the way to a path whose name is at these positions. */
+    /** Returns the directory on the way to a path whose name is at these positions; creates it if necessary. */
     #directory(parent, { path, start, end }) {
         const name = path.slice(start, end);
         const key = comparisonKey(name, this.#platform);
@@ -34182,7 +34239,7 @@ class PlannedTree {
         return node;
     }
 }
-/** A directory may be listed once after its children. */
+/** Completes an implied directory: a directory may be listed once after its children. */
 function unite(there, { path, type, entry }) {
     if (there.path !== path)
         throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`);
@@ -34203,26 +34260,26 @@ const MAX_HOPS = 40;
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Follows the symlinks of a planned tree over the listing, each of them once whatever leads through it (contract 4.3,
- * rule 5).
+ * Follows the symlinks of a planned tree in the listing. Follows each symlink once, whatever leads through it (contract
+ * 4.3, rule 5).
  */
 class SymlinkResolver {
     #root;
     #platform;
     #targets = new Map();
     #resolved = new Map();
-    /** No way may leave `root`. */
+    /** No symlink may lead out of `root`. */
     constructor(root, platform) {
         this.#root = root;
         this.#platform = platform;
     }
-    /** Makes a symlink known; all of them must be before the first is resolved. */
+    /** Makes a symlink known. All symlinks must be known before the first is resolved. */
     add(symlink, target) {
         this.#targets.set(symlink, target);
     }
     /**
-     * Vouches for a symlink: its target is relative and stays inside the root at every step, also through other symlinks,
-     * of which there are at most 40 and no circle. It may lead to nothing. Throws ArchiveError `unsafe_archive`.
+     * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
+     * symlinks, at most 40 in all and never in a circle, and may lead to nothing. Throws ArchiveError `unsafe_archive`.
      */
     resolve(symlink) {
         return this.#resolve(symlink, 1);
@@ -34254,7 +34311,7 @@ class SymlinkResolver {
         }
         return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
     }
-    /** Takes one step of the path, or returns why that is not possible. */
+    /** Takes one step of the path, or returns why the step is not possible. */
     #stepProblem(way, step) {
         if (way.isDangling)
             return this.#danglingProblem(step);
@@ -34296,7 +34353,10 @@ class SymlinkResolver {
         way.isDangling = end === null;
         way.at = end ?? way.at;
     }
-    /** Nothing is there yet, but the host may put a symlink of its own there, behind which `..` would lead outside. */
+    /**
+     * Refuses steps that are unsafe where the archive contains nothing: the host may put a symlink of its own there, and
+     * a `..` behind that would lead outside.
+     */
     #danglingProblem(step) {
         if (step === '..')
             return 'that goes up from something that the archive does not contain';
@@ -34343,9 +34403,10 @@ function symlink_policy_refused(symlink, problem) {
 /** Some tools deflate a directory's empty data, to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
- * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits:
- * counts (with the directories that paths imply), sizes, bytes of names, every path safe on the platform, no two equal.
- * It keeps the entries themselves: a symlink's target may be set until the listing is planned.
+ * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
+ * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
+ * Every path is safe on the platform, and no two are equal. Keeps the entries themselves: a symlink's target may be set
+ * until the listing is planned.
  */
 class ArchiveListing {
     #rules;
@@ -34359,9 +34420,9 @@ class ArchiveListing {
         this.#tree = new PlannedTree(rules.platform);
     }
     /**
-     * Returns the entry's path, safe below any folder and next to the entries so far. Throws ArchiveError
-     * `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as the entries so far are
-     * above a limit.
+     * Adds an entry. Returns its path, which is safe below any folder and next to the entries so far. Throws ArchiveError
+     * `unsafe_archive`, naming the entry and the rule that it breaks, or `archive_too_large` as soon as the entries so
+     * far exceed a limit.
      */
     add(entry) {
         this.#count += 1;
@@ -34375,14 +34436,14 @@ class ArchiveListing {
         const node = this.#tree.add(parsePath(entry, this.#rules.platform), type, entry);
         if (type === 'symlink')
             this.#symlinks.push(node);
-        // A single top-level directory, which is left out, does not count.
+        // A single top-level directory does not count, because it may be left out.
         verifyEntryCount(this.#tree.count - 1, this.#rules);
         return node.path;
     }
     /**
-     * Plans the extraction of all entries: a single top-level directory left out where the rules say `flattened`, symlinks
-     * that stay inside, modes without set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
-     * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, `empty_artifact` when there is neither a
+     * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
+     * symlinks stay inside, and modes have no set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
+     * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, and `empty_artifact` if there is neither a
      * file nor a symlink.
      */
     *plan() {
@@ -34401,7 +34462,7 @@ class ArchiveListing {
             bytes += size;
         return { files, symlinks, bytes, directories, flattened: top?.name ?? null };
     }
-    /** In tree order. */
+    /** Plans the files, in tree order. */
     *#planFiles(root) {
         const nodes = [];
         for (const node of nodesInOrder(root)) {
@@ -34433,11 +34494,11 @@ class ArchiveListing {
         return symlinks;
     }
 }
-/** Set-uid and all else that an archive may say is left out (contract 4.3, rule 5). */
+/** Ignores set-uid and every other mode bit of the archive (contract 4.3, rule 5). */
 function fileMode({ executable }) {
     return executable ? 0o755 : 0o644;
 }
-/** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
+/** Returns the type if it is one that is extracted; otherwise throws ArchiveError `unsafe_archive`. */
 function requireExtractable(name, type) {
     if (type === 'file' || type === 'directory' || type === 'symlink')
         return type;
@@ -34454,7 +34515,7 @@ function parsePath(entry, platform) {
 function containsData(entry) {
     return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES;
 }
-/** Where it is still to be read, it has the entry's size. */
+/** A target that is still to be read has the entry's size. */
 function targetBytes({ type, target, size }) {
     return type === 'symlink' ? (target?.length ?? size) : 0;
 }
@@ -34473,7 +34534,10 @@ function singleDirectory(top) {
     const [only = null, another] = top.children.values();
     return another === undefined && only?.type === 'directory' ? only : null;
 }
-/** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
+/**
+ * Yields each directory before its contents, and these by name: the order of the tree digest, without comparing whole
+ * paths.
+ */
 function* nodesInOrder(root) {
     // Not by recursion: a generator in a generator costs a step for each level and node.
     const rest = [lastFirst(root)];
@@ -36905,19 +36969,19 @@ class OpenGroup {
 ;// CONCATENATED MODULE: ./build/core/markdown.js
 
 const MAX_CELL_CHARS = 1500;
-/** Foreign text as Markdown that only shows it, on one line, and makes no link of a bare URL. */
+/** Returns foreign text as one line of Markdown that only shows the text, and makes no link of a bare URL. */
 function cell(text) {
     return cellOf(text, MAX_CELL_CHARS);
 }
-/** The same, cut at `maxChars`: for tables of many rows. */
+/** Returns the same, cut at `maxChars`, for tables with many rows. */
 function cellOf(text, maxChars) {
     return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@$]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
 }
-/** The same as code. */
+/** Returns the same, as code. */
 function code(text, maxChars = MAX_CELL_CHARS) {
     return `<code>${cellOf(text, maxChars)}</code>`;
 }
-/** A sentence in which backticks mark code; shows anything else as it is. */
+/** Returns a sentence in which backticks mark code; shows anything else as it is. */
 function words(text) {
     const plain = (part) => `${/^\s/.test(part) ? ' ' : ''}${cell(part)}${/\s$/.test(part) ? ' ' : ''}`;
     return text
@@ -36925,21 +36989,21 @@ function words(text) {
         .map((part, index) => (index % 2 === 0 ? plain(part) : code(part)))
         .join('');
 }
-/** A table of cells that are Markdown already. */
+/** Builds a table of cells that are already Markdown. */
 function table(head, rows) {
     const line = (cells) => `| ${cells.join(' | ')} |`;
     return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
-/** A link to an address that is nothing but one; the text alone for any other. */
+/** Builds a link if `url` is plainly an address; otherwise returns the text alone. */
 function markdown_link(text, url) {
     return url !== null && /^https?:\/\/[\w.:/%+-]{1,500}$/.test(url) ? `[${text}](${url})` : text;
 }
-/** A highlighted block of lines that are Markdown already; several become a list. */
+/** Builds a highlighted block of lines that are already Markdown; several lines become a list. */
 function markdown_alert(kind, lines) {
     const items = lines.length === 1 ? lines : lines.map(line => `- ${line}`);
     return [`[!${kind}]`, ...items].map(line => `> ${line}`).join('\n');
 }
-/** A block of Markdown that a reader opens. */
+/** Builds a block of Markdown that is closed until a reader opens it. */
 function details(title, blocks) {
     return [`<details><summary>${title}</summary>`, ...blocks, '</details>'].join('\n\n');
 }
@@ -36947,13 +37011,13 @@ function details(title, blocks) {
 ;// CONCATENATED MODULE: ./build/core/secrets.js
 
 
-/** Characters of a secret, or of the beginning that a cut left of one. */
+/** The fewest characters of a secret, or of the beginning that a cut left of one, that are replaced. */
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
 /**
- * A function that replaces every secret in a text by `***`, even the beginning of one that was cut off: for files and
- * outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would garble every
- * sentence.
+ * Returns a function that replaces every secret in a text by `***`, even the beginning of one that was cut off, for
+ * files and outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would
+ * garble every sentence.
  */
 function createRedactor(secrets) {
     const known = secrets
@@ -36963,7 +37027,10 @@ function createRedactor(secrets) {
     const withSign = forms.filter(form => form.includes(CUT_SIGN));
     return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms);
 }
-/** How a secret may appear in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign text. */
+/**
+ * Returns the forms that a secret may have in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign
+ * text.
+ */
 function formsOf(secret) {
     const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY), cellOf(secret, Number.POSITIVE_INFINITY)];
     const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)];
@@ -36982,7 +37049,7 @@ function redactEnd(text, forms) {
     const length = Math.max(0, ...forms.map(form => commonLength(text, form)));
     return length === 0 ? text : `${text.slice(0, -length)}***`;
 }
-/** How many characters of the secret's beginning are the end of the text. */
+/** Returns the number of characters at the end of the text that are the beginning of the secret. */
 function commonLength(text, secret) {
     for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
         if (text.endsWith(secret.slice(0, length)))
@@ -38027,9 +38094,9 @@ function readLimits(read) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/git-tokens.js
-/** One word of visible ASCII: a header carries it unchanged. */
+/** One word of visible ASCII, which a header carries unchanged. */
 const TOKEN = /^[\x21-\x7e]+$/;
-/** Parses lines `host=token` or `host:port=token`. Empty lines and lines that begin with `#` do not count. */
+/** Parses lines `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
 function parseGitTokens(text) {
     const tokens = new Map();
     const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
@@ -38040,11 +38107,11 @@ function parseGitTokens(text) {
     });
     return { tokens, problems };
 }
-/** What a token becomes in a request, as the common code hosts accept it: the password of a user whose name is ignored. */
+/** Returns a token as the common code hosts accept it in a request: as the password of a user whose name is ignored. */
 function basicCredentials(token) {
     return Buffer.from(`x-access-token:${token}`).toString('base64');
 }
-/** Adds a line's token. Says what is wrong with it without quoting the line, which may be a token. */
+/** Adds a line's token. Returns the problem with the line, if any, without quoting the line, which may be a token. */
 function addLine(tokens, line) {
     const equals = line.indexOf('=');
     const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
@@ -38067,9 +38134,9 @@ function git_tokens_hostOf(text) {
 
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
- * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
- * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
- * reader read alike.
+ * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
+ * line without `=` or with another kind of name, a name given twice, and a value that readers do not read alike in any
+ * quotes.
  */
 function parseSettings(text) {
     const settings = new Map();
@@ -38081,7 +38148,7 @@ function parseSettings(text) {
     });
     return { settings, problems };
 }
-/** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
+/** Adds a line's value. Returns the problem with the line, if any, without quoting the line, which may be a secret. */
 function settings_addLine(settings, line) {
     const equals = line.indexOf('=');
     const name = line.slice(0, Math.max(0, equals)).trim();
@@ -38681,7 +38748,7 @@ function insecurityOf(base, connection) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/bounded-list.js
-/** As many of the items, from the first on, as fit into so many characters of JSON. */
+/** Takes as many of the items, from the first on, as fit into this many characters of JSON. */
 function fitList(items, maxChars) {
     const texts = [];
     let room = maxChars - '[]'.length;
@@ -39450,9 +39517,9 @@ const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a
 /** The y of every point whose order divides 8; each belongs to the points with x and -x. */
 const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
 /**
- * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anyone can
- * make signatures that many verifiers accept, including older Node versions; a key that is not in canonical form is a
- * second spelling of another one.
+ * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
+ * order anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
+ * canonical form is a second spelling of another key.
  */
 function publicKeyProblem(raw) {
     const y = littleEndian(raw) % SIGN_BIT;
@@ -39468,8 +39535,8 @@ function littleEndian(bytes) {
 
 ;// CONCATENATED MODULE: ./build/core/trust/strict-base64.js
 /**
- * The bytes of a base64 text, or undefined unless it is exactly `length` bytes in the one canonical form:
- * standard alphabet, padded, no white space, no stray bits in the last character.
+ * Decodes a base64 text. Returns undefined unless it is exactly `length` bytes in the one canonical form: standard
+ * alphabet, padded, no white space, no stray bits in the last character.
  */
 function decodeBase64(text, length) {
     if (text.length !== Math.ceil(length / 3) * 4)
@@ -39491,10 +39558,10 @@ const PEM_END = '-----END PUBLIC KEY-----';
 /** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 /**
- * The keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks (`BEGIN
- * PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input`, naming the line and quoting nothing
- * of it, for anything else, and for keys that are not in canonical form or of small order: those accept signatures that
- * no private key made.
+ * Parses the keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks
+ * (`BEGIN PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input` for anything else, naming the
+ * line and quoting nothing of it. Also refuses keys that are of small order or not in canonical form, which accept
+ * signatures that no private key made.
  */
 function parseSignerKeys(text) {
     const keys = splitKeys(text).map(parseKey);
@@ -39503,8 +39570,8 @@ function parseSignerKeys(text) {
     return keys;
 }
 /**
- * The pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes).
- * Throws SignatureError `untrusted_signer` when it is none of them or not in that form.
+ * Finds the pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes). Throws
+ * SignatureError `untrusted_signer` if the offered key is not pinned or not in that form.
  */
 function findPinnedKey(keys, offered) {
     const raw = decodeBase64(offered, KEY_BYTES);
@@ -39568,8 +39635,8 @@ const sealed_signature_SIGNATURE_BYTES = 64;
 /** Bytes of the largest artifact whose signature can be checked: OpenSSL accepts no more at once. */
 const MAX_SEALED_BYTES = 2 ** 31 - 1;
 /**
- * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
- * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
+ * Parses the 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
+ * `missing_signature` if there is none, `invalid_signature_format` if it is anything else.
  */
 function parseSealedSignature(signature) {
     if (signature === undefined || signature === '') {
@@ -39582,8 +39649,8 @@ function parseSealedSignature(signature) {
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
- * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError
+ * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, including nonce and tag, is the signer's
+ * (contract 5.2, rule 4) according to `check`. Use only the bytes that it returns. Throws SignatureError
  * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 async function verifySealedSignature(artifact, signer, check) {
@@ -40066,25 +40133,28 @@ async function chooseVersion(deployment) {
 
 
 
-/** As git gets it and the host records it: escaped, so that one letter may be nine characters. */
+/** For the URL that git gets and the host records: it is escaped, so that one letter may be nine characters. */
 const MAX_URL_CHARS = 2000;
 const MAX_REF_CHARS = 255;
 /** A full commit id, of SHA-1 or SHA-256. */
 function isCommitId(ref) {
     return /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(ref);
 }
-/** Whether the signed manifest alone decides which bytes arrive. A hub signs what it serves, whatever that is. */
+/**
+ * True if a signature covers the bytes that arrive: a hub signs whatever it serves, and the signed manifest may name a
+ * digest or a commit.
+ */
 function isPinned(source, sha256) {
     return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref);
 }
-/** Whether the same source gives the same tree tomorrow. */
+/** True if the source gives the same tree tomorrow. */
 function isFixed(source) {
     return source.from === 'git' || source.version !== 'latest';
 }
 const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
     error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
 }), refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' })), 
-// What this URL means to us is what it means to git: there is only one way to write it.
+// The URL means the same to git as it does here, because there is only one way to write it.
 transform(text => new URL(text).href));
 /** The names of branches and tags that git accepts, without the signs of a refspec or a revision. */
 const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/;
@@ -40116,7 +40186,9 @@ const writtenSchema = schemas_lazy(() => object({
     path: ['ref'],
     error: 'is missing: a url needs it',
 })));
-/** A packer may write every key with its default; another value says something that would be ignored. */
+/**
+ * True if the marketplace keys have their defaults, which a packer may always write. Another value would be ignored.
+ */
 function hasMarketplaceDefaults(written) {
     const { marketplace_version: version, marketplace_kind: kind } = written;
     return (version ?? 'latest') === 'latest' && (kind ?? 'plugin') === 'plugin';
@@ -40131,7 +40203,7 @@ function buildSource(written) {
     }
     return { from: 'git', url: url ?? '', ref: ref ?? '', subdirectory };
 }
-/** No other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
+/** Accepts no other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
 function isGitUrl(text) {
     const url = URL.parse(text);
     if (url === null || url.protocol !== 'https:' || !/^https:\/\/[^/]/i.test(text))
@@ -40193,7 +40265,7 @@ const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_s
 const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid_default()(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
-/** A directory in the archive and on the host, next to those that every project has. */
+/** The directory of plugins, in the archive and on the host, next to the directories that every project has. */
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
     error: 'must be names of letters, digits, "_" and "-", joined by "/", and not begin with one that a project uses for something else',
 })));
@@ -40205,11 +40277,11 @@ const pluginSchema = schemas_lazy(() => object({
     .check(refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
     path: ['sha256'],
     error: 'is missing: an embedded plugin needs it',
-    // Also where other keys are wrong, so that all problems are reported at once.
+    // Checked even if other keys are wrong, so that all problems are reported at once.
     when: ({ value }) => typeof value === 'object' && value !== null,
 })));
 const extensionSchema = schemas_lazy(() => object(partKeys()));
-/** `source` names a part that is not embedded. */
+/** The keys of every part. `source` belongs to a part that is not embedded. */
 function partKeys() {
     return { id: idSchema, sha256: schemas_nullish(sha256Schema), source: schemas_nullish(externalSourceSchema) };
 }
@@ -40256,8 +40328,8 @@ const MAX_MANIFEST_BYTES = 1024 * 1024;
 /** The rest are only counted. */
 const manifest_MAX_LISTED_PROBLEMS = 10;
 /**
- * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
- * `unpinned_source` when it names a source whose bytes it does not decide.
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with all its problems, and `unpinned_source` if it
+ * names a source without deciding its bytes.
  */
 function parseManifest(text) {
     const value = manifest_parseJson(text);
@@ -40269,8 +40341,8 @@ function parseManifest(text) {
     return manifest;
 }
 /**
- * Vouches that a manifest is that of the requested project and version, ignoring a leading `v`. Throws ArtifactError
- * `invalid_manifest` for another project's, `version_mismatch` for another version's.
+ * Vouches that a manifest belongs to the requested project and version, ignoring a leading `v`. Throws ArtifactError
+ * `invalid_manifest` for another project, `version_mismatch` for another version.
  */
 function verifyManifest(manifest, asked) {
     if (manifest.projectId !== asked.projectId) {
@@ -40280,7 +40352,7 @@ function verifyManifest(manifest, asked) {
         return;
     throw new ArtifactError('version_mismatch', `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
 }
-/** ArtifactError `invalid_manifest` about what is wrong with it. */
+/** Returns ArtifactError `invalid_manifest` with a problem of the manifest. */
 function invalidManifest(problem) {
     return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`);
 }
@@ -40307,14 +40379,17 @@ function problemList(issues, value) {
     const more = unlisted > 0 ? [countInWords(unlisted, 'more problem')] : [];
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
-/** A branch or tag is what its server says today, and who pushes to it needs no key of the publisher. */
+/**
+ * Refuses a branch or tag as a source: its server may change it at any time, and pushing to it needs no key of the
+ * publisher.
+ */
 function verifyPinned(parts) {
     const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256));
     if (unpinned.length === 0)
         return;
     throw new ArtifactError('unpinned_source', `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, without the sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`);
 }
-/** Whether the part comes from elsewhere. */
+/** True if the part comes from elsewhere. */
 function isSourced(part) {
     return part.source !== null;
 }
@@ -40458,8 +40533,8 @@ function isAllInstalled(content, installed) {
 /**
  * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
  * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
- * part's files runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with
- * every problem.
+ * part's files runs before they exist; a step without `plugin` needs the files of all parts. Throws PlanError
+ * `invalid_plan` with every problem.
  */
 function bindPlanToProject(plan, manifest) {
     const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
@@ -40494,8 +40569,8 @@ function isPartOf(part, step) {
     return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
 }
 /**
- * Refuses a plan that names a source which the manifest does not repeat, because what the archive contains of such a
- * part may be a stub. Throws PlanError `invalid_plan`.
+ * Refuses a plan that names a source which the manifest does not repeat, because the archive may contain only a stub of
+ * that part. Throws PlanError `invalid_plan`.
  */
 function verifySources(steps, manifest) {
     const problems = steps
@@ -40527,7 +40602,7 @@ function unknownPartProblems(installSteps, manifest) {
         return [stepProblem(step, message)];
     });
 }
-/** An id must not be in both shelves either: steps and services know parts by their id alone. */
+/** Refuses an id that is installed twice, even once in each shelf: steps and services know parts by their id alone. */
 function repeatedIdProblems(installSteps) {
     const first = new Map();
     return installSteps.flatMap(step => {
@@ -40554,7 +40629,10 @@ function project_plan_strangerProblems(steps, manifest) {
         return [stepProblem(step, `${step.action} needs "${id}", which no step of this plan installs`)];
     });
 }
-/** A template's first component also says which shelf the settings are for, so their part must be installed there. */
+/**
+ * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
+ * settings, so their part must be installed there.
+ */
 function project_plan_templateProblems(steps) {
     const places = new Set(steps.filter(isInstallStep).map(placeOfInstall));
     return steps.flatMap(step => {
@@ -40584,8 +40662,8 @@ function templatePlaceOf(step) {
 
 /**
  * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
- * with the usual suffix, for an id without its own row under `plugins`. `sshd` is an id as well. Throws ConfigError
- * `invalid_host_config`; a template that nothing here uses does not matter.
+ * with the usual suffix, for an id without its own row under `plugins`. Even `sshd` is a valid id. Throws ConfigError
+ * `invalid_host_config`. Ignores a template that no step here uses.
  */
 function verifyServiceNames(config, use) {
     const template = config && bareTemplateOf(config);
@@ -40604,7 +40682,7 @@ function bareTemplateOf({ supervisor, systemd, docker }) {
         return { key: 'docker.container', value: docker.container, granted: 'container' };
     return undefined;
 }
-/** The ids whose services are named by the template, unless they have a row. */
+/** Returns the ids whose services are named by the template, unless they have a row. */
 function idsUsing(config, { steps, removedIds }) {
     const installedIds = steps.filter(isInstallStep).map(installedId);
     const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined;
@@ -40630,9 +40708,9 @@ function idsUsing(config, { steps, removedIds }) {
 
 
 /**
- * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"); each part of the manifest has
- * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
+ * Vouches for an extracted project. Its tree digest is `content_sha256`, without the root's `manifest.json` and with
+ * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"). Each embedded part of the manifest
+ * has its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
  * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
 function verifyContent(manifest, tree) {
@@ -40644,8 +40722,8 @@ function verifyContent(manifest, tree) {
     return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) };
 }
 /**
- * What a tree digest covers, in its order: the regular files, and symlinks to them with the target's bytes
- * (docs/files.md, "Tree digest").
+ * Returns the files that a tree digest covers, in its order: the regular files, and symlinks to them with the target's
+ * bytes (docs/files.md, "Tree digest").
  */
 function digestedFiles({ files, symlinks }) {
     if (symlinks.length === 0)
@@ -40670,7 +40748,10 @@ function verifyFolders(parts, directories) {
         return;
     throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`);
 }
-/** They may not even come back: the folder may be installed under another name. */
+/**
+ * Refuses symlinks that leave their part's directory, even if they come back: the directory may be installed under
+ * another name.
+ */
 function verifySymlinksStayInside(parts, symlinks) {
     const folders = new Set(parts.map(({ folder }) => folder));
     const folderOf = folderFinder(parts);
@@ -40703,7 +40784,10 @@ function unnamedFolders({ parts, pluginsDirname }, directories) {
         return (directory === pluginsDirname || directory === EXTENSIONS_DIRECTORY) && !named.has(path);
     });
 }
-/** Finds the first components of a path: the directory of its plugin or extension, if it is in one. */
+/**
+ * Returns a function that finds the first components of a path: the directory of its plugin or extension, if it is in
+ * one.
+ */
 function folderFinder(parts) {
     const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins');
     const levels = plugin?.folder.split('/').length ?? 2;
@@ -41145,17 +41229,17 @@ const ZERO = 0x30;
 const NINE = 0x39;
 const EQUALS = 0x3d;
 const LINE_FEED = 0x0a;
-/** Without a bound the search for a record's length costs the square of the bytes. */
+/** Without a limit, the search for a record's length costs the square of the bytes. */
 const MAX_LENGTH_DIGITS = 8;
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
-/** Longer keys than any that matters. */
+/** Longer than any key that matters. */
 const MAX_KEY_BYTES = 64;
 const KEY_STARTS = new Set(Buffer.from('plsGS'));
 const NAMING_KEYS = new Set(['path', 'linkpath', 'size']);
 const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/;
 /**
- * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
- * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, one of these keys twice, an
+ * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
+ * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, one of these fields twice, an
  * empty path or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
  */
 function parsePaxFields(body) {
@@ -41170,8 +41254,8 @@ function parsePaxFields(body) {
     };
 }
 /**
- * Refuses a PAX global header about names, targets and sizes, which would apply to every member that follows; `git
- * archive` writes a comment, other tools times and owners. Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header that sets names, targets or sizes, because they would apply to every member that follows.
+ * (`git archive` writes a comment, other tools write times and owners.) Throws ArchiveError `invalid_archive`.
  */
 function verifyGlobalPax(body) {
     const [key] = parseRecords(body).keys();
@@ -41179,8 +41263,8 @@ function verifyGlobalPax(body) {
         throw invalidArchive(`a PAX global header sets ${key} for every member that follows`);
 }
 /**
- * The records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts the whole
- * record. Reads byte by byte: a header may consist of thousands of records.
+ * Returns the records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts
+ * the whole record. Reads byte by byte, because a header may consist of thousands of records.
  */
 function parseRecords(body) {
     const records = new Map();
@@ -41208,7 +41292,7 @@ function endOfDigits(body, start) {
 function isDigit(byte) {
     return byte !== undefined && byte >= ZERO && byte <= NINE;
 }
-/** Between a key and its value. */
+/** Finds the sign between a key and its value. */
 function indexOfEquals(body, start, end) {
     if (end > body.length)
         throw tar_pax_malformed('record');
@@ -41219,7 +41303,7 @@ function indexOfEquals(body, start, end) {
         throw tar_pax_malformed('record');
     return at;
 }
-/** A key that matters, or undefined: to decode every other one costs more than to read it. */
+/** Returns a key that matters, or undefined. Decoding every other key would cost more than reading it. */
 function decisiveKey(body, start, end) {
     if (end - start > MAX_KEY_BYTES || !KEY_STARTS.has(body[start] ?? 0))
         return undefined;
@@ -41248,19 +41332,19 @@ function tar_pax_malformed(what) {
 
 
 
-/** Of eleven octal digits. */
+/** The largest number of eleven octal digits. */
 const MAX_USTAR_SIZE = 0o77777777777;
-/** Whether a member is the archive's root, `./` or `.`, which an extraction does not create. */
+/** True if a member is the archive's root, `./` or `.`, which an extraction does not create. */
 function isRoot({ storedName, type }) {
     return type === 'directory' && (storedName === './' || storedName === '.');
 }
-/** Whether a header announces something of a member that follows. */
+/** True if a header announces values for a member that follows. */
 function isExtension({ type }) {
     return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name';
 }
 /**
- * The same with what an extension header of one member announces. Throws ArchiveError `invalid_archive` for what was
- * announced before.
+ * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
+ * `invalid_archive` if they were announced before.
  */
 function tar_member_announce(announced, { type }, body) {
     const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
@@ -41268,8 +41352,9 @@ function tar_member_announce(announced, { type }, body) {
     return { ...announced, [key]: key === 'pax' ? parsePaxFields(body) : decodeLongName(body) };
 }
 /**
- * The member of a header, with what was announced of it. Throws ArchiveError `unsafe_archive` for a type that is not
- * extracted, a name that is not UTF-8 and data that is not a file's, `invalid_archive` for two sizes.
+ * Builds the member of a header and of the values that were announced for it. Throws ArchiveError `unsafe_archive` for
+ * a type that is not extracted, a name that is not UTF-8 and data of anything but a file, `invalid_archive` for two
+ * different sizes.
  */
 function tar_member_toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
@@ -41277,7 +41362,8 @@ function tar_member_toEntry(header, { pax = {}, name, linkName }) {
         throw unsafeEntry(storedName, 'is a sparse file or a part of one');
     const type = memberType(header.type, storedName);
     const size = pax.size ?? header.size;
-    // The root too, which is never listed: some tools skip the data of such a member, others read it as more members.
+    // This includes the root, which is never listed: some tools skip the data of a directory, others read it as more
+    // members.
     if (type !== 'file' && size > 0)
         throw unsafeEntry(storedName, `is a ${type} that contains data`);
     if (!agrees(header.size, size))
@@ -41292,7 +41378,9 @@ function tar_member_toEntry(header, { pax = {}, name, linkName }) {
         target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
     };
 }
-/** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */
+/**
+ * Tools differ on which of two announcements wins, so each value is announced once, and by either PAX or GNU headers.
+ */
 function verifyAnnouncedOnce(announced, key) {
     const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
     if (isMixed || announced[key] !== undefined)
@@ -41305,7 +41393,7 @@ function decodeLongName(body) {
         throw invalidArchive('a long tar name continues after its end');
     return decodeEntryText(name, 'utf-8');
 }
-/** A header's own field is at zero or full where a PAX size does not fit into it. */
+/** If a PAX size does not fit into the header's own field, that field is zero or full. */
 function agrees(own, size) {
     return own === size || (size > MAX_USTAR_SIZE && (own === 0 || own === MAX_USTAR_SIZE));
 }
@@ -41317,7 +41405,7 @@ function memberType(type, name) {
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
 
-/** Bytes of a header; all data is padded to a multiple of it. */
+/** The bytes of a header; all data is padded to a multiple of this. */
 const TAR_BLOCK_BYTES = 512;
 const TYPES = new Map([
     ['\0', 'file'],
@@ -41352,10 +41440,10 @@ const NO_MAGIC = '\0'.repeat(8);
 const NO_TEXT = Buffer.alloc(0);
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
- * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes; a name's prefix
- * only where ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong checksum, another magic, such
- * a prefix and other numbers.
+ * Parses one header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so
+ * that all of them see the same members. Numbers are octal digits only, so there are no base-256 numbers and no
+ * negative sizes; a name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a
+ * wrong checksum, another magic, an unannounced prefix and other numbers.
  */
 function parseTarHeader(block) {
     if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
@@ -41376,7 +41464,7 @@ function parseTarHeader(block) {
         executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
     };
 }
-/** With the field itself counted as spaces. */
+/** Counts the field itself as spaces. */
 function tar_header_checksum(block) {
     const { at: start, length } = FIELDS.checksum;
     let sum = length * tar_header_SPACE;
@@ -41390,7 +41478,7 @@ function prefixedName(prefix, name) {
     return prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]);
 }
 function tar_header_readText(block, { at, length }) {
-    // Most headers have neither a prefix nor a link name, and a Buffer costs more than to look.
+    // Most headers have neither a prefix nor a link name, and a Buffer costs more than this check.
     if (block[at] === 0)
         return NO_TEXT;
     const end = block.indexOf(0, at);
@@ -41412,29 +41500,29 @@ function latin1Of(block, { at, length }) {
 
 
 
-/** Of all PAX headers and long names before one member. */
+/** The limit for all PAX headers and long names before one member. */
 const MAX_EXTENSION_BYTES = 64 * 1024;
 const END_BLOCKS = 2;
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const NO_DATA = Buffer.alloc(0);
 const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
- * Reads a tar that arrives in pieces. It is stricter than tools are, so that no two of them can see different members:
- * headers with correct checksums, complete members, two blocks of zeros as the end and only zeros after it.
+ * Reads a tar that arrives in pieces. Stricter than tools are, so that no two of them can see different members:
+ * requires headers with correct checksums, complete members, two blocks of zeros as the end, and only zeros after it.
  */
 class TarReader {
     #limits;
     #count = 0;
     #next = HEADER_BLOCK;
-    /** The beginning of what follows, where a piece ends in it. */
+    /** The beginning of the next unit, if a piece ends in the middle of it. */
     #begun = [];
     #begunBytes = 0;
     #announced = {};
-    /** Bytes of the extension headers since the last member, and of all. */
+    /** The bytes of the extension headers since the last member, and those of all extension headers. */
     #announcedBytes = 0;
     #extensionBytes = 0;
     #member = null;
-    /** Bytes of padding that are still to come. */
+    /** The bytes of padding that are still to come. */
     #padding = 0;
     #bytes = 0;
     #endBlocks = 0;
@@ -41442,9 +41530,9 @@ class TarReader {
         this.#limits = limits;
     }
     /**
-     * The members in the next piece, part by part: read them all before the next piece. Throws ArchiveError
-     * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted and
-     * for names that are not UTF-8, `archive_too_large` above a limit.
+     * Yields the members in the next piece, part by part. Read them all before the next piece. Throws ArchiveError
+     * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted
+     * and for names that are not UTF-8, `archive_too_large` above a limit.
      */
     *read(piece) {
         for (let at = 0; at < piece.length;) {
@@ -41468,7 +41556,7 @@ class TarReader {
         if (!this.isComplete)
             throw invalidArchive('its tar ends in the middle');
     }
-    /** Whether what was read is a whole tar. */
+    /** True if a whole tar was read. */
     get isComplete() {
         return this.#endBlocks >= END_BLOCKS && this.#begunBytes === 0;
     }
@@ -41491,7 +41579,7 @@ class TarReader {
         this.#padding -= skipped;
         return skipped;
     }
-    /** Most blocks are taken where they are in the piece. */
+    /** Takes most blocks directly from the piece, without a copy. */
     #collect(piece, at) {
         const part = piece.subarray(at, at + this.#next.bytes - this.#begunBytes);
         this.#begunBytes += part.length;
@@ -41690,9 +41778,9 @@ async function* dataFrom(first, parts) {
 /** log2 of the bytes of the largest window that a frame may declare: that of `zstd --long` and its highest levels. */
 const MAX_WINDOW_LOG = 27;
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
-/** A used window is memory: this is four times what levels up to 19 ask for. */
+/** A used window is memory: this is four times the need of levels up to 19. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
-/** Far more than any packer makes of the largest artifact; these limits keep hostile bytes from costing minutes. */
+/** Far more than any packer makes of the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000;
 const MAX_BLOCKS = 1_000_000;
 const MAGIC = 0xfd2fb528;
@@ -41708,10 +41796,10 @@ const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
 /** The two-byte form begins where the one-byte form ends. */
 const CONTENT_SIZE_OFFSET = 256;
 /**
- * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
- * without reporting what follows. Skippable frames, which contain no data, are left out. Throws ArchiveError
- * `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
- * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
+ * Finds the frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
+ * without reporting what follows. Omits skippable frames, which contain no data. Throws ArchiveError `invalid_archive`
+ * for anything but complete frames, and for a frame that needs a dictionary; `archive_too_large` for a window of more
+ * than 128 MiB, and for more than 10,000 frames or 1,000,000 blocks.
  */
 function parseZstdFrames(bytes) {
     const stream = new FrameStream(bytes);
@@ -41747,7 +41835,7 @@ class FrameStream {
     isAtEnd() {
         return this.#at === this.#bytes.length;
     }
-    /** Null for a skippable frame. */
+    /** Returns null for a skippable frame. */
     next() {
         const start = this.#at;
         const magic = this.#readUInt(MAGIC_BYTES);
@@ -41771,7 +41859,7 @@ class FrameStream {
         const declaredWindow = isSingleSegment ? null : windowSize(this.#readUInt(1));
         this.#skipDictionaryId(descriptor & 3);
         const contentBytes = this.#readContentSize(contentSizeBytes(descriptor >>> 6, isSingleSegment));
-        // A single segment always declares its content, and that is its window.
+        // A single segment always declares its content size, which is also its window.
         const windowBytes = declaredWindow ?? contentBytes ?? 0;
         verifyWindow(windowBytes);
         return { contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 };
@@ -41825,7 +41913,7 @@ function verifyWindow(windowBytes) {
         return;
     throw zstd_frames_tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`);
 }
-/** Bytes of a block in the stream after its header. */
+/** Returns the bytes of a block in the stream after its header. */
 function blockBytes(type, size) {
     if (type === BLOCK_TYPE.reserved)
         throw invalidArchive('a zstd block is of a reserved type');
@@ -42411,9 +42499,9 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 
 /**
- * The only way to a server for a program that speaks HTTPS itself: a proxy of ours on loopback. It connects to the
- * addresses that were judged and to nothing else, counts what arrives, and breaks every connection above `maxBytes`.
- * It sees no plaintext. Its connections end with this process, however that ends.
+ * The only way to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It connects
+ * only to the addresses that were judged, counts what arrives, and breaks every connection above `maxBytes`. It sees no
+ * plaintext. Its connections end with this process, however that ends.
  */
 class Relay {
     #target;
@@ -42427,7 +42515,7 @@ class Relay {
         this.#server.on('connection', socket => this.#keep(socket));
         this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head));
     }
-    /** Returns the proxy's URL, with the password that keeps the host's other accounts out. */
+    /** Opens the proxy. Returns its URL, with the password that keeps the host's other accounts out. */
     async open() {
         const { promise, resolve, reject } = Promise.withResolvers();
         this.#server.once('error', reject).listen(0, '127.0.0.1', resolve);
@@ -42437,11 +42525,11 @@ class Relay {
     get received() {
         return this.#received;
     }
-    /** Whether the server has sent more than it may. */
+    /** True if the server has sent more than it may. */
     get isOverflowing() {
         return this.#received > this.#target.maxBytes;
     }
-    /** Whether a connection could not be made. */
+    /** True if a connection could not be made. */
     get isUnreached() {
         return this.#isUnreached;
     }
@@ -42461,7 +42549,7 @@ class Relay {
             await Promise.all([(0,external_node_stream_promises_namespaceObject.pipeline)(client, server), (0,external_node_stream_promises_namespaceObject.pipeline)(server, pieces => this.#count(pieces), client)]);
         }
         catch {
-            // The program sees a broken connection, and this object says which of its limits broke it.
+            // The program sees a broken connection, and this object says which limit broke it.
             client.destroy();
         }
     }
@@ -42500,7 +42588,7 @@ function authorityOf({ hostname, port }) {
 function withoutBrackets(hostname) {
     return hostname.replace(/^\[|\]$/g, '');
 }
-/** Asks no name server: the name could mean another address by now. */
+/** Asks no name server, because the name could mean another address by now. */
 async function connectTo({ hostname, port }, addresses) {
     const found = addresses.map(address => ({ address, family: external_node_net_default().isIP(address) }));
     const socket = external_node_net_default().connect({

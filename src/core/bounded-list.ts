@@ -1,10 +1,10 @@
-/** A list as JSON, and how many of its items are not in it. */
+/** A list as JSON, and the number of its items that were left out. */
 export interface BoundedList {
   readonly json: string
   readonly omitted: number
 }
 
-/** As many of the items, from the first on, as fit into so many characters of JSON. */
+/** Takes as many of the items, from the first on, as fit into this many characters of JSON. */
 export function fitList(items: readonly unknown[], maxChars: number): BoundedList {
   const texts: string[] = []
   let room = maxChars - '[]'.length

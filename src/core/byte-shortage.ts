@@ -11,8 +11,8 @@ export interface ByteShortage {
 }
 
 /**
- * The free and the needed bytes as text for people, both in the unit of the need, with at most one decimal. The free
- * bytes are rounded down and the needed ones up, so that the two never read the same.
+ * Returns the free and the needed bytes as text for people, both in the unit of the need, with at most one decimal.
+ * Rounds the free bytes down and the needed ones up, so that the two never read the same.
  */
 export function byteShortage(freeBytes: number, neededBytes: number): ByteShortage {
   const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? (['KiB', KIBIBYTE] as const)

@@ -1,6 +1,6 @@
 /**
- * All error codes. They are stable: operators' workflows and dashboards compare against them.
- * docs/errors.md says what each means and what to do.
+ * All error codes. They are stable: operators' workflows and dashboards compare against them. docs/errors.md says what
+ * each means and what to do.
  */
 export const ERROR_CODES = [
   'missing_input',
@@ -59,7 +59,7 @@ export type ErrorCode = (typeof ERROR_CODES)[number]
 
 export interface ErrorOptions {
   cause?: unknown
-  /** What to do about this very error, where that is more exact than what its code says. */
+  /** The remedy for this very error, if it is more exact than that of its code. */
   next?: string
 }
 
@@ -99,12 +99,12 @@ export class SignatureError extends ArtifactError {
   override readonly name: string = 'SignatureError'
 }
 
-/** The archive is damaged or contains something that must not be extracted. */
+/** The archive is damaged, or contains an entry that must not be extracted. */
 export class ArchiveError extends ArtifactError {
   override readonly name: string = 'ArchiveError'
 }
 
-/** Something on this host failed: disk, lock, step, health. */
+/** A part of the work on this host failed: disk, lock, step, health. */
 export class DeploymentError extends DeployError {
   override readonly name: string = 'DeploymentError'
 }
@@ -114,7 +114,10 @@ export class RollbackError extends DeploymentError {
   override readonly name: string = 'RollbackError'
 }
 
-/** The same error, whose message now says first what it is about; a cancel is about the whole run. */
+/**
+ * Returns the same error, whose message now begins with its subject. A cancel is about the whole run, so it stays as it
+ * is.
+ */
 export function withSubject(subject: string, error: unknown): unknown {
   if (error instanceof DeployError && error.code !== 'cancelled') error.message = `${subject}: ${error.message}`
   return error
@@ -127,7 +130,7 @@ export function toDeployError(error: unknown): DeployError {
   return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error })
 }
 
-/** The errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+/** Returns the errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
 export function errnoOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }

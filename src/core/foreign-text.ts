@@ -1,7 +1,7 @@
 import { MAX_FOREIGN_TEXT_CHARS } from './limits.ts'
 import { listFirst } from './quantities.ts'
 
-/** Marks where text was cut, so that a redactor knows where a secret may have been cut in two. */
+/** Marks a cut in a text, so that a redactor knows where a secret may have been cut in two. */
 export const CUT_MARK = '… (cut)'
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it exists to find control characters
@@ -29,7 +29,7 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
 const MAX_LISTED_NAMES = 20
 
 /**
- * The names with commas between them, each cleaned, and how many more there are beyond 20: a publisher may write
+ * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may write
  * thousands.
  */
 export function listNames(names: readonly string[]): string {

@@ -7,14 +7,14 @@ export const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const DEFAULT_MAX_ENTRIES = 100_000
 export const MAX_NAME_BYTES = 255
 export const MAX_PATH_BYTES = 4096
-/** Leaves room, below the system's limit for a path, for the names that this action makes. */
+/** Leaves room for the names that this action makes, below the system's limit for a path. */
 export const MAX_PROJECT_ROOT_BYTES = 3500
 export const MAX_PATH_LEVELS = 64
 export const MAX_JSON_BODY_BYTES = 1024 * 1024
-/** Of a file that someone writes by hand: settings and their template. */
+/** For a file that someone writes by hand: settings and their template. */
 export const MAX_SMALL_FILE_BYTES = 256 * 1024
 
-/** What one YAML text may cost. */
+/** The limits for the cost of one YAML text. */
 export interface YamlLimits {
   readonly bytes: number
   /** The words, signs, gaps and line ends that the parser distinguishes. */
@@ -22,8 +22,8 @@ export interface YamlLimits {
 }
 
 export const PLUGIN_YAML_LIMITS: YamlLimits = { bytes: 32 * 1024, lexemes: 16 * 1024 }
-/** Of the plan in a project's archive. */
+/** For the plan in a project's archive. */
 export const BUNDLED_PLAN_LIMITS: YamlLimits = { bytes: 64 * 1024, lexemes: 32 * 1024 }
-/** Of the operator's own plan and host config. */
+/** For the operator's own plan and host config. */
 export const OPERATOR_YAML_LIMITS: YamlLimits = { bytes: 256 * 1024, lexemes: 128 * 1024 }
 export const MAX_FOREIGN_TEXT_CHARS = 500

@@ -1,19 +1,19 @@
-/** Where a flow reports its progress. The runner's log implements it; tests collect lines. */
+/** Reports the progress of a flow. The runner's log implements it; tests collect lines. */
 export interface Log {
-  /** Opens a group of lines; the next one closes it. Where the host is changed, its lines must show at once. */
+  /** Opens a group of lines, which the next group closes. If the host is changed in it, its lines must show at once. */
   group(title: string, shown?: 'at once'): void
   /**
-   * What the open group has done, so that a folded log says it too. May be called several times. Where no group is open,
-   * nothing is folded: a log that folds ignores it, so it never says alone what a reader must know.
+   * Says what the open group has done, so that a folded log shows it too. May be called several times. A log that folds
+   * ignores this while no group is open, so this must never be the only place for what a reader needs.
    */
   did(what: string): void
   /** Closes the open group, if there is one. */
   end(): void
   info(line: string): void
-  /** Worth attention, but nothing is wrong. */
+  /** For a line that deserves attention, although nothing is wrong. */
   notice(line: string): void
-  /** Something went wrong that does not change the outcome. */
+  /** For a failure that does not change the outcome. */
   warning(line: string): void
-  /** Something is wrong that somebody has to repair, although the outcome is another. */
+  /** For a problem that somebody has to repair, even if the outcome does not show it. */
   error(line: string): void
 }

@@ -2,12 +2,12 @@ import { cleanForeignText } from './foreign-text.ts'
 
 const MAX_CELL_CHARS = 1500
 
-/** Foreign text as Markdown that only shows it, on one line, and makes no link of a bare URL. */
+/** Returns foreign text as one line of Markdown that only shows the text, and makes no link of a bare URL. */
 export function cell(text: string): string {
   return cellOf(text, MAX_CELL_CHARS)
 }
 
-/** The same, cut at `maxChars`: for tables of many rows. */
+/** Returns the same, cut at `maxChars`, for tables with many rows. */
 export function cellOf(text: string, maxChars: number): string {
   return cleanForeignText(text, maxChars).replace(
     /[\\`*_{}[\]<>|#!~&@$]|:(?=\/\/)|(?<=www)\./gi,
@@ -15,12 +15,12 @@ export function cellOf(text: string, maxChars: number): string {
   )
 }
 
-/** The same as code. */
+/** Returns the same, as code. */
 export function code(text: string, maxChars: number = MAX_CELL_CHARS): string {
   return `<code>${cellOf(text, maxChars)}</code>`
 }
 
-/** A sentence in which backticks mark code; shows anything else as it is. */
+/** Returns a sentence in which backticks mark code; shows anything else as it is. */
 export function words(text: string): string {
   const plain = (part: string): string => `${/^\s/.test(part) ? ' ' : ''}${cell(part)}${/\s$/.test(part) ? ' ' : ''}`
   return text
@@ -29,24 +29,24 @@ export function words(text: string): string {
     .join('')
 }
 
-/** A table of cells that are Markdown already. */
+/** Builds a table of cells that are already Markdown. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
-/** A link to an address that is nothing but one; the text alone for any other. */
+/** Builds a link if `url` is plainly an address; otherwise returns the text alone. */
 export function link(text: string, url: string | null): string {
   return url !== null && /^https?:\/\/[\w.:/%+-]{1,500}$/.test(url) ? `[${text}](${url})` : text
 }
 
-/** A highlighted block of lines that are Markdown already; several become a list. */
+/** Builds a highlighted block of lines that are already Markdown; several lines become a list. */
 export function alert(kind: 'NOTE' | 'WARNING' | 'CAUTION', lines: readonly string[]): string {
   const items = lines.length === 1 ? lines : lines.map(line => `- ${line}`)
   return [`[!${kind}]`, ...items].map(line => `> ${line}`).join('\n')
 }
 
-/** A block of Markdown that a reader opens. */
+/** Builds a block of Markdown that is closed until a reader opens it. */
 export function details(title: string, blocks: readonly string[]): string {
   return [`<details><summary>${title}</summary>`, ...blocks, '</details>'].join('\n\n')
 }

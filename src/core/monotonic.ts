@@ -1,5 +1,5 @@
 /**
- * Milliseconds of a clock that only moves forward, even when somebody sets the host's date. The same as
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Equivalent to
  * `performance.now`, for which Node.js loads ten of its modules.
  */
 export function monotonicMs(): number {

@@ -1,10 +1,10 @@
-/** How a run ended. `interrupted` and `inconsistent` appear only in outputs and local files, never on the wire. */
+/** The outcome of a run. `interrupted` and `inconsistent` appear only in outputs and local files, never on the wire. */
 export type Outcome = 'success' | 'failed' | 'rolled_back' | 'interrupted' | 'inconsistent'
 
 /** The outcome as a report to the hub states it (contract 3, "Stated outcomes"). */
 export type ReportStatus = 'success' | 'failed' | 'rolled_back'
 
-/** How a report states an outcome: if neither the new nor the old version certainly runs, it is `failed`. */
+/** Returns an outcome as a report states it; `failed` also if neither the new nor the old version certainly runs. */
 export function reportStatusOf(outcome: Outcome): ReportStatus {
   switch (outcome) {
     case 'success':

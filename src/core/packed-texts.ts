@@ -1,20 +1,20 @@
-/** Texts of one block. */
+/** The number of texts in one block. */
 const BLOCK_TEXTS = 1024
-/** Room for most of them, to begin with. */
+/** The initial room for each text, enough for most. */
 const BYTES_PER_TEXT = 64
-/** A unit of UTF-16 has at most so many bytes of UTF-8. */
+/** The most bytes of UTF-8 that one unit of UTF-16 needs. */
 const BYTES_PER_UNIT = 3
 
-/** Some texts, one behind the other, and where each of them ends. */
+/** Texts, one after the other, and the position at which each of them ends. */
 interface Block {
   bytes: Buffer
   readonly ends: Uint32Array
 }
 
 /**
- * Many texts, by number, outside of the JavaScript heap. There, the garbage collector copies each string twice before it
- * leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every path that is
- * passed to the system.
+ * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector copies each string twice
+ * before it leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every
+ * path that is passed to the system.
  */
 export class PackedTexts {
   readonly #blocks: Block[] = []
@@ -34,7 +34,7 @@ export class PackedTexts {
     this.#length += 1
   }
 
-  /** Of a number below `length`. */
+  /** Returns the text with this number, which must be below `length`. */
   at(index: number): string {
     const { bytes, ends } = this.#blocks[Math.floor(index / BLOCK_TEXTS)] as Block
     const at = index % BLOCK_TEXTS
@@ -46,7 +46,7 @@ function newBlock(): Block {
   return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) }
 }
 
-/** The memory that was too small is free at once. */
+/** Frees the memory that was too small at once. */
 function reserve(block: Block, bytes: number): void {
   const { buffer, length } = block.bytes
   if (bytes > length) block.bytes = Buffer.from((buffer as ArrayBuffer).transfer(Math.max(bytes, length * 1.5)))

@@ -1,4 +1,4 @@
-/** Does all of some work that pauses at each `yield`, without a pause, and returns its result. */
+/** Runs work that pauses at each `yield` to its end, without a pause, and returns its result. */
 export function runToEnd<Result>(work: Generator<void, Result>): Result {
   for (;;) {
     const step = work.next()

@@ -1,8 +1,8 @@
 import { z } from 'zod/mini'
 
-/** Below the project root, where nobody says otherwise. */
+/** The default, relative to the project root. */
 export const DEFAULT_PLUGINS_DIRECTORY = 'plugins'
-/** Always of this name (contract 2.1). */
+/** This name is fixed (contract 2.1). */
 export const EXTENSIONS_DIRECTORY = 'extensions'
 
 const MAX_CHARS = 255
@@ -21,7 +21,7 @@ export const pluginsDirectorySchema = z.string().check(
   }),
 )
 
-/** The same as people write it, with a leading `./` or a final `/`. */
+/** The same directory as people write it, with a leading `./` or a final `/`. */
 export const writtenPluginsDirectorySchema = z.pipe(
   z.pipe(
     z.string(),
@@ -30,7 +30,7 @@ export const writtenPluginsDirectorySchema = z.pipe(
   pluginsDirectorySchema,
 )
 
-/** Some file systems do not distinguish case. */
+/** Ignores case, because some file systems do. */
 function isPluginsDirectory(text: string): boolean {
   return text.length <= MAX_CHARS && new RegExp(`^${PLUGINS_DIRECTORY_PATTERN}$`, 'i').test(text)
 }

@@ -1,9 +1,9 @@
 const UNITS = ['kB', 'MB', 'GB'] as const
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000]
-/** With fewer digits behind the point, `9.96 s` and `10.0 s` read alike. */
+/** From this size on, a number has no decimal: with one, `9.96 s` would read `10.0 s`. */
 const PLAIN_FROM = 9.95
 
-/** A number of bytes, for people: `919 bytes`, `8.9 MB`. */
+/** Formats a number of bytes for people: `919 bytes`, `8.9 MB`. */
 export function bytesInWords(bytes: number): string {
   if (bytes < 1000) return bytes === 1 ? '1 byte' : `${bytes} bytes`
   let [size, unit] = [bytes, -1]
@@ -11,7 +11,7 @@ export function bytesInWords(bytes: number): string {
   return `${withPoint(size)} ${UNITS[unit]}`
 }
 
-/** A duration, for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
+/** Formats a duration for people: `15 ms`, `4.2 s`, `2 min 5 s`. */
 export function durationInWords(ms: number): string {
   if (ms < 99.5) return `${Math.round(ms)} ms`
   if (ms < MINUTE_MS - SECOND_MS / 2) return `${withPoint(ms / SECOND_MS)} s`
@@ -19,19 +19,19 @@ export function durationInWords(ms: number): string {
   return `${countInWords(Math.floor(seconds / 60))} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`
 }
 
-/** A count with its noun: `1 file`, `3,012 files`; without a noun, `3,012`. */
+/** Formats a count with its noun: `1 file`, `3,012 files`; without a noun, `3,012`. */
 export function countInWords(count: number, noun?: string): string {
   const digits = String(count).replace(/\B(?=(?:\d{3})+$)/g, ',')
   return noun === undefined ? digits : `${digits} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** The first of these, and how many more there are: `a, b and 3 more`. */
+/** Lists the first items and the number of the others: `a, b and 3 more`. */
 export function listFirst(items: readonly string[], max: number, separator = ', '): string {
   const more = items.length - max
   return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`
 }
 
-/** Enough of a digest to recognise it. */
+/** Returns enough of a digest to recognise it. */
 export function shortDigest(hex: string): string {
   return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`
 }

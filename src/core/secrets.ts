@@ -1,14 +1,14 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
 import { cellOf } from './markdown.ts'
 
-/** Characters of a secret, or of the beginning that a cut left of one. */
+/** The fewest characters of a secret, or of the beginning that a cut left of one, that are replaced. */
 export const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 
 /**
- * A function that replaces every secret in a text by `***`, even the beginning of one that was cut off: for files and
- * outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would garble every
- * sentence.
+ * Returns a function that replaces every secret in a text by `***`, even the beginning of one that was cut off, for
+ * files and outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would
+ * garble every sentence.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const known = secrets
@@ -19,7 +19,10 @@ export function createRedactor(secrets: readonly (string | undefined)[]): (text:
   return text => redactWhole(redactCut(redactWhole(text, withSign), forms), forms)
 }
 
-/** How a secret may appear in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign text. */
+/**
+ * Returns the forms that a secret may have in a text: unchanged, in JSON, in a URL, in Markdown, and cleaned as foreign
+ * text.
+ */
 function formsOf(secret: string): string[] {
   const printed = [secret, cleanForeignText(secret, Number.POSITIVE_INFINITY), cellOf(secret, Number.POSITIVE_INFINITY)]
   const forms = [...printed, ...printed.map(form => JSON.stringify(form).slice(1, -1)), encodeURIComponent(secret)]
@@ -42,7 +45,7 @@ function redactEnd(text: string, forms: readonly string[]): string {
   return length === 0 ? text : `${text.slice(0, -length)}***`
 }
 
-/** How many characters of the secret's beginning are the end of the text. */
+/** Returns the number of characters at the end of the text that are the beginning of the secret. */
 function commonLength(text: string, secret: string): number {
   for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
     if (text.endsWith(secret.slice(0, length))) return length

@@ -1,4 +1,4 @@
-/** The text as a sentence that another one can follow: with a full stop, unless it ends with a mark of its own. */
+/** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
 export function asSentence(text: string): string {
   return /[.!?]["')]?$/.test(text) ? text : `${text}.`
 }

@@ -10,7 +10,7 @@ export interface StateChange<State extends string> {
 export interface StateMachine<State extends string> {
   readonly current: State
   readonly history: readonly StateChange<State>[]
-  /** Enters the state. Throws when the table does not have this transition: that is an error in this program. */
+  /** Enters the state. Throws if the table does not have this transition, which is an error in this program. */
   enter(state: State): StateChange<State>
 }
 
@@ -37,8 +37,8 @@ export function createStateMachine<State extends string>(
 }
 
 /**
- * The states to enter from `from` until `to`, `to` included, by the shortest way through the table; empty when they are
- * the same or no way leads there.
+ * Returns the states to enter after `from` up to and including `to`, by the shortest way through the table; empty if
+ * both are the same, or if no way leads there.
  */
 export function statesBetween(transitions: Transitions<string>, from: string, to: string): string[] {
   const ways = new Map<string, string[]>([[from, []]])

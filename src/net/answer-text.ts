@@ -6,15 +6,15 @@ import { MAX_QUOTED_BODY_CHARS } from './limits.ts'
 const MAX_CONTAINERS = 1_000_000
 const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b]
 
-/** A body to read rather than to install. */
+/** A body that is read rather than installed. */
 export interface AnswerText {
-  /** Parsed; undefined when it is empty, not JSON, longer than it may be, or has over a million lists and objects. */
+  /** Parsed; undefined if the body is empty, not JSON, too long, or has over a million lists and objects. */
   body: unknown
-  /** As much of it as was read; not to be printed. */
+  /** As much of the body as was read; not to be printed. */
   decoded: string
-  /** Its beginning, cleaned, for messages. */
+  /** The beginning of the body, cleaned, for messages. */
   text: string
-  /** Whether the body was longer than it may be; the rest was not read. */
+  /** Whether the body was too long; the rest was not read. */
   cut: boolean
 }
 
@@ -30,7 +30,7 @@ export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BOD
   return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut }
 }
 
-/** Whether the body has a Content-Encoding; no request asks for one. */
+/** True if the body has a Content-Encoding; no request asks for one. */
 export function isEncoded(exchange: Exchange): boolean {
   return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase())
 }
@@ -46,7 +46,7 @@ async function readCapped(body: AsyncIterable<Buffer>, maxBytes: number): Promis
   return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes }
 }
 
-/** Millions of empty or nested lists would need a gigabyte of memory. */
+/** True if parsing would cost too much: millions of empty or nested lists would need a gigabyte of memory. */
 function isCostly(bytes: Buffer): boolean {
   let room = MAX_CONTAINERS
   for (const byte of bytes) if ((byte === OPENS_LIST || byte === OPENS_OBJECT) && --room < 0) return true

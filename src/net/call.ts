@@ -12,13 +12,13 @@ export interface Call<T> {
   headers: Headers
   credentials: Headers | undefined
   body: string | undefined
-  /** The URL that the operator gave, where `url` is a hub's. */
+  /** The URL that the operator gave, if `url` comes from a hub. */
   hub: string | undefined
   retry: RetryPolicy
   followRedirects: boolean
-  /** Overall, retries and waits included. */
+  /** Overall, including retries and waits. */
   timeoutMs: number
-  /** Reads the body of each attempt's final answer, so that a body that breaks off is an attempt that failed. */
+  /** Reads the body of each attempt's final answer, so that an attempt fails if its body breaks off. */
   receive: (exchange: Exchange) => Promise<T>
 }
 
@@ -27,11 +27,17 @@ export interface AnswerHead {
   headers: Headers
   /** The final URL, after redirects. Its query may contain signed tokens: not for messages. */
   url: string
-  /** From another origin than the operator's URL: no message quotes it, because messages are sent to the hub. */
+  /**
+   * True if the answer is from another origin than the operator's URL: no message quotes it, because messages are sent
+   * to the hub.
+   */
   foreign?: boolean
 }
 
-/** Makes one call within its deadline: policy, redirects, retries. Throws what those rules and `receive` throw. */
+/**
+ * Makes one call within its deadline, by the rules for URLs, redirects and retries. Throws what those rules and
+ * `receive` throw.
+ */
 export async function makeCall<T extends AnswerHead>(
   call: Call<T>,
   settings: WireSettings,

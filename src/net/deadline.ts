@@ -2,7 +2,7 @@ import { ArtifactError } from '../core/errors.ts'
 import { monotonicMs } from '../core/monotonic.ts'
 import type { WireSettings } from './settings.ts'
 
-/** How long the exchange with an origin may take, retries and waits included. */
+/** The time that the exchange with an origin may take, including retries and waits. */
 export interface TimeLimit {
   origin: string
   ms: number
@@ -15,9 +15,8 @@ export interface Deadline {
 }
 
 /**
- * Runs an operation within its time limit. Rejects with ArtifactError `timeout` when it takes longer, and with the
- * reason of the settings' signal when that is aborted first. The operation must stop when the deadline's signal is
- * aborted.
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if it takes longer, and with the reason
+ * of the settings' signal if that is aborted first. The operation must stop when the deadline's signal is aborted.
  */
 export async function withDeadline<T>(
   limit: TimeLimit,

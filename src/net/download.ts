@@ -11,7 +11,7 @@ import type { WireSettings } from './settings.ts'
 
 export interface DownloadRequest {
   url: string
-  /** The URL that the operator gave, where `url` is one that the hub chose: then its address is judged as a redirect's. */
+  /** The URL that the operator gave, if the hub chose `url`: the address of `url` is then judged like a redirect's. */
   hub?: string
   /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
   credentials?: Headers
@@ -19,7 +19,7 @@ export interface DownloadRequest {
   /** Open for writing; emptied before each attempt, written from position 0, never closed here. */
   fd: number
   maxBytes: number
-  /** Overall, retries and waits included. */
+  /** Overall, including retries and waits. */
   timeoutMs: number
   /** Not empty. Its UTF-8 bytes are the key of an HMAC-SHA256 over the exact bytes that arrive. */
   hmacSecret?: string
@@ -42,7 +42,7 @@ export interface DownloadedFile extends AnswerHead {
 /** An answer other than 2xx, after retries; the caller decides what it means. */
 export interface RefusedDownload extends AnswerHead {
   ok: false
-  /** Parsed; undefined when it is empty or not JSON. */
+  /** Parsed; undefined if the body is empty or not JSON. */
   body: unknown
   /** The body's first 2,048 characters, cleaned, for messages. */
   text: string
@@ -107,7 +107,7 @@ async function saveBody(exchange: Exchange, request: DownloadRequest) {
   return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) }
 }
 
-/** The body's chunks, none of them beyond `maxBytes`. */
+/** Yields the body's chunks, none of them beyond `maxBytes`. */
 async function* allowedChunks(exchange: Exchange, { maxBytes, onProgress }: DownloadRequest): AsyncGenerator<Buffer> {
   const total = declaredSize(exchange)
   let received = 0

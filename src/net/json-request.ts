@@ -16,18 +16,18 @@ export interface JsonRequest {
   /** Sent as JSON. */
   body?: unknown
   retry: RetryPolicy
-  /** Overall, retries and waits included. */
+  /** Overall, including retries and waits. */
   timeoutMs: number
-  /** Of the answer's body. Default MAX_JSON_BODY_BYTES. */
+  /** The limit for the answer's body; default MAX_JSON_BODY_BYTES. */
   maxBytes?: number
-  /** Cancels this request alone, which then rejects with the signal's reason. */
+  /** Cancels only this request, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined
   /** Default true for GET. A POST is never redirected: the 3xx is its answer. */
   followRedirects?: boolean
 }
 
 export interface JsonAnswer extends AnswerHead {
-  /** Parsed; undefined when it is empty or not JSON. */
+  /** Parsed; undefined if the body is empty or not JSON. */
   body: unknown
   /** The decoded body; not to be printed. */
   decoded: string
@@ -37,9 +37,9 @@ export interface JsonAnswer extends AnswerHead {
 }
 
 /**
- * Returns the answer to a request with any status. Throws ConfigError `insecure_url` or `invalid_input`, and
- * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or longer
- * than it may be.
+ * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
+ * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or too
+ * long.
  */
 export async function requestJson(request: JsonRequest, settings: WireSettings): Promise<JsonAnswer> {
   const hasBody = request.body !== undefined

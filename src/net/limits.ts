@@ -8,7 +8,7 @@ export const MAX_RETRIES = 3
 export const BACKOFF_BASE_MS = 500
 export const BACKOFF_CAP_MS = 8_000
 export const RETRY_AFTER_CAP_MS = 30_000
-/** How much of a foreign body a message may quote. */
+/** The longest quotation of a foreign body in a message. */
 export const MAX_QUOTED_BODY_CHARS = 2048
 /** A download buffers two blocks of this size. */
 export const WRITE_BLOCK_BYTES = 1024 * 1024

@@ -6,7 +6,7 @@ import { MAX_REDIRECTS } from './limits.ts'
 import { refuseInsecureHop, refuseInsecureUrl, type UrlPolicy } from './policy/url-policy.ts'
 import type { WireSettings } from './settings.ts'
 
-/** Where a request goes next, and with which headers. */
+/** The next URL of a request, and the headers for it. */
 export interface Hop {
   url: URL
   headers: Headers
@@ -17,8 +17,8 @@ export interface Hop {
 /**
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Drops the credentials, `authorization` and `cookie`
  * for good at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the
- * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, a circle or one redirect too
- * many, and what `open` throws.
+ * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too many
+ * redirects, and what `open` throws.
  */
 export async function followRedirects(
   start: Hop,
@@ -42,7 +42,7 @@ export async function followRedirects(
 
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308])
 
-/** Refuses a target as the URL policy does; names one that another origin gave to nobody. */
+/** Refuses a target as the URL policy does. The message does not name a target that another origin gave. */
 function verifyTarget({ url, foreign }: Exchange, target: URL, settings: UrlPolicy): void {
   try {
     refuseInsecureUrl(target, settings)

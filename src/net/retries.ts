@@ -5,8 +5,9 @@ import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from
 import type { Sleep } from './settings.ts'
 
 /**
- * `transient`: failures of the connection, and answers 408, 429 and 5xx. `connection-only`: failures before a byte of
- * the request can have arrived, for requests that must not be made twice.
+ * The failures after which a request is repeated. `transient`: failures of the connection, and answers 408, 429 and
+ * 5xx. `connection-only`: failures before a byte of the request can have arrived, for requests that must not be made
+ * twice.
  */
 export type RetryPolicy = 'transient' | 'connection-only' | 'never'
 
@@ -26,9 +27,9 @@ interface Answer {
 type Outcome<T> = { answer: T } | { failure: TransientError }
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts and gives the last one's answer or failure. Between attempts it waits an
- * exponentially growing time with full jitter, or as long as `Retry-After` asks, capped; it does not start a wait that
- * would reach the deadline. Once the deadline's signal is aborted it attempts nothing more and throws the signal's
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the last one's answer, or throws its failure. Between attempts, waits
+ * an exponentially growing time with full jitter, or as long as `Retry-After` asks, capped. Does not start a wait that
+ * would reach the deadline. Once the deadline's signal is aborted, attempts nothing more and throws the signal's
  * reason.
  */
 export async function withRetries<T extends Answer>(
@@ -50,8 +51,8 @@ export async function withRetries<T extends Answer>(
 }
 
 /**
- * Milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0 for anything
- * else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
+ * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0
+ * for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
  */
 export function parseRetryAfter({ 'retry-after': header = '', date = '' }: Headers): number {
   const text = header.trim()
@@ -85,7 +86,7 @@ function isWorthRetrying(outcome: Outcome<Answer>, policy: RetryPolicy): boolean
   }
 }
 
-/** Whether the same request may get another answer later: 408, 429 and 5xx. */
+/** True if the same request may get another answer later: 408, 429 and 5xx. */
 export function isTransientStatus(status: number): boolean {
   return status === 408 || status === 429 || status >= 500
 }

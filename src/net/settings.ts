@@ -13,7 +13,7 @@ export interface WireOptions {
   userAgent: string
   /** Gets one clean line for each retry and each redirect. */
   log: (line: string) => void
-  /** Cancels everything under way, which then rejects with the signal's reason. */
+  /** Cancels all requests in progress, which then reject with the signal's reason. */
   signal?: AbortSignal
   timeouts?: Partial<Timeouts>
   sleep?: Sleep
@@ -40,7 +40,7 @@ export interface WireSettings {
   trust: Trust
   userAgent: string
   log: (line: string) => void
-  /** Never aborted when the caller gave none. */
+  /** Never aborted if the caller gave none. */
   signal: AbortSignal
   timeouts: Timeouts
   sleep: Sleep
@@ -49,7 +49,7 @@ export interface WireSettings {
   addresses: AddressPolicy
 }
 
-/** The options with every default filled in. Throws ConfigError `invalid_input` when `ca` contains no certificate. */
+/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate. */
 export function readSettings(options: WireOptions): WireSettings {
   return {
     allowHttp: options.allowHttp,

@@ -7,18 +7,19 @@ export type { DownloadAnswer, DownloadRequest } from './download.ts'
 export type { JsonAnswer, JsonRequest } from './json-request.ts'
 export type { WireOptions } from './settings.ts'
 
-/** HTTP as this project speaks it: each request on a connection of its own, none left open. */
+/** HTTP as this project uses it: each request has a connection of its own, and none stays open. */
 export interface Wire {
   /** See `requestJson`. */
   requestJson: (request: JsonRequest) => Promise<JsonAnswer>
   /** See `download`. */
   download: (request: DownloadRequest) => Promise<DownloadAnswer>
-  /** How a program other than this one may reach a URL that the hub's side chose; see `routeForChild`. */
+  /** Returns the route by which another program may reach a URL that the hub's side chose; see `routeForChild`. */
   routeForChild: (url: URL, hub: URL) => Promise<ChildRoute>
 }
 
 /**
- * Uses the proxies that the environment names. Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no
+ * certificate.
  */
 export function createWire(options: WireOptions): Wire {
   const settings = readSettings(options)

@@ -5,33 +5,33 @@ export type ExtractableType = 'file' | 'directory' | 'symlink'
 
 export type RefusedType = 'hard link' | 'character device' | 'block device' | 'fifo' | 'socket' | 'unknown type'
 
-/** One line of an archive's listing: untrusted, only its encoding has been checked. */
+/** One entry of an archive's listing: untrusted, only its encoding has been checked. */
 export interface ArchiveEntry {
   /** Decoded; a directory's may end in one `/`. */
   readonly name: string
   readonly type: ExtractableType | RefusedType
-  /** Bytes, unpacked. */
+  /** The unpacked size in bytes. */
   readonly size: number
-  /** Bytes in the archive; null where the archive packs all entries together. */
+  /** The size in the archive in bytes; null if the archive packs all entries together. */
   readonly packedSize: number | null
   /** The owner's x bit. */
   readonly executable: boolean
-  /** Where a symlink points; null for everything else. */
+  /** The target of a symlink; null for any other entry. */
   readonly target: string | null
 }
 
-/** ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
+/** Returns ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
 export function unsafeEntry(name: string, problem: string): ArchiveError {
   return new ArchiveError('unsafe_archive', entrySentence(name, problem))
 }
 
-/** ArchiveError `invalid_archive` that names the entry, cleaned, and what is damaged. */
+/** Returns ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
 export function invalidEntry(name: string, problem: string, cause?: unknown): ArchiveError {
   const options = cause === undefined ? {} : { cause }
   return new ArchiveError('invalid_archive', entrySentence(name, problem), options)
 }
 
-/** ArchiveError `invalid_archive` about the whole archive. */
+/** Returns ArchiveError `invalid_archive` about the whole archive. */
 export function invalidArchive(problem: string): ArchiveError {
   return new ArchiveError(
     'invalid_archive',

@@ -2,23 +2,23 @@ import { ArchiveError } from '../errors.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 import { type ArchiveEntry, unsafeEntry } from './archive-entry.ts'
 
-/** Several times what the longest real paths need on average. */
+/** Several times the average length of the longest real paths. */
 const NAME_BYTES_PER_ENTRY = 256
-/** So that a few entries may have the longest of names. */
+/** Allows a few entries the longest names. */
 const SPARE_NAME_BYTES = 1024 * 1024
 
-/** Of PAX headers and long names in a tar; most members need none. */
+/** For PAX headers and long names in a tar; most members need none. */
 const EXTENSION_BYTES_PER_ENTRY = 1024
 const SPARE_EXTENSION_BYTES = 1024 * 1024
 
-/** How large the operator lets an archive become; the inputs `max-extracted-bytes` and `max-entries`. */
+/** The operator's limits for an extracted archive: the inputs `max-extracted-bytes` and `max-entries`. */
 export interface ExtractionLimits {
   readonly maxExtractedBytes: number
   readonly maxEntries: number
 }
 
 /**
- * Throws ArchiveError `archive_too_large` when an archive lists more entries, or needs more directories, than
+ * Throws ArchiveError `archive_too_large` if an archive lists more entries, or needs more directories, than
  * `max-entries`.
  */
 export function verifyEntryCount(count: number, limits: ExtractionLimits): void {
@@ -26,7 +26,7 @@ export function verifyEntryCount(count: number, limits: ExtractionLimits): void 
   throw tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries')
 }
 
-/** Throws ArchiveError `archive_too_large` when an archive's entries declare more than `max-extracted-bytes`. */
+/** Throws ArchiveError `archive_too_large` if an archive's entries declare more than `max-extracted-bytes`. */
 export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): void {
   if (bytes <= limits.maxExtractedBytes) return
   throw tooLarge(
@@ -36,8 +36,8 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 }
 
 /**
- * Throws ArchiveError `archive_too_large` when the names and symlinks' targets in a listing, which are in memory all at
- * once, have more than 256 characters for each entry of `max-entries`.
+ * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing, which are in memory all at
+ * once, have more than 256 characters for each entry of `max-entries`, and 1 MiB to spare.
  */
 export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
@@ -46,7 +46,9 @@ export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits)
   throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries')
 }
 
-/** Throws ArchiveError `archive_too_large` when a tar says more about its members than `max-entries` members need. */
+/**
+ * Throws ArchiveError `archive_too_large` if a tar has more PAX headers and long names than `max-entries` members need.
+ */
 export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES
   if (bytes <= most) return
@@ -54,7 +56,7 @@ export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLi
   throw tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries')
 }
 
-/** Throws ArchiveError `unsafe_archive` for a symlink's target of more than 4,096 bytes. */
+/** Throws ArchiveError `unsafe_archive` for a symlink whose target has more than 4,096 bytes. */
 export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
   if (type !== 'symlink' || size <= MAX_PATH_BYTES) return
   throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`)

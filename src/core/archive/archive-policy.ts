@@ -19,9 +19,11 @@ const EMPTY_DEFLATE_BYTES = 2
 export interface PlannedSymlink {
   readonly path: string
   readonly target: string
-  /** The file that it leads to, through any other symlinks; null for a directory, and where the archive has nothing. */
+  /**
+   * The file that the symlink leads to, through any others; null for a directory, and if the archive has nothing there.
+   */
   readonly file: string | null
-  /** The deepest directory that the way there never leaves; empty for the top. */
+  /** The deepest directory that the way to the target never leaves; empty for the top. */
   readonly reach: string
 }
 
@@ -33,22 +35,23 @@ export interface ExtractionPlan<Entry> {
   readonly symlinks: readonly PlannedSymlink[]
   /** Bytes of all files. */
   readonly bytes: number
-  /** Name of the single top-level directory that is left out, or null. */
+  /** The name of the single top-level directory that is left out, or null. */
   readonly flattened: string | null
 }
 
-/** What an extraction must respect. */
+/** The rules that an extraction must respect. */
 export interface ExtractionRules extends ExtractionLimits {
   /** The platform whose names must be safe. */
   readonly platform: NodeJS.Platform
-  /** Whether a single top-level directory is left out, or everything stays where the archive has it. */
+  /** Whether to leave out a single top-level directory, or to keep everything where the archive has it. */
   readonly shape: 'flattened' | 'as packed'
 }
 
 /**
- * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits:
- * counts (with the directories that paths imply), sizes, bytes of names, every path safe on the platform, no two equal.
- * It keeps the entries themselves: a symlink's target may be set until the listing is planned.
+ * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
+ * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
+ * Every path is safe on the platform, and no two are equal. Keeps the entries themselves: a symlink's target may be set
+ * until the listing is planned.
  */
 export class ArchiveListing<Entry extends ArchiveEntry> {
   readonly #rules: ExtractionRules
@@ -64,9 +67,9 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
   }
 
   /**
-   * Returns the entry's path, safe below any folder and next to the entries so far. Throws ArchiveError
-   * `unsafe_archive` naming the entry and the rule that it breaks, `archive_too_large` as soon as the entries so far are
-   * above a limit.
+   * Adds an entry. Returns its path, which is safe below any folder and next to the entries so far. Throws ArchiveError
+   * `unsafe_archive`, naming the entry and the rule that it breaks, or `archive_too_large` as soon as the entries so
+   * far exceed a limit.
    */
   add(entry: Entry): string {
     this.#count += 1
@@ -79,15 +82,15 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
     const type = requireExtractable(entry.name, entry.type)
     const node = this.#tree.add(parsePath(entry, this.#rules.platform), type, entry)
     if (type === 'symlink') this.#symlinks.push(node)
-    // A single top-level directory, which is left out, does not count.
+    // A single top-level directory does not count, because it may be left out.
     verifyEntryCount(this.#tree.count - 1, this.#rules)
     return node.path
   }
 
   /**
-   * Plans the extraction of all entries: a single top-level directory left out where the rules say `flattened`, symlinks
-   * that stay inside, modes without set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
-   * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, `empty_artifact` when there is neither a
+   * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
+   * symlinks stay inside, and modes have no set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
+   * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, and `empty_artifact` if there is neither a
    * file nor a symlink.
    */
   *plan(): Generator<void, ExtractionPlan<Entry>> {
@@ -105,7 +108,7 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
     return { files, symlinks, bytes, directories, flattened: top?.name ?? null }
   }
 
-  /** In tree order. */
+  /** Plans the files, in tree order. */
   *#planFiles(root: TreeNode<Entry>): Generator<void, PlannedFiles<Entry>> {
     const nodes: FileNode<Entry>[] = []
     for (const node of nodesInOrder(root)) {
@@ -137,12 +140,12 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
   }
 }
 
-/** Set-uid and all else that an archive may say is left out (contract 4.3, rule 5). */
+/** Ignores set-uid and every other mode bit of the archive (contract 4.3, rule 5). */
 export function fileMode({ executable }: Pick<ArchiveEntry, 'executable'>): 0o644 | 0o755 {
   return executable ? 0o755 : 0o644
 }
 
-/** The type, where it is one that is extracted; else throws ArchiveError `unsafe_archive`. */
+/** Returns the type if it is one that is extracted; otherwise throws ArchiveError `unsafe_archive`. */
 export function requireExtractable(name: string, type: string): ExtractableType {
   if (type === 'file' || type === 'directory' || type === 'symlink') return type
   throw unsafeEntry(name, `is a ${type}, not a file, directory or symlink`)
@@ -161,7 +164,7 @@ function containsData(entry: ArchiveEntry): boolean {
   return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES
 }
 
-/** Where it is still to be read, it has the entry's size. */
+/** A target that is still to be read has the entry's size. */
 function targetBytes({ type, target, size }: ArchiveEntry): number {
   return type === 'symlink' ? (target?.length ?? size) : 0
 }
@@ -189,7 +192,10 @@ function singleDirectory<Entry>(top: TreeNode<Entry>): TreeNode<Entry> | null {
   return another === undefined && only?.type === 'directory' ? only : null
 }
 
-/** Each directory before what is in it, and that by name: the order of the tree digest, without comparing whole paths. */
+/**
+ * Yields each directory before its contents, and these by name: the order of the tree digest, without comparing whole
+ * paths.
+ */
 function* nodesInOrder<Entry>(root: TreeNode<Entry>): Generator<TreeNode<Entry>> {
   // Not by recursion: a generator in a generator costs a step for each level and node.
   const rest = [lastFirst(root)]

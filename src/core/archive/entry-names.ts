@@ -3,15 +3,15 @@ import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
 import { unsafeEntry } from './archive-entry.ts'
 import { platformNameProblem } from './platform-names.ts'
 
-// The BOM stays: without it two different names would become equal.
+// Keeps the BOM: without it, two different names would become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 const CONTROL_CHARACTER = /\p{Cc}/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * The text of a name or a symlink's target: UTF-8 where the archive says so, else ASCII. Refuses other bytes:
- * ArchiveError `unsafe_archive`.
+ * Decodes a name or a symlink's target: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError
+ * `unsafe_archive` for other bytes.
  */
 export function decodeEntryText(bytes: Uint8Array, encoding: 'utf-8' | 'ascii'): string {
   if (isAscii(bytes)) return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
@@ -25,11 +25,10 @@ export function decodeEntryText(bytes: Uint8Array, encoding: 'utf-8' | 'ascii'):
 }
 
 /**
- * The relative path, without a final `/`, of an entry's name. Joined to a folder, it is always below that folder
- * (contract 4.3, rule 5).
- * Refuses with ArchiveError `unsafe_archive` an empty name or component, `.` and `..`, a leading `/`, a drive letter,
- * backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or 64 levels, and the names
- * that the platform reserves.
+ * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
+ * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
+ * leading `/`, a drive letter, backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or
+ * 64 levels, and names that the platform reserves.
  */
 export function parseEntryName(name: string, platform: NodeJS.Platform): string {
   const path = name.endsWith('/') ? name.slice(0, -1) : name
@@ -65,7 +64,7 @@ function componentProblem(component: string): string | undefined {
   return undefined
 }
 
-/** Counts bytes only where the characters do not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
+/** Counts bytes only if the number of characters does not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
 function isLongerThan(text: string, maxBytes: number): boolean {
   if (text.length * 3 <= maxBytes) return false
   return text.length > maxBytes || Buffer.byteLength(text) > maxBytes

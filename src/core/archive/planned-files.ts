@@ -1,14 +1,14 @@
 /** A file that an extraction creates. */
 export interface PlannedFile<Entry> {
-  /** Relative, `/` between components, flattened; like every path of a plan. */
+  /** Relative, with `/` between components, flattened; like every path of a plan. */
   readonly path: string
   readonly mode: 0o644 | 0o755
   readonly entry: Entry
-  /** Its number in the order of the tree digest. */
+  /** The file's number in the order of the tree digest. */
   readonly place: number
 }
 
-/** Where a plan's files come from, in the order of the tree digest. */
+/** The source of a plan's files, in the order of the tree digest. */
 interface PlannedSource<Entry> {
   readonly length: number
   at(place: number): PlannedFile<Entry>
@@ -16,8 +16,8 @@ interface PlannedSource<Entry> {
 }
 
 /**
- * The files of a plan, or some of them. Each is an object only while it is used: an archive may have many, and what is
- * known of them is in its listing already.
+ * The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many, and its
+ * listing already contains the facts about them.
  */
 export class PlannedFiles<Entry> implements Iterable<PlannedFile<Entry>> {
   readonly #source: PlannedSource<Entry>
@@ -32,12 +32,12 @@ export class PlannedFiles<Entry> implements Iterable<PlannedFile<Entry>> {
     return this.#places.length
   }
 
-  /** Those that pass. */
+  /** Returns the files that pass the test. */
   filter(test: (file: PlannedFile<Entry>) => boolean): PlannedFiles<Entry> {
     return this.#of(this.#places.filter(place => test(this.#source.at(place))))
   }
 
-  /** The same, the smallest number first. */
+  /** Returns the same files, the smallest number first. */
   sortedBy(number: (entry: Entry) => number): PlannedFiles<Entry> {
     const numberAt = (place: number): number => number(this.#source.entryAt(place))
     return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)))

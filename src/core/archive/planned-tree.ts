@@ -1,19 +1,19 @@
 import { type ExtractableType, unsafeEntry } from './archive-entry.ts'
 import { comparisonKey } from './platform-names.ts'
 
-/** What an extraction is going to create at one path. */
+/** The directory, file or symlink that an extraction is going to create at one path. */
 export interface TreeNode<Entry = unknown> {
   readonly name: string
-  /** From the archive's top. */
+  /** The path from the archive's top. */
   readonly path: string
   readonly type: ExtractableType
-  /** Null for the archive's top itself, and for a directory that so far is only implied by the paths below it. */
+  /** Null for the archive's top, and for a directory that so far is only implied by the paths below it. */
   readonly entry: Entry | null
-  /** Null for the archive's top itself. */
+  /** Null for the archive's top. */
   readonly parent: TreeNode<Entry> | null
-  /** Directories above it. */
+  /** The number of directories above the node. */
   readonly depth: number
-  /** Of a directory, by their comparison keys. */
+  /** The children of a directory, by their comparison keys. */
   readonly children: ReadonlyMap<string, TreeNode<Entry>>
 }
 
@@ -25,15 +25,15 @@ interface OwnNode<Entry> extends TreeNode<Entry> {
 const NO_CHILDREN = new Map<string, never>()
 
 /**
- * The tree that an extraction is going to create. It refuses entries that could not exist next to each other: two equal
- * names, a file that is also a directory, anything below a file or symlink. Names are equal when they may be one name
- * to the platform.
+ * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
+ * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
+ * the platform.
  */
 export class PlannedTree<Entry> {
   readonly top: TreeNode<Entry>
-  /** All of them, parents before their children. */
+  /** All directories, parents before their children. */
   readonly directories: TreeNode<Entry>[] = []
-  /** Files, directories and symlinks, listed and implied. */
+  /** The number of files, directories and symlinks, listed and implied. */
   count = 0
   readonly #top: OwnNode<Entry>
   readonly #platform: NodeJS.Platform
@@ -60,7 +60,7 @@ export class PlannedTree<Entry> {
       : unite(there, { path, type, entry })
   }
 
-  /** The directory on the way to a path whose name is at these positions. */
+  /** Returns the directory on the way to a path whose name is at these positions; creates it if necessary. */
   #directory(
     parent: OwnNode<Entry>,
     { path, start, end }: { path: string; start: number; end: number },
@@ -89,7 +89,7 @@ export class PlannedTree<Entry> {
   }
 }
 
-/** A directory may be listed once after its children. */
+/** Completes an implied directory: a directory may be listed once after its children. */
 function unite<Entry>(
   there: OwnNode<Entry>,
   { path, type, entry }: Pick<OwnNode<Entry>, 'path' | 'type' | 'entry'>,

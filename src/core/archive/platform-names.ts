@@ -4,7 +4,7 @@ const WINDOWS_DROPPED_END = /[. ]$/
 const MACOS_IGNORED = /\p{Default_Ignorable_Code_Point}/gu
 const NON_ASCII = /[^\p{ASCII}]/u
 
-/** Why the platform would not keep a path component as it is written, or undefined when it does. */
+/** Returns why the platform would not keep a path component as it is written; undefined if it would. */
 export function platformNameProblem(component: string, platform: NodeJS.Platform): string | undefined {
   if (platform === 'win32') return windowsProblem(component)
   if (platform === 'darwin') return macosProblem(component)
@@ -12,8 +12,8 @@ export function platformNameProblem(component: string, platform: NodeJS.Platform
 }
 
 /**
- * Two paths with the same key may be one file on the platform: keys are in Unicode's NFC, and ignore case on Windows
- * and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
+ * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC, and ignore
+ * case on Windows and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
  */
 export function comparisonKey(path: string, platform: NodeJS.Platform): string {
   const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path
@@ -35,7 +35,10 @@ function macosProblem(component: string): string | undefined {
   return undefined
 }
 
-/** Upper case first: it also unites letters with several lower cases (`ß` and `ss`, the two lower sigmas). */
+/**
+ * Converts to upper case first, which also unites letters with several lower cases (`ß` and `ss`, the two lower
+ * sigmas).
+ */
 function foldCase(text: string): string {
   return text.toUpperCase().toLowerCase().normalize('NFC')
 }

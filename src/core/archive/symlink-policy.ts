@@ -3,25 +3,25 @@ import { unsafeEntry } from './archive-entry.ts'
 import type { TreeNode } from './planned-tree.ts'
 import { comparisonKey, platformNameProblem } from './platform-names.ts'
 
-/** Where a symlink of an archive leads. */
+/** The result of following a symlink of an archive. */
 export interface ResolvedSymlink {
-  /** What it leads to, through all other symlinks; null where the archive contains nothing there. */
+  /** The entry that the symlink leads to, through all others; null if the archive contains nothing there. */
   readonly end: TreeNode | null
-  /** The deepest directory that the way there, and that of each symlink on it, never leaves. */
+  /** The deepest directory that the way there, including the way of each symlink on it, never leaves. */
   readonly reach: TreeNode
 }
 
 interface Resolution extends ResolvedSymlink {
-  /** Symlinks that the way passes, itself included. */
+  /** The number of symlinks on the way, including this one. */
   readonly hops: number
 }
 
-/** A place on the way. */
+/** A position on the way. */
 interface Way {
   at: TreeNode
   reach: TreeNode
   hops: number
-  /** Whether it has come to something that the archive does not contain, inside `at`. */
+  /** Whether the way has reached a path, inside `at`, that the archive does not contain. */
   isDangling: boolean
 }
 
@@ -31,8 +31,8 @@ const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * Follows the symlinks of a planned tree over the listing, each of them once whatever leads through it (contract 4.3,
- * rule 5).
+ * Follows the symlinks of a planned tree in the listing. Follows each symlink once, whatever leads through it (contract
+ * 4.3, rule 5).
  */
 export class SymlinkResolver {
   readonly #root: TreeNode
@@ -40,20 +40,20 @@ export class SymlinkResolver {
   readonly #targets = new Map<TreeNode, string>()
   readonly #resolved = new Map<TreeNode, Resolution | 'on the way'>()
 
-  /** No way may leave `root`. */
+  /** No symlink may lead out of `root`. */
   constructor(root: TreeNode, platform: NodeJS.Platform) {
     this.#root = root
     this.#platform = platform
   }
 
-  /** Makes a symlink known; all of them must be before the first is resolved. */
+  /** Makes a symlink known. All symlinks must be known before the first is resolved. */
   add(symlink: TreeNode, target: string): void {
     this.#targets.set(symlink, target)
   }
 
   /**
-   * Vouches for a symlink: its target is relative and stays inside the root at every step, also through other symlinks,
-   * of which there are at most 40 and no circle. It may lead to nothing. Throws ArchiveError `unsafe_archive`.
+   * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
+   * symlinks, at most 40 in all and never in a circle, and may lead to nothing. Throws ArchiveError `unsafe_archive`.
    */
   resolve(symlink: TreeNode): ResolvedSymlink {
     return this.#resolve(symlink, 1)
@@ -83,7 +83,7 @@ export class SymlinkResolver {
     return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 }
   }
 
-  /** Takes one step of the path, or returns why that is not possible. */
+  /** Takes one step of the path, or returns why the step is not possible. */
   #stepProblem(way: Way, step: string): string | undefined {
     if (way.isDangling) return this.#danglingProblem(step)
     if (way.at.type !== 'directory') return 'that uses a file as a directory'
@@ -120,7 +120,10 @@ export class SymlinkResolver {
     way.at = end ?? way.at
   }
 
-  /** Nothing is there yet, but the host may put a symlink of its own there, behind which `..` would lead outside. */
+  /**
+   * Refuses steps that are unsafe where the archive contains nothing: the host may put a symlink of its own there, and
+   * a `..` behind that would lead outside.
+   */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from something that the archive does not contain'
     const problem = platformNameProblem(step, this.#platform)

@@ -1,18 +1,18 @@
 import { type ArchiveEntry, invalidArchive } from './archive-entry.ts'
 
-/** Bytes of a header; all data is padded to a multiple of it. */
+/** The bytes of a header; all data is padded to a multiple of this. */
 export const TAR_BLOCK_BYTES = 512
 
-/** What the data after a header is: that of a member, or extra fields of the next member. */
+/** The kind of data after a header: that of a member, or extra fields of the next member. */
 export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax global' | 'gnu name' | 'gnu link name'
 
-/** A header block with a correct checksum; its texts are parts of the block. */
+/** A header block with a correct checksum. Its texts may share the memory of the block. */
 export interface TarHeader {
-  /** As stored: it may be cut in the middle of a character where an extended header gives a longer one. */
+  /** As stored: it may be cut in the middle of a character if an extended header gives a longer name. */
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType
-  /** Bytes of data that follow, without padding. */
+  /** The bytes of data that follow, without padding. */
   readonly size: number
   /** The owner's x bit. */
   readonly executable: boolean
@@ -34,7 +34,7 @@ const TYPES: ReadonlyMap<string, TarHeaderType> = new Map([
   ['K', 'gnu link name'],
 ])
 
-/** Where a header block stores a value. */
+/** The position of a value in a header block. */
 interface Field {
   readonly label: string
   readonly at: number
@@ -61,10 +61,10 @@ const NO_TEXT = Buffer.alloc(0)
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
 
 /**
- * One header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so that
- * all of them see the same members: numbers are octal digits only, so no base-256 and no negative sizes; a name's prefix
- * only where ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong checksum, another magic, such
- * a prefix and other numbers.
+ * Parses one header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so
+ * that all of them see the same members. Numbers are octal digits only, so there are no base-256 numbers and no
+ * negative sizes; a name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a
+ * wrong checksum, another magic, an unannounced prefix and other numbers.
  */
 export function parseTarHeader(block: Buffer): TarHeader {
   if (readOctal(block, FIELDS.checksum) !== checksum(block)) throw invalidArchive('a tar header has a wrong checksum')
@@ -85,7 +85,7 @@ export function parseTarHeader(block: Buffer): TarHeader {
   }
 }
 
-/** With the field itself counted as spaces. */
+/** Counts the field itself as spaces. */
 function checksum(block: Buffer): number {
   const { at: start, length } = FIELDS.checksum
   let sum = length * SPACE
@@ -100,7 +100,7 @@ function prefixedName(prefix: Buffer, name: Buffer): Buffer {
 }
 
 function readText(block: Buffer, { at, length }: Field): Buffer {
-  // Most headers have neither a prefix nor a link name, and a Buffer costs more than to look.
+  // Most headers have neither a prefix nor a link name, and a Buffer costs more than this check.
   if (block[at] === 0) return NO_TEXT
   const end = block.indexOf(0, at)
   return block.subarray(at, end === -1 ? at + length : Math.min(end, at + length))

@@ -6,33 +6,33 @@ import { type PaxFields, parsePaxFields } from './tar-pax.ts'
 
 /** A member of a tar. */
 export interface TarEntry extends ArchiveEntry {
-  /** The name as the archive stores it: `name` is without a leading `./`. */
+  /** The name as the archive stores it, whereas `name` has no leading `./`. */
   readonly storedName: string
 }
 
-/** What extension headers announced of the next member. */
+/** The values that extension headers announced for the next member. */
 export interface Announced {
   readonly pax?: PaxFields
   readonly name?: string
   readonly linkName?: string
 }
 
-/** Of eleven octal digits. */
+/** The largest number of eleven octal digits. */
 const MAX_USTAR_SIZE = 0o77777777777
 
-/** Whether a member is the archive's root, `./` or `.`, which an extraction does not create. */
+/** True if a member is the archive's root, `./` or `.`, which an extraction does not create. */
 export function isRoot({ storedName, type }: TarEntry): boolean {
   return type === 'directory' && (storedName === './' || storedName === '.')
 }
 
-/** Whether a header announces something of a member that follows. */
+/** True if a header announces values for a member that follows. */
 export function isExtension({ type }: TarHeader): boolean {
   return type === 'pax' || type === 'pax global' || type === 'gnu name' || type === 'gnu link name'
 }
 
 /**
- * The same with what an extension header of one member announces. Throws ArchiveError `invalid_archive` for what was
- * announced before.
+ * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
+ * `invalid_archive` if they were announced before.
  */
 export function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
   const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
@@ -41,15 +41,17 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
 }
 
 /**
- * The member of a header, with what was announced of it. Throws ArchiveError `unsafe_archive` for a type that is not
- * extracted, a name that is not UTF-8 and data that is not a file's, `invalid_archive` for two sizes.
+ * Builds the member of a header and of the values that were announced for it. Throws ArchiveError `unsafe_archive` for
+ * a type that is not extracted, a name that is not UTF-8 and data of anything but a file, `invalid_archive` for two
+ * different sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
   const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
   if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'is a sparse file or a part of one')
   const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
-  // The root too, which is never listed: some tools skip the data of such a member, others read it as more members.
+  // This includes the root, which is never listed: some tools skip the data of a directory, others read it as more
+  // members.
   if (type !== 'file' && size > 0) throw unsafeEntry(storedName, `is a ${type} that contains data`)
   if (!agrees(header.size, size)) throw invalidEntry(storedName, 'has another size in its PAX header than in its own')
   return {
@@ -63,7 +65,9 @@ export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announc
   }
 }
 
-/** Tools differ on which of two announcements wins, so a member has each once, and either PAX or GNU ones. */
+/**
+ * Tools differ on which of two announcements wins, so each value is announced once, and by either PAX or GNU headers.
+ */
 function verifyAnnouncedOnce(announced: Announced, key: keyof Announced): void {
   const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined
   if (isMixed || announced[key] !== undefined) throw invalidArchive('a tar member is announced twice')
@@ -77,7 +81,7 @@ function decodeLongName(body: Buffer): string {
   return decodeEntryText(name, 'utf-8')
 }
 
-/** A header's own field is at zero or full where a PAX size does not fit into it. */
+/** If a PAX size does not fit into the header's own field, that field is zero or full. */
 function agrees(own: number, size: number): boolean {
   return own === size || (size > MAX_USTAR_SIZE && (own === 0 || own === MAX_USTAR_SIZE))
 }

@@ -1,13 +1,13 @@
 import { invalidArchive } from './archive-entry.ts'
 import { decodeEntryText } from './entry-names.ts'
 
-/** What a PAX extended header says about the next member, as far as it matters to an extraction. */
+/** The fields of a PAX extended header that matter to an extraction of the next member. */
 export interface PaxFields {
   readonly path?: string
   readonly linkpath?: string
   /** Bytes. */
   readonly size?: number
-  /** A key that makes the member something other than its header says, such as a sparse file. */
+  /** A key that makes the member different from what its header says, such as a sparse file. */
   readonly specialKey?: string
 }
 
@@ -16,18 +16,18 @@ const ZERO = 0x30
 const NINE = 0x39
 const EQUALS = 0x3d
 const LINE_FEED = 0x0a
-/** Without a bound the search for a record's length costs the square of the bytes. */
+/** Without a limit, the search for a record's length costs the square of the bytes. */
 const MAX_LENGTH_DIGITS = 8
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/
-/** Longer keys than any that matters. */
+/** Longer than any key that matters. */
 const MAX_KEY_BYTES = 64
 const KEY_STARTS: ReadonlySet<number> = new Set(Buffer.from('plsGS'))
 const NAMING_KEYS: ReadonlySet<string> = new Set(['path', 'linkpath', 'size'])
 const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/
 
 /**
- * The fields of a PAX extended header about one member. Keys that change neither name nor content, like times and
- * attributes, are left out. Throws ArchiveError `invalid_archive` for malformed records, one of these keys twice, an
+ * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
+ * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, one of these fields twice, an
  * empty path or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
  */
 export function parsePaxFields(body: Buffer): PaxFields {
@@ -43,8 +43,8 @@ export function parsePaxFields(body: Buffer): PaxFields {
 }
 
 /**
- * Refuses a PAX global header about names, targets and sizes, which would apply to every member that follows; `git
- * archive` writes a comment, other tools times and owners. Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header that sets names, targets or sizes, because they would apply to every member that follows.
+ * (`git archive` writes a comment, other tools write times and owners.) Throws ArchiveError `invalid_archive`.
  */
 export function verifyGlobalPax(body: Buffer): void {
   const [key] = parseRecords(body).keys()
@@ -52,8 +52,8 @@ export function verifyGlobalPax(body: Buffer): void {
 }
 
 /**
- * The records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts the whole
- * record. Reads byte by byte: a header may consist of thousands of records.
+ * Returns the records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts
+ * the whole record. Reads byte by byte, because a header may consist of thousands of records.
  */
 function parseRecords(body: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>()
@@ -80,7 +80,7 @@ function isDigit(byte: number | undefined): boolean {
   return byte !== undefined && byte >= ZERO && byte <= NINE
 }
 
-/** Between a key and its value. */
+/** Finds the sign between a key and its value. */
 function indexOfEquals(body: Buffer, start: number, end: number): number {
   if (end > body.length) throw malformed('record')
   let at = start
@@ -89,7 +89,7 @@ function indexOfEquals(body: Buffer, start: number, end: number): number {
   return at
 }
 
-/** A key that matters, or undefined: to decode every other one costs more than to read it. */
+/** Returns a key that matters, or undefined. Decoding every other key would cost more than reading it. */
 function decisiveKey(body: Buffer, start: number, end: number): string | undefined {
   if (end - start > MAX_KEY_BYTES || !KEY_STARTS.has(body[start] ?? 0)) return undefined
   const key = body.toString('latin1', start, end)

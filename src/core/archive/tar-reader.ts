@@ -9,10 +9,10 @@ import { parseTarHeader, TAR_BLOCK_BYTES, type TarHeader } from './tar-header.ts
 import { type Announced, announce, isExtension, type TarEntry, toEntry } from './tar-member.ts'
 import { verifyGlobalPax } from './tar-pax.ts'
 
-/** The next bytes of a member's data; a member without data has one part, which is empty. */
+/** The next bytes of a member's data. A member without data has one empty part. */
 export interface TarPart {
   readonly entry: TarEntry
-  /** A part of the piece that was read. */
+  /** A slice of the piece that was read. */
   readonly data: Buffer
   readonly isFirst: boolean
   readonly isLast: boolean
@@ -24,15 +24,15 @@ interface OpenMember {
   missing: number
 }
 
-/** Of all PAX headers and long names before one member. */
+/** The limit for all PAX headers and long names before one member. */
 const MAX_EXTENSION_BYTES = 64 * 1024
 const END_BLOCKS = 2
 const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES)
 const NO_DATA = Buffer.alloc(0)
 
-/** What follows: a header block, or the data of an extension header. */
+/** The next unit of the tar: a header block, or the data of an extension header. */
 interface Next {
-  /** Padded. */
+  /** Including padding. */
   readonly bytes: number
   /** Null for a header block. */
   readonly header: TarHeader | null
@@ -41,22 +41,22 @@ interface Next {
 const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 
 /**
- * Reads a tar that arrives in pieces. It is stricter than tools are, so that no two of them can see different members:
- * headers with correct checksums, complete members, two blocks of zeros as the end and only zeros after it.
+ * Reads a tar that arrives in pieces. Stricter than tools are, so that no two of them can see different members:
+ * requires headers with correct checksums, complete members, two blocks of zeros as the end, and only zeros after it.
  */
 export class TarReader {
   readonly #limits: ExtractionLimits
   #count = 0
   #next: Next = HEADER_BLOCK
-  /** The beginning of what follows, where a piece ends in it. */
+  /** The beginning of the next unit, if a piece ends in the middle of it. */
   #begun: Buffer[] = []
   #begunBytes = 0
   #announced: Announced = {}
-  /** Bytes of the extension headers since the last member, and of all. */
+  /** The bytes of the extension headers since the last member, and those of all extension headers. */
   #announcedBytes = 0
   #extensionBytes = 0
   #member: OpenMember | null = null
-  /** Bytes of padding that are still to come. */
+  /** The bytes of padding that are still to come. */
   #padding = 0
   #bytes = 0
   #endBlocks = 0
@@ -66,9 +66,9 @@ export class TarReader {
   }
 
   /**
-   * The members in the next piece, part by part: read them all before the next piece. Throws ArchiveError
-   * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted and
-   * for names that are not UTF-8, `archive_too_large` above a limit.
+   * Yields the members in the next piece, part by part. Read them all before the next piece. Throws ArchiveError
+   * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted
+   * and for names that are not UTF-8, `archive_too_large` above a limit.
    */
   *read(piece: Buffer): Generator<TarPart> {
     for (let at = 0; at < piece.length; ) {
@@ -90,7 +90,7 @@ export class TarReader {
     if (!this.isComplete) throw invalidArchive('its tar ends in the middle')
   }
 
-  /** Whether what was read is a whole tar. */
+  /** True if a whole tar was read. */
   get isComplete(): boolean {
     return this.#endBlocks >= END_BLOCKS && this.#begunBytes === 0
   }
@@ -115,7 +115,7 @@ export class TarReader {
     return skipped
   }
 
-  /** Most blocks are taken where they are in the piece. */
+  /** Takes most blocks directly from the piece, without a copy. */
   #collect(piece: Buffer, at: number): number {
     const part = piece.subarray(at, at + this.#next.bytes - this.#begunBytes)
     this.#begunBytes += part.length

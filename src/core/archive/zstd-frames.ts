@@ -3,13 +3,13 @@ import { invalidArchive } from './archive-entry.ts'
 
 /** A zstd frame with data, found by its own headers (RFC 8878, section 3.1) without decompressing anything. */
 export interface ZstdFrame {
-  /** Position of its first byte. */
+  /** The position of its first byte. */
   readonly start: number
-  /** Position after its last byte. */
+  /** The position after its last byte. */
   readonly end: number
-  /** Bytes that it unpacks to, as its header declares; null where it does not say. */
+  /** The bytes that it unpacks to, according to its header; null if the header does not say. */
   readonly contentBytes: number | null
-  /** Bytes of the window that it declares; it never uses more of them than it unpacks to. */
+  /** The bytes of the window that it declares. It never uses more of them than it unpacks to. */
   readonly windowBytes: number
 }
 
@@ -17,9 +17,9 @@ export interface ZstdFrame {
 export const MAX_WINDOW_LOG = 27
 
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG
-/** A used window is memory: this is four times what levels up to 19 ask for. */
+/** A used window is memory: this is four times the need of levels up to 19. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024
-/** Far more than any packer makes of the largest artifact; these limits keep hostile bytes from costing minutes. */
+/** Far more than any packer makes of the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000
 const MAX_BLOCKS = 1_000_000
 
@@ -41,10 +41,10 @@ interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
 }
 
 /**
- * The frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
- * without reporting what follows. Skippable frames, which contain no data, are left out. Throws ArchiveError
- * `invalid_archive` for anything that is not a complete frame, and for a frame that needs a dictionary;
- * `archive_too_large` for a window of more than 128 MiB, 10,000 frames or 1,000,000 blocks.
+ * Finds the frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
+ * without reporting what follows. Omits skippable frames, which contain no data. Throws ArchiveError `invalid_archive`
+ * for anything but complete frames, and for a frame that needs a dictionary; `archive_too_large` for a window of more
+ * than 128 MiB, and for more than 10,000 frames or 1,000,000 blocks.
  */
 export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
   const stream = new FrameStream(bytes)
@@ -81,7 +81,7 @@ class FrameStream {
     return this.#at === this.#bytes.length
   }
 
-  /** Null for a skippable frame. */
+  /** Returns null for a skippable frame. */
   next(): ZstdFrame | null {
     const start = this.#at
     const magic = this.#readUInt(MAGIC_BYTES)
@@ -103,7 +103,7 @@ class FrameStream {
     const declaredWindow = isSingleSegment ? null : windowSize(this.#readUInt(1))
     this.#skipDictionaryId(descriptor & 3)
     const contentBytes = this.#readContentSize(contentSizeBytes(descriptor >>> 6, isSingleSegment))
-    // A single segment always declares its content, and that is its window.
+    // A single segment always declares its content size, which is also its window.
     const windowBytes = declaredWindow ?? contentBytes ?? 0
     verifyWindow(windowBytes)
     return { contentBytes, windowBytes, hasChecksum: (descriptor & 0x04) !== 0 }
@@ -161,7 +161,7 @@ function verifyWindow(windowBytes: number): void {
   throw tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`)
 }
 
-/** Bytes of a block in the stream after its header. */
+/** Returns the bytes of a block in the stream after its header. */
 function blockBytes(type: number, size: number): number {
   if (type === BLOCK_TYPE.reserved) throw invalidArchive('a zstd block is of a reserved type')
   if (size > MAX_BLOCK_BYTES) throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`)

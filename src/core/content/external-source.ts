@@ -2,11 +2,11 @@ import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../identifiers.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 
-/** As git gets it and the host records it: escaped, so that one letter may be nine characters. */
+/** For the URL that git gets and the host records: it is escaped, so that one letter may be nine characters. */
 const MAX_URL_CHARS = 2000
 const MAX_REF_CHARS = 255
 
-/** Where a part comes from that its project names but does not contain (docs/project-contract.md, "Sources"). */
+/** The source of a part that its project names but does not contain (docs/project-contract.md, "Sources"). */
 export type ExternalSource = MarketplaceSource | GitSource
 
 export interface MarketplaceSource {
@@ -15,7 +15,7 @@ export interface MarketplaceSource {
   /** A version, or `latest`. */
   readonly version: string
   readonly kind: 'plugin' | 'service'
-  /** The directory of the fetched tree that becomes the part; undefined for all of it. */
+  /** The directory of the fetched tree that becomes the part; undefined for the whole tree. */
   readonly subdirectory: string | undefined
 }
 
@@ -32,12 +32,15 @@ export function isCommitId(ref: string): boolean {
   return /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(ref)
 }
 
-/** Whether the signed manifest alone decides which bytes arrive. A hub signs what it serves, whatever that is. */
+/**
+ * True if a signature covers the bytes that arrive: a hub signs whatever it serves, and the signed manifest may name a
+ * digest or a commit.
+ */
 export function isPinned(source: ExternalSource, sha256: string | null): boolean {
   return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref)
 }
 
-/** Whether the same source gives the same tree tomorrow. */
+/** True if the source gives the same tree tomorrow. */
 export function isFixed(source: ExternalSource): boolean {
   return source.from === 'git' || source.version !== 'latest'
 }
@@ -49,7 +52,7 @@ const urlSchema = z.pipe(
     }),
     z.refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' }),
   ),
-  // What this URL means to us is what it means to git: there is only one way to write it.
+  // The URL means the same to git as it does here, because there is only one way to write it.
   z.transform(text => new URL(text).href),
 )
 
@@ -109,7 +112,9 @@ const writtenSchema = z.lazy(() =>
     ),
 )
 
-/** A packer may write every key with its default; another value says something that would be ignored. */
+/**
+ * True if the marketplace keys have their defaults, which a packer may always write. Another value would be ignored.
+ */
 function hasMarketplaceDefaults(written: { marketplace_version?: unknown; marketplace_kind?: unknown }): boolean {
   const { marketplace_version: version, marketplace_kind: kind } = written
   return (version ?? 'latest') === 'latest' && (kind ?? 'plugin') === 'plugin'
@@ -127,7 +132,7 @@ function buildSource(written: z.infer<typeof writtenSchema>): ExternalSource {
   return { from: 'git', url: url ?? '', ref: ref ?? '', subdirectory }
 }
 
-/** No other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
+/** Accepts no other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
 function isGitUrl(text: string): boolean {
   const url = URL.parse(text)
   if (url === null || url.protocol !== 'https:' || !/^https:\/\/[^/]/i.test(text)) return false

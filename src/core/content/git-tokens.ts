@@ -1,16 +1,16 @@
-/** Tokens for git servers, by `host` or `host:port` as a URL has it: lower case, without https's own port. */
+/** Tokens for git servers, by `host` or `host:port` as in a URL: lower case, without the default port of https. */
 export type GitTokens = ReadonlyMap<string, string>
 
 export interface ParsedGitTokens {
   readonly tokens: GitTokens
-  /** What is wrong, each as part of a sentence, without any token. */
+  /** The problems, each as part of a sentence, without any token. */
   readonly problems: readonly string[]
 }
 
-/** One word of visible ASCII: a header carries it unchanged. */
+/** One word of visible ASCII, which a header carries unchanged. */
 const TOKEN = /^[\x21-\x7e]+$/
 
-/** Parses lines `host=token` or `host:port=token`. Empty lines and lines that begin with `#` do not count. */
+/** Parses lines `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
 export function parseGitTokens(text: string): ParsedGitTokens {
   const tokens = new Map<string, string>()
   const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
@@ -21,12 +21,12 @@ export function parseGitTokens(text: string): ParsedGitTokens {
   return { tokens, problems }
 }
 
-/** What a token becomes in a request, as the common code hosts accept it: the password of a user whose name is ignored. */
+/** Returns a token as the common code hosts accept it in a request: as the password of a user whose name is ignored. */
 export function basicCredentials(token: string): string {
   return Buffer.from(`x-access-token:${token}`).toString('base64')
 }
 
-/** Adds a line's token. Says what is wrong with it without quoting the line, which may be a token. */
+/** Adds a line's token. Returns the problem with the line, if any, without quoting the line, which may be a token. */
 function addLine(tokens: Map<string, string>, line: string): string | undefined {
   const equals = line.indexOf('=')
   const [host, token] = [hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]

@@ -9,8 +9,9 @@ const pluginsSchema = z.nullish(z.object({ directory: z.optional(z.unknown()) })
 const directorySchema = z.nullish(z.string())
 
 /**
- * Where a host framework looks for plugins by its own `integration.yaml`, relative to the project root; undefined where
- * it does not say. Throws an Error whose message continues a sentence that begins with the file's name.
+ * Returns the directory, relative to the project root, in which a host framework looks for plugins according to its own
+ * `integration.yaml`; undefined if the file does not say. Throws an Error whose message continues a sentence that
+ * begins with the file's name.
  */
 export function parseIntegrationYaml(text: string): string | undefined {
   const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS)

@@ -34,7 +34,7 @@ const semverSchema = z.lazy(() =>
   ),
 )
 
-/** A directory in the archive and on the host, next to those that every project has. */
+/** The directory of plugins, in the archive and on the host, next to the directories that every project has. */
 const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(
     z.regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
@@ -55,7 +55,7 @@ const pluginSchema = z.lazy(() =>
       z.refine(({ sha256, source }) => (sha256 ?? source ?? null) !== null, {
         path: ['sha256'],
         error: 'is missing: an embedded plugin needs it',
-        // Also where other keys are wrong, so that all problems are reported at once.
+        // Checked even if other keys are wrong, so that all problems are reported at once.
         when: ({ value }) => typeof value === 'object' && value !== null,
       }),
     ),
@@ -63,7 +63,7 @@ const pluginSchema = z.lazy(() =>
 
 const extensionSchema = z.lazy(() => z.object(partKeys()))
 
-/** `source` names a part that is not embedded. */
+/** The keys of every part. `source` belongs to a part that is not embedded. */
 function partKeys() {
   return { id: idSchema, sha256: z.nullish(sha256Schema), source: z.nullish(externalSourceSchema) }
 }

@@ -19,16 +19,18 @@ const MAX_LISTED_PROBLEMS = 10
 export interface ManifestPart {
   readonly shelf: 'plugins' | 'extensions'
   readonly id: string
-  /** Which contains it on the host, relative to the project root: `pluginsDirname`, or `extensions`. */
+  /**
+   * The directory that contains the part on the host, relative to the project root: `pluginsDirname`, or `extensions`.
+   */
   readonly directory: string
-  /** A plugin's own; an extension has its project's. */
+  /** A plugin's own version; an extension has its project's. */
   readonly version: string
-  /** Its directory in the archive, without a final `/`. */
+  /** The part's directory in the archive, without a final `/`. */
   readonly folder: string
-  /** The tree digest of its directory according to the manifest; null where it gives none. */
+  /** The tree digest of the part's directory according to the manifest; null if the manifest gives none. */
   readonly sha256: string | null
   readonly environment: VariableNames
-  /** Where its tree comes from; null for a part that the archive contains. */
+  /** The source of the part's tree; null for a part that the archive contains. */
   readonly source: ExternalSource | null
 }
 
@@ -37,7 +39,7 @@ export interface SourcedPart extends ManifestPart {
   readonly source: ExternalSource
 }
 
-/** What a project says about itself, in the root of its archive. */
+/** A project's description of itself, in the root of its archive. */
 export interface Manifest {
   readonly projectId: string
   readonly projectName: string
@@ -45,15 +47,15 @@ export interface Manifest {
   readonly builtAt: string
   /** Plugins first, each kind in the order of the file; at least one plugin, ids unique in their shelf. */
   readonly parts: readonly ManifestPart[]
-  /** Tree digest of everything but the manifest itself. */
+  /** The tree digest of everything but the manifest itself. */
   readonly contentSha256: string
   /** The directory of plugins, in the archive and on the host. */
   readonly pluginsDirname: string
 }
 
 /**
- * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with everything that is wrong with it, and
- * `unpinned_source` when it names a source whose bytes it does not decide.
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with all its problems, and `unpinned_source` if it
+ * names a source without deciding its bytes.
  */
 export function parseManifest(text: string): Manifest {
   const value = parseJson(text)
@@ -65,8 +67,8 @@ export function parseManifest(text: string): Manifest {
 }
 
 /**
- * Vouches that a manifest is that of the requested project and version, ignoring a leading `v`. Throws ArtifactError
- * `invalid_manifest` for another project's, `version_mismatch` for another version's.
+ * Vouches that a manifest belongs to the requested project and version, ignoring a leading `v`. Throws ArtifactError
+ * `invalid_manifest` for another project, `version_mismatch` for another version.
  */
 export function verifyManifest(manifest: Manifest, asked: { projectId: string; version: string }): void {
   if (manifest.projectId !== asked.projectId) {
@@ -79,7 +81,7 @@ export function verifyManifest(manifest: Manifest, asked: { projectId: string; v
   )
 }
 
-/** ArtifactError `invalid_manifest` about what is wrong with it. */
+/** Returns ArtifactError `invalid_manifest` with a problem of the manifest. */
 export function invalidManifest(problem: string): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
@@ -114,7 +116,10 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
   return [...problems.slice(0, MAX_LISTED_PROBLEMS), ...more].join('; ')
 }
 
-/** A branch or tag is what its server says today, and who pushes to it needs no key of the publisher. */
+/**
+ * Refuses a branch or tag as a source: its server may change it at any time, and pushing to it needs no key of the
+ * publisher.
+ */
 function verifyPinned(parts: readonly ManifestPart[]): void {
   const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256))
   if (unpinned.length === 0) return
@@ -124,7 +129,7 @@ function verifyPinned(parts: readonly ManifestPart[]): void {
   )
 }
 
-/** Whether the part comes from elsewhere. */
+/** True if the part comes from elsewhere. */
 export function isSourced(part: ManifestPart): part is SourcedPart {
   return part.source !== null
 }

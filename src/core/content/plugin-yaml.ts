@@ -11,17 +11,17 @@ export interface VariableNames {
   readonly optional: readonly string[]
 }
 
-/** What we read of a plugin's own description; other keys are ignored. */
+/** The fields of a plugin's own description that this action reads; it ignores other keys. */
 export interface PluginYaml {
   name: string | undefined
-  /** As a Python host prints it: `1.0` is `1.0`, an unquoted `1.10` is `1.1`. */
+  /** The version as a Python host prints it: `1.0` is `1.0`, an unquoted `1.10` is `1.1`. */
   version: string | undefined
-  /** Its exact characters in the file. */
+  /** The exact characters of the version in the file. */
   versionAsWritten: string | undefined
   executionMode: string | undefined
   entryPoint: string | undefined
   environment: VariableNames
-  /** Whether the host framework gives the plugin the settings in its own directory, `.env`, and no others. */
+  /** Whether the host framework gives the plugin only the settings in `.env`, in the plugin's own directory. */
   injectsEnv: boolean
 }
 
@@ -37,10 +37,9 @@ const schema = z.object({
 const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().check(z.regex(/^(?:yes|on|y)$/i))]) })
 
 /**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` when it is not a YAML mapping or one of the
- * fields that we read has a type that the host does not expect; `invalid_manifest` when it exceeds
- * `PLUGIN_YAML_LIMITS`, or when the host's reader (of YAML 1.1) could read something else than we do. Unknown keys are
- * fine.
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if it is not a YAML mapping, or if a field above
+ * has a type that the host does not expect; `invalid_manifest` if it exceeds `PLUGIN_YAML_LIMITS`, or if the host's
+ * reader (of YAML 1.1) could read it differently. Ignores unknown keys.
  */
 export function parsePluginYaml(text: string): PluginYaml {
   const { document, value } = readYaml(text)
@@ -61,7 +60,7 @@ function readYaml(text: string): StrictYaml {
   }
 }
 
-/** The version's own characters, which a number does not keep. */
+/** Returns the version's own characters, which a number does not keep. */
 function versionSourceOf(document: Document.Parsed): string | undefined {
   if (!isMap(document.contents)) return undefined
   const written = document.contents.items.findLast(({ key }) => isScalar(key) && key.value === 'version')?.value
@@ -81,7 +80,7 @@ function toPluginYaml(data: z.infer<typeof schema>, versionSource: string | unde
       required: data.environment?.required ?? [],
       optional: data.environment?.optional ?? [],
     },
-    // YAML 1.1, by which the host may read, has more words for true.
+    // The host may read YAML 1.1, which has more words for true.
     injectsEnv: injectingSchema.safeParse(data.envconfiguration).success,
   }
 }

@@ -7,13 +7,13 @@ import { invalidManifest, isSourced, type Manifest, type ManifestPart } from './
 
 export interface LinkedPath {
   readonly path: string
-  /** The file that it leads to, or null. */
+  /** The file that the symlink leads to, or null. */
   readonly file: string | null
-  /** The deepest directory that the way there never leaves. */
+  /** The deepest directory that the way to the target never leaves. */
   readonly reach: string
 }
 
-/** A project's extracted archive; all paths relative to its root. */
+/** A project's extracted archive; all paths are relative to its root. */
 export interface ProjectTree {
   /** In the order of the tree digest. */
   readonly files: readonly DigestedFile[]
@@ -21,18 +21,18 @@ export interface ProjectTree {
   readonly directories: readonly string[]
 }
 
-/** What the operator should know about a project's content, although its digest matches. */
+/** Notices for the operator about a project's content, although its digest matches. */
 export interface ContentNotices {
-  /** About parts whose own `sha256` differs; some packers compute it over other files. */
+  /** One for each part whose own `sha256` differs; some packers compute it over other files. */
   readonly warnings: readonly string[]
-  /** Directories of plugins and extensions that the manifest does not name; they are never installed. */
+  /** The directories of plugins and extensions that the manifest does not name; they are never installed. */
   readonly unnamed: readonly string[]
 }
 
 /**
- * Vouches for an extracted project: its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"); each part of the manifest has
- * its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
+ * Vouches for an extracted project. Its tree digest is `content_sha256`, without the root's `manifest.json` and with
+ * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"). Each embedded part of the manifest
+ * has its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
  * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
  */
 export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNotices {
@@ -45,8 +45,8 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
 }
 
 /**
- * What a tree digest covers, in its order: the regular files, and symlinks to them with the target's bytes
- * (docs/files.md, "Tree digest").
+ * Returns the files that a tree digest covers, in its order: the regular files, and symlinks to them with the target's
+ * bytes (docs/files.md, "Tree digest").
  */
 export function digestedFiles({ files, symlinks }: Pick<ProjectTree, 'files' | 'symlinks'>): readonly DigestedFile[] {
   if (symlinks.length === 0) return files
@@ -74,7 +74,10 @@ function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<
   throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`)
 }
 
-/** They may not even come back: the folder may be installed under another name. */
+/**
+ * Refuses symlinks that leave their part's directory, even if they come back: the directory may be installed under
+ * another name.
+ */
 function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: readonly LinkedPath[]): void {
   const folders = new Set(parts.map(({ folder }) => folder))
   const folderOf = folderFinder(parts)
@@ -109,7 +112,10 @@ function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: Readon
   })
 }
 
-/** Finds the first components of a path: the directory of its plugin or extension, if it is in one. */
+/**
+ * Returns a function that finds the first components of a path: the directory of its plugin or extension, if it is in
+ * one.
+ */
 function folderFinder(parts: readonly ManifestPart[]): (path: string) => string {
   const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins')
   const levels = plugin?.folder.split('/').length ?? 2

@@ -16,22 +16,22 @@ export const MAX_YAML_LEVELS = 32
 /** A text with more mistakes than anyone would list is not read to its end. */
 export const MAX_YAML_COMPLAINTS = 100
 
-/** They take less than a millisecond. */
+/** This many lexemes take less than a millisecond. */
 const LEXEMES_BETWEEN_PAUSES = 256
 
-/** What is wrong with a text, and at which character. */
+/** A mistake in a text, and its position. */
 export interface YamlComplaint {
-  /** `RESOURCE_EXHAUSTION` where the text exceeds a limit; it is then the last complaint. */
+  /** `RESOURCE_EXHAUSTION` if the text exceeds a limit; this complaint is then the last one. */
   readonly code: ErrorCode
   readonly message: string
   readonly offset: number
-  /** The library only warns of it. */
+  /** Whether the library only warns of the mistake. */
   readonly isWarning: boolean
 }
 
 /** One document as the library composes it. */
 export interface ComposedYaml {
-  /** Undefined where the text exceeds a limit. */
+  /** Undefined if the text exceeds a limit. */
   readonly document: Document.Parsed | undefined
   readonly complaints: readonly YamlComplaint[]
   readonly lines: LineCounter
@@ -40,8 +40,8 @@ export interface ComposedYaml {
 export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
 
 /**
- * Composes one YAML document, with pauses at each `yield`, at a cost that is linear in its length, whatever it
- * contains: the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
+ * Composes one YAML document, with pauses at each `yield`. The cost is linear in the length of the text, whatever it
+ * contains; the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
  * `MAX_YAML_LEVELS` levels, after `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
  */
 export function* composeYaml(text: string, limits: YamlLimits, options: YamlOptions): Generator<void, ComposedYaml> {
@@ -63,7 +63,7 @@ function* compose(
   { options, end }: { options: YamlOptions; end: number },
 ): Generator<void, Document.Parsed | undefined> {
   const composer = new Composer(options)
-  // The library has no hook for this. Without it, it makes an error object for each of 100,000 mistakes.
+  // The library has no hook for this. Without it, the library makes an error object for each of 100,000 mistakes.
   Reflect.set(composer, 'onError', complaints.take)
   let hasDocument = false
   for (const token of tokens) {
@@ -86,7 +86,7 @@ function tokenComplaint(token: CST.Token, hasDocument: boolean): Pick<YamlCompla
   return undefined
 }
 
-/** Undefined where it pauses: a document is a single token, which comes last. */
+/** Yields undefined to pause: a document is a single token, which comes last. */
 function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token | undefined, void> {
   const parser = new Parser(lines.addNewLine)
   let lexemes = 0
@@ -105,7 +105,7 @@ function isTooDeep(open: readonly CST.Token[]): boolean {
   return open.length > MAX_YAML_LEVELS && open.filter(token => 'items' in token).length > MAX_YAML_LEVELS
 }
 
-/** The text exceeds a limit. */
+/** Thrown when the text exceeds a limit. */
 class Excess {
   readonly message: string
   readonly offset: number
@@ -121,7 +121,7 @@ type ErrorSource = number | readonly [number, number, number?] | { readonly offs
 class Complaints {
   readonly list: YamlComplaint[] = []
 
-  /** The library's own handler of errors. Throws when there are enough, because only that stops the library. */
+  /** Replaces the library's own error handler. Throws after enough errors, because only that stops the library. */
   readonly take = (source: ErrorSource, code: ErrorCode, message: string, isWarning = false): void => {
     this.add({ code, message, offset: offsetOf(source), isWarning })
   }

@@ -1,8 +1,8 @@
 import { cleanForeignText } from '../foreign-text.ts'
 
 /**
- * The first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined when there is none. Linear in the length of its arguments.
+ * Returns the first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
+ * capitals, "-", "_" and spaces; undefined if there is none. Linear in the length of its arguments.
  */
 export function nearMiss(word: string, candidates: Iterable<string>): string | undefined {
   for (const candidate of candidates) {
@@ -11,7 +11,7 @@ export function nearMiss(word: string, candidates: Iterable<string>): string | u
   return undefined
 }
 
-/** `; did you mean "x"?` for a near miss, which may be foreign text, else an empty text. */
+/** Returns `; did you mean "x"?` for a near miss, which may be foreign text; otherwise an empty text. */
 export function didYouMean(word: string, candidates: Iterable<string>): string {
   const candidate = nearMiss(word, candidates)
   return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`

@@ -6,19 +6,19 @@ import type { YamlPath, YamlSource } from './yaml-source.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** How messages about a kind of document name it and its parts. */
+/** The words with which messages name a kind of document and its parts. */
 export interface DocumentWords {
   /** The whole document: "the plan". */
   readonly document: string
-  /** What begins a sentence about `path` and how much of the path it covers: `step "up": ` and 2. */
+  /** Returns the beginning of a sentence about `path`, and how much of the path it covers: `step "up": ` and 2. */
   subjectOf(path: YamlPath, value: unknown): { prefix: string; covers: number }
-  /** The keys that the map at `path` accepts. */
+  /** Returns the keys that the map at `path` accepts. */
   keysAt(path: YamlPath, value: unknown): readonly string[]
 }
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. Checks beyond a type need their own
- * wording as `error`: zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. A check of more than the type needs its
+ * own wording as `error`, because zod/mini has none.
  */
 export class SchemaComplaints {
   readonly #source: YamlSource
@@ -30,8 +30,8 @@ export class SchemaComplaints {
   }
 
   /**
-   * At most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets, there
-   * is one problem, which quotes nothing of it.
+   * Returns at most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets,
+   * returns one problem that quotes nothing of it.
    */
   problemsOf(issues: readonly Issue[]): SourceProblem[] {
     const known = this.#words.keysAt([], this.#source.value)
@@ -77,7 +77,7 @@ export class SchemaComplaints {
   }
 }
 
-/** The value at `path` in a parsed document, or undefined. */
+/** Returns the value at `path` in a parsed document, or undefined. */
 export function valueAt(value: unknown, path: YamlPath): unknown {
   return path.reduce<unknown>(
     (at, key) =>
@@ -86,7 +86,7 @@ export function valueAt(value: unknown, path: YamlPath): unknown {
   )
 }
 
-/** Not a map, or one with unknown keys only. */
+/** True if the value is not a map, or is one with unknown keys only. */
 function isAnotherDocument(value: unknown, known: readonly string[]): boolean {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
   const keys = Object.keys(value)

@@ -2,7 +2,7 @@ import { ConfigError, type ErrorCode } from '../errors.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { asSentence } from '../sentence.ts'
 
-/** Enough to fix a file with; a hostile file must not make us write millions. */
+/** Enough to fix a file; a hostile file must not cause millions of problems. */
 export const MAX_REPORTED_PROBLEMS = 100
 
 /** A place in an operator's file; line and column count from 1. */
@@ -12,16 +12,16 @@ export interface SourcePosition {
   readonly column: number
 }
 
-/** One mistake in an operator's file, as a sentence, and where it is. */
+/** One mistake in an operator's file, as a sentence, with its position. */
 export interface SourceProblem extends SourcePosition {
   readonly message: string
-  /** Where it is not that of the error: a plan's error also lists what is wrong with the host config. */
+  /** Set if it differs from the error's code: a plan's error also lists the problems of the host config. */
   readonly code?: ErrorCode
 }
 
 /**
- * An operator's file is refused; `problems` lists what is wrong with it, in the order of the file, one file after
- * another.
+ * The error for an operator's file that is refused. `problems` lists its mistakes in the order of the file, one file
+ * after another.
  */
 export class SourceError extends ConfigError {
   override readonly name: string = 'SourceError'
@@ -37,7 +37,7 @@ export class SourceError extends ConfigError {
   }
 }
 
-/** A problem at a position, which may be that of a whole step. */
+/** Builds a problem at a position, which may be that of a whole step. */
 export function problemAt({ file, line, column }: SourcePosition, message: string): SourceProblem {
   return { message, file, line, column }
 }
@@ -45,11 +45,11 @@ export function problemAt({ file, line, column }: SourcePosition, message: strin
 export interface Collected<T> {
   readonly value: T | undefined
   readonly problems: readonly SourceProblem[]
-  /** What has refused the file. */
+  /** The error that refused the file. */
   readonly error?: SourceError
 }
 
-/** The value, or the problems of the operator's file, so that the caller can check the next file as well. */
+/** Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. */
 export function collectProblems<T>(read: () => T): Collected<T> {
   try {
     return { value: read(), problems: [] }
@@ -58,7 +58,7 @@ export function collectProblems<T>(read: () => T): Collected<T> {
   }
 }
 
-/** The same for work with pauses; nothing of a file that there is not. */
+/** Returns the same for work with pauses. If there is no file, returns neither a value nor problems. */
 export function* collectProblemsSlowly<T>(reading: Generator<void, T> | undefined): Generator<void, Collected<T>> {
   try {
     return { value: reading && (yield* reading), problems: [] }

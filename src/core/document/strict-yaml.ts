@@ -8,9 +8,9 @@ import { ambiguousCharacter, unreadableCharacter } from './unreadable-character.
 /** Enough for honest use of anchors, too little for a bomb. */
 const MAX_ALIAS_COUNT = 100
 
-/** Why a foreign text is not read; the message continues a sentence that begins with the name of its file. */
+/** The reason why a foreign text is refused. The message continues a sentence that begins with the name of its file. */
 export class StrictYamlProblem extends Error {
-  /** It could be read in more than one way, or costs too much; otherwise it is no YAML at all. */
+  /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid YAML. */
   readonly isAmbiguous: boolean
 
   constructor(message: string, { isAmbiguous }: { readonly isAmbiguous: boolean }) {
@@ -26,8 +26,8 @@ export interface StrictYaml {
 }
 
 /**
- * Reads a foreign YAML text that a program of another kind reads too, perhaps by YAML 1.1: only what both read alike.
- * Throws StrictYamlProblem when it exceeds the limits or could be read in another way.
+ * Reads a foreign YAML text that a program of another kind also reads, perhaps by YAML 1.1. Accepts only what both read
+ * alike. Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read in another way.
  */
 export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
   refuseAmbiguousText(text, limits)
@@ -52,7 +52,10 @@ function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
   return document
 }
 
-/** Of two equal keys, other readers take the last one, and the meaning of a merge key depends on the reader. */
+/**
+ * Refuses repeated and merge keys: of two equal keys, other readers take the last one, and the meaning of a merge key
+ * depends on the reader. Also refuses more aliases than the limit.
+ */
 function refuseAmbiguousNodes(document: Document.Parsed): void {
   let aliases = 0
   visit(document, {

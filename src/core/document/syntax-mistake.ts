@@ -1,13 +1,13 @@
 import type { YamlComplaint } from './compose-yaml.ts'
 import { yamlComplaintSentence } from './yaml-complaint-sentence.ts'
 
-/** What is wrong with a text, and at which character. */
+/** A mistake in a text, and its position. */
 export interface SyntaxMistake {
   readonly message: string
   readonly offset: number
 }
 
-/** The library reads on after a mistake and complains about what it then takes the rest for. */
+/** Returns only the first mistake: after one, the library misreads the rest and complains about that too. */
 export function firstSyntaxMistake(complaints: readonly YamlComplaint[], text: string): SyntaxMistake | undefined {
   const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset)
   if (first === undefined) return undefined
@@ -20,7 +20,7 @@ export function firstSyntaxMistake(complaints: readonly YamlComplaint[], text: s
 
 const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value'
 
-/** The others are about YAML that is valid, but not accepted here. */
+/** The complaints about YAML that is valid, but not accepted here. */
 const NOT_SYNTAX: ReadonlySet<YamlComplaint['code']> = new Set([
   'BAD_DIRECTIVE',
   'MULTIPLE_DOCS',
@@ -33,7 +33,10 @@ function isSyntax({ code, isWarning }: YamlComplaint): boolean {
   return !isWarning && !NOT_SYNTAX.has(code)
 }
 
-/** The library complains at the value, of which it takes such a line for a part; undefined for a value in quotes. */
+/**
+ * Finds the line that the library takes for a part of the value above it; the library complains at that value. Returns
+ * undefined for a value in quotes.
+ */
 function nextLine(text: string, offset: number): number | undefined {
   const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? []
   return found === undefined ? undefined : offset + found.length

@@ -1,15 +1,19 @@
-/** Everything but what YAML accepts in a text. A carriage return ends a line for YAML, but not for our parser. */
+/**
+ * All characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
+ */
 const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u
 
-/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some of them skip. */
+/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some readers skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u
 
-/** The first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined where there is none. */
+/**
+ * Returns the first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined if there is none.
+ */
 export function unreadableCharacter(text: string): string | undefined {
   return firstMatch(text, UNREADABLE)
 }
 
-/** The first character where a line, or a key, ends for one reader of YAML and continues for another. */
+/** Returns the first character at which a line, or a key, ends for one reader of YAML and continues for another. */
 export function ambiguousCharacter(text: string): string | undefined {
   return firstMatch(text, READ_DIFFERENTLY)
 }

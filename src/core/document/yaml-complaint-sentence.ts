@@ -2,8 +2,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 import type { YamlComplaint } from './compose-yaml.ts'
 
 /**
- * The YAML parser's complaint as a sentence for the author of the file. It quotes nothing of the file, which may be the
- * wrong file and contain secrets.
+ * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing of the file, which may
+ * be the wrong file and contain secrets.
  */
 export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'code' | 'message'>): string {
   switch (code) {
@@ -26,7 +26,7 @@ export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'co
   }
 }
 
-/** The parser quotes the file after a colon that ends a word. */
+/** Removes the parser's quotation of the file, which follows a colon at the end of a word. */
 function withoutQuote(message: string): string {
   return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200)
 }

@@ -18,23 +18,23 @@ const STRICT_YAML = {
 /** Keys and indexes from the root of a document to one of its values. */
 export type YamlPath = readonly PropertyKey[]
 
-/** A YAML text with its value and the position of everything in it. */
+/** A YAML text with its value and the positions of everything in it. */
 export interface YamlSource {
-  /** What is wrong with the text itself, in the order of the file. */
+  /** The problems of the text itself, in the order of the file. */
   readonly problems: readonly SourceProblem[]
-  /** Undefined where the text is too broken to have a value. */
+  /** Undefined if the text is too broken to have a value. */
   readonly value: unknown
-  /** Where the value at `path` starts; where there is none, the start of its closest ancestor. */
+  /** Returns the start of the value at `path`; if there is none, the start of its closest ancestor. */
   positionOf(path: YamlPath): SourcePosition
-  /** Where the key that ends `path` is written. */
+  /** Returns the start of the key that ends `path`. */
   positionOfKey(path: YamlPath): SourcePosition
 }
 
 /**
  * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the
  * core schema, directives, keys that are not text, repeated keys, more than one document, characters that YAML does not
- * accept and whatever exceeds `limits` all become problems, at most `MAX_REPORTED_PROBLEMS`; of a text that is not
- * valid YAML, only the first mistake. It never throws because of the text.
+ * accept and any excess over `limits` become problems, at most `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML,
+ * only its first mistake does. Never throws because of the text.
  */
 export function* parseYamlSource(
   text: string,

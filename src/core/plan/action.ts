@@ -1,4 +1,4 @@
-/** Everything that a plan can ask for. No action runs a command of the plan's. */
+/** All actions that a plan can ask for. None of them runs a command from the plan. */
 export const ACTIONS = [
   'prepare',
   'download',
@@ -22,7 +22,9 @@ const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure
 
 export type MarkerAction = Extract<Action, (typeof MARKER_ACTIONS)[number]>
 
-/** Whether the deployment does this anyway, before or after the plan: a step with this action has nothing left to do. */
+/**
+ * True if the deployment does this anyway, before or after the plan: a step with this action has nothing left to do.
+ */
 export function isMarkerAction(action: string): action is MarkerAction {
   return MARKER_ACTIONS.some(marker => marker === action)
 }
@@ -31,14 +33,16 @@ const INSTALL_ACTIONS = ['install_plugin', 'install_extension'] as const
 
 export type InstallAction = Extract<Action, (typeof INSTALL_ACTIONS)[number]>
 
-/** Whether steps with this action, of a plan or of a report, install a part. */
+/** True if steps with this action, in a plan or in a report, install a part. */
 export function isInstallAction(action: string): action is InstallAction {
   return INSTALL_ACTIONS.some(install => install === action)
 }
 
 const HOST_ACTIONS: ReadonlySet<string> = new Set<Action>(['provision', 'stop', 'start', 'restart', 'notify'])
 
-/** Whether steps with this action change more of a host than files: they act on a service, or run an operator's command. */
+/**
+ * True if steps with this action change more of a host than files: they act on a service, or run an operator's command.
+ */
 export function isHostAction(action: string): boolean {
   return HOST_ACTIONS.has(action)
 }

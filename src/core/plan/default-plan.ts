@@ -7,7 +7,7 @@ import { MAX_HEALTHCHECK_SECONDS } from './plan-step.ts'
 export interface DefaultPlan {
   /** As an operator could have written it. No line is indented, because a log may lose the indentation. */
   readonly text: string
-  /** Where each part of it comes from, as one sentence. */
+  /** The reasons for the parts of the plan, as one sentence. */
   readonly reason: string
   readonly plan: Plan
 }
@@ -15,13 +15,13 @@ export interface DefaultPlan {
 const DEFAULT_PLAN_NAME = 'the default plan'
 
 const DEFAULT_CHECK_SECONDS = 60
-/** The time that a check may need in addition to the one for which it must be stable. */
+/** The time that a check may need in addition to its `stable_for`. */
 const SPARE_CHECK_SECONDS = 30
 
 /**
- * The plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config has a
- * supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps are
- * those that `parsePlan` reads in `text`.
+ * Builds the plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config
+ * has a supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps
+ * are those that `parsePlan` reads in `text`.
  */
 export function buildDefaultPlan(
   artifact: { kind: Kind; slug: string },
@@ -31,7 +31,7 @@ export function buildDefaultPlan(
   return { text, reason: reasonOf(artifact, hostConfig), plan: parsePlan(text, DEFAULT_PLAN_NAME) }
 }
 
-/** A slug may look like a number to YAML. */
+/** Quotes the slug, which may look like a number to YAML. */
 function headOf({ slug }: { slug: string }): string[] {
   return ['format_version: "1"', `project_id: "${slug}"`, 'version: 1.0.0', 'steps:']
 }
@@ -51,14 +51,14 @@ function stepsOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostC
   ]
 }
 
-/** What the host config has for an id. */
+/** Returns the facts that the host config has about an id. */
 function knownOf(id: string, hostConfig: HostConfig | undefined) {
   const check = hostConfig?.plugins.get(id)?.healthcheck
   const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS
   return {
     isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
     hasCheck: check !== undefined,
-    // Then that unit runs what has none of its own.
+    // The project's unit runs every part that has no unit of its own.
     isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
     seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
   }

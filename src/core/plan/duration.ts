@@ -3,7 +3,10 @@ import { z } from 'zod/mini'
 const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 } as const
 const DURATION_FORM = /^(\d{1,6})([smh])$/
 
-/** A length of time as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of them. */
+/**
+ * The form of a duration as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of
+ * them.
+ */
 export function durationSchema(min: number, max: number) {
   const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`
   const within = [z.gte(min, { error }), z.lte(max, { error })] as const

@@ -7,17 +7,17 @@ import type { Settings } from './settings.ts'
 
 export interface SeededSettings {
   text: string
-  /** Names whose value came from the operator's settings. */
+  /** The names whose value came from the operator's settings. */
   given: string[]
 }
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
- * Builds a settings file from a template of `KEY=value` lines: a key's value comes from the operator's settings where
- * they have one, quoted as `quoteSetting` does, and the other lines stay unchanged; declared keys that the template
- * lacks are appended when set. Throws DeploymentError `step_failed` when no quoting fits a value, or a required key ends
- * up empty.
+ * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
+ * they have one, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
+ * lacks if they are set. Throws DeploymentError `step_failed` if no quoting fits a value, or if a required key ends up
+ * empty.
  */
 export function seedSettings(template: string, names: VariableNames, given: Settings): SeededSettings {
   const keys = [...names.required, ...names.optional]
@@ -30,8 +30,8 @@ export function seedSettings(template: string, names: VariableNames, given: Sett
 }
 
 /**
- * Refuses existing settings in which a required key is missing or empty: DeploymentError `step_failed`, naming the keys
- * and the file.
+ * Refuses existing settings in which a required key is missing or empty: throws DeploymentError `step_failed`, which
+ * names the keys and the file.
  */
 export function verifySettings(settings: SourceFile, required: readonly string[]): void {
   refuseUnusableNames(required)
@@ -43,13 +43,13 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
   )
 }
 
-/** Which of the keys settings lack or leave empty. */
+/** Returns the keys that the settings lack or leave empty. */
 export function unsetSettings(text: string, keys: readonly string[]): string[] {
   const values = valuesOf(text)
   return keys.filter(key => isEmpty(values.get(key)))
 }
 
-/** The keys that both settings set, to other values. */
+/** Returns the keys that both settings set, but to different values. */
 export function differingSettings(one: string, other: string): string[] {
   const [values, others] = [valuesOf(one), valuesOf(other)]
   return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []))
@@ -96,7 +96,7 @@ class SettingsSeeder {
     this.#lines.push(`${key}=${value}`)
   }
 
-  /** The key's value as the file contains it; an empty one counts as not set. */
+  /** Returns the key's value as the file contains it; an empty value counts as not set. */
   #take(key: string): string | undefined {
     const value = this.#given.get(key) ?? ''
     if (value === '') return undefined

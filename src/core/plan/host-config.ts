@@ -28,11 +28,11 @@ export type HealthProbe =
 export interface HostHealthcheck {
   readonly probe: HealthProbe
   readonly intervalSeconds: number
-  /** How long the probe must succeed without a break. */
+  /** The time for which the probe must succeed without a break. */
   readonly stableForSeconds: number
 }
 
-/** What the operator says about one id; its names replace the supervisor's templates. */
+/** The operator's entry for one id; its names replace the supervisor's templates. */
 export interface HostPlugin {
   readonly unit?: string
   readonly container?: string
@@ -40,10 +40,10 @@ export interface HostPlugin {
   readonly healthcheck?: HostHealthcheck
 }
 
-/** How this host runs plugins, as the operator says; the only source of commands. */
+/** The operator's description of how this host runs plugins; the only source of commands. */
 export interface HostConfig {
   readonly file: string
-  /** Undefined where it is not written: that differs from `none`, which says that there is nothing to start. */
+  /** Undefined if it is not written. That differs from `none`, which says that there is nothing to start. */
   readonly supervisor: Supervisor | undefined
   readonly systemd: { readonly scope: 'system' | 'user'; readonly unit: string; readonly projectUnit?: string }
   readonly docker: { readonly container: string }
@@ -60,7 +60,7 @@ export interface HostConfig {
   readonly notify: ReadonlyMap<string, HostCommand>
 }
 
-/** The host config is refused: code `invalid_host_config`, with everything that is wrong with it. */
+/** The error for a host config that is refused: code `invalid_host_config`, with all its problems. */
 export class HostConfigError extends SourceError {
   override readonly name: string = 'HostConfigError'
 
@@ -75,15 +75,15 @@ export class HostConfigError extends SourceError {
 }
 
 /**
- * The host config in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown keys, names that
- * could be mistaken for options and commands that are not an argument list. Throws HostConfigError
+ * Parses the host config in `text` strictly as one YAML document; problems name `file`. Refuses unknown keys, names
+ * that could be mistaken for options, and commands that are not an argument list. Throws HostConfigError
  * `invalid_host_config`.
  */
 export function parseHostConfig(text: string, file: string): HostConfig {
   return runToEnd(parseHostConfigSlowly(text, file))
 }
 
-/** The same, with pauses at each `yield`. */
+/** Parses the same, with pauses at each `yield`. */
 export function* parseHostConfigSlowly(text: string, file: string): Generator<void, HostConfig> {
   const source = yield* parseYamlSource(text, file)
   if (source.value === undefined) throw new HostConfigError(source.problems)

@@ -13,12 +13,12 @@ export function isInstallStep(step: PlanStep): step is InstallStep {
   return isInstallAction(step.action)
 }
 
-/** Whether the step has nothing left to do, because the deployment does it anyway. */
+/** True if the step has nothing left to do, because the deployment does it anyway. */
 export function isMarkerStep(step: PlanStep): step is MarkerStep {
   return isMarkerAction(step.action)
 }
 
-/** Whether the step works on files that must be installed before it runs. */
+/** True if the step works on files that must be installed before it runs. */
 export function needsFiles(step: PlanStep): boolean {
   return NEEDS_FILES.has(step.action)
 }
@@ -27,17 +27,17 @@ export function installedId(step: InstallStep): string {
   return step.action === 'install_plugin' ? step.plugin : step.extension
 }
 
-/** Where an installing step installs its part, `<shelf>/<id>`. */
+/** Returns the place of the part that a step installs, `<shelf>/<id>`. */
 export function placeOfInstall(step: InstallStep): string {
   return step.action === 'install_plugin' ? `plugins/${step.plugin}` : `extensions/${step.extension}`
 }
 
-/** The part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
+/** Returns the place of the part, `<shelf>/<id>`, whose settings a `write_env` step creates. */
 export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'write_env' }>): string {
   return `${from.split('/')[0]}/${plugin}`
 }
 
-/** The id that a step other than an installing one works on; undefined where it works on all parts, or on none. */
+/** Returns the id that a step other than an installing one works on; undefined if it works on all parts, or on none. */
 export function subjectIdOf(step: PlanStep): string | undefined {
   return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined
 }
@@ -53,7 +53,7 @@ export function foreignPlanProblems(
   return [problemAt(plan.positions.projectId, message)]
 }
 
-/** Ids whose directory would take the place of another id's settings file. */
+/** Refuses ids whose directory would take the place of another id's settings file. */
 export function settingsNameProblems(installSteps: readonly InstallStep[]): PlanProblem[] {
   return installSteps
     .filter(step => installedId(step).endsWith('.env'))
@@ -63,7 +63,9 @@ export function settingsNameProblems(installSteps: readonly InstallStep[]): Plan
     })
 }
 
-/** Steps that come before an installing step whose files they need; `steps` are in the order in which they run. */
+/**
+ * Refuses steps that come before an installing step whose files they need; `steps` are in the order in which they run.
+ */
 export function prematureProblems(
   steps: readonly PlanStep[],
   needs: (step: PlanStep, install: InstallStep) => boolean,

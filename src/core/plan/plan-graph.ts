@@ -5,9 +5,9 @@ import { cleanForeignText } from '../foreign-text.ts'
 import { type DependentStep, findCycles } from './plan-order.ts'
 
 /**
- * What is wrong with the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step on
- * itself, complete cycles. Reads the plan as it is written, so that it finds these even where a step has other
- * mistakes.
+ * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
+ * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these even if a step
+ * has other mistakes.
  */
 export function planGraphProblems(source: YamlSource): SourceProblem[] {
   const steps = writtenSteps(source.value)
@@ -17,10 +17,10 @@ export function planGraphProblems(source: YamlSource): SourceProblem[] {
 }
 
 interface WrittenStep extends DependentStep {
-  /** How a message names it. */
+  /** The step's name in messages. */
   readonly name: string
   readonly path: YamlPath
-  /** Where each of `dependsOn` is written. */
+  /** The path of each entry of `dependsOn`. */
   readonly entryPaths: readonly YamlPath[]
 }
 

@@ -4,19 +4,22 @@ import type { Plan } from './plan.ts'
 import { installedId, isInstallStep, isMarkerStep, stepProblem } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
 
-/** How the host config answers a plan. */
+/** The answer of the host config to a plan. */
 export interface PlanNeeds {
-  /** What the plan asks for and the host config lacks, at the steps that ask. */
+  /** The needs of the plan that the host config does not meet, at the steps that have them. */
   readonly problems: readonly SourceProblem[]
-  /** What this host does without: by `supervisor: none`, or an event without a command; a notice names each step. */
+  /**
+   * The steps that this host does without: by `supervisor: none`, or without a command for their event. A notice names
+   * each.
+   */
   readonly skipped: readonly PlanStep[]
 }
 
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
  * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
- * notify without its command is skipped: plans made elsewhere name events of their own. A healthcheck must wait longer
- * than its check has to stay healthy, or it could never pass.
+ * notify without its command is skipped, because plans made elsewhere name events of their own. The timeout of a
+ * healthcheck must exceed the time for which its check has to stay healthy, or it could never pass.
  */
 export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)

@@ -1,4 +1,4 @@
-/** What ordering needs to know about a step. */
+/** The fields of a step that decide the order. */
 export interface DependentStep {
   readonly id: string
   readonly dependsOn: readonly string[]
@@ -8,23 +8,24 @@ export interface DependentStep {
 export interface DependencyCycle<Step> {
   readonly ids: readonly string[]
   readonly step: Step
-  /** Index in `step.dependsOn`. */
+  /** The index in `step.dependsOn`. */
   readonly entry: number
 }
 
-/** Enough to see what is wrong; a hostile plan must not make us list every cycle. */
+/** Enough to see the mistake; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20
 
 /**
- * The steps in the order in which they run: depth-first over the steps as written, dependencies first, so that the
- * same plan always gives the same order. Expects what `parsePlan` has checked; any number and depth of steps.
+ * Returns the steps in the order in which they run: depth-first over the steps as written, dependencies first, so that
+ * the same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
  */
 export function orderSteps<Step extends DependentStep>({ steps }: { readonly steps: readonly Step[] }): Step[] {
   return new DependencyWalk(steps).order
 }
 
 /**
- * The dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`; not a step's dependency on itself.
+ * Finds the dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`. Ignores a step's dependency
+ * on itself.
  */
 export function findCycles<Step extends DependentStep>(steps: readonly Step[]): DependencyCycle<Step>[] {
   return new DependencyWalk(steps).cycles
@@ -32,7 +33,7 @@ export function findCycles<Step extends DependentStep>(steps: readonly Step[]): 
 
 interface Frame<Step> {
   readonly step: Step
-  /** Index in `step.dependsOn` of the dependency that the walk follows. */
+  /** The index in `step.dependsOn` of the dependency that the walk follows. */
   entry: number
 }
 

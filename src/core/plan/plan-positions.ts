@@ -1,7 +1,7 @@
 import type { SourcePosition } from '../document/source-problem.ts'
 import type { YamlSource } from '../document/yaml-source.ts'
 
-/** Where the parts of a plan that later checks report on are written. */
+/** The positions of the parts of a plan that later checks report on. */
 export interface PlanPositions {
   readonly projectId: SourcePosition
   readonly steps: SourcePosition

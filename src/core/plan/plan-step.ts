@@ -13,13 +13,12 @@ export const MAX_NOTIFY_MESSAGE_CHARS = 500
 interface StepBase extends SourcePosition {
   readonly id: string
   readonly dependsOn: readonly string[]
-  /** Keep the replaced version after success. */
+  /** Whether to keep the replaced version after success. */
   readonly snapshot: boolean
 }
 
 /**
- * One step of a plan and where it is written; `plugin` and `extension` are ids, directories below plugins/ or
- * extensions/.
+ * One step of a plan, with its position; `plugin` and `extension` are ids: directories below plugins/ or extensions/.
  */
 export type PlanStep = StepBase &
   (
@@ -39,7 +38,7 @@ export type PlanStep = StepBase &
     | { readonly action: 'notify'; readonly event: string; readonly message?: string }
   )
 
-/** Its first component may also be a project archive's own name for its directory of plugins. */
+/** The first component may also be a project archive's own name for its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u
 
 const templatePathSchema = z.string().check(
@@ -65,7 +64,7 @@ const stepKeys = {
   snapshot: z._default(z.boolean(), false),
 }
 
-/** For the tool that seals a project: the signed manifest repeats it, and is what counts. */
+/** For the tool that seals a project. The signed manifest repeats the source, and only the manifest counts. */
 const sourceKey = { source: z.exactOptional(z.record(z.string(), z.unknown())) }
 
 /** The keys of every step. */
@@ -101,14 +100,14 @@ export const stepSchema = z.discriminatedUnion('action', [
   }),
 ])
 
-/** The keys that a step with `action` accepts; those of every step where the action is unknown. */
+/** Returns the keys that a step with `action` accepts; if the action is unknown, those of every step. */
 export function keysOfStep(action: unknown): string[] {
   const shapes = stepSchema.def.options.map(option => option.shape)
   const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success)
   return Object.keys(shape ?? { ...stepKeys, action })
 }
 
-/** The step as the rest of the program knows it. */
+/** Builds the step in the form that the rest of the program uses. */
 export function buildStep(written: z.infer<typeof stepSchema>, position: SourcePosition): PlanStep {
   const { depends_on: dependsOn, ...rest } = written
   if (rest.action !== 'healthcheck') return { ...rest, dependsOn, ...position }

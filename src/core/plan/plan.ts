@@ -23,10 +23,10 @@ export interface Plan {
   readonly positions: PlanPositions
 }
 
-/** The plan is refused: code `invalid_plan`, with everything that is wrong with it. */
+/** The error for a plan that is refused: code `invalid_plan`, with all its problems. */
 export class PlanError extends SourceError {
   override readonly name: string = 'PlanError'
-  /** The parts that can be read all the same, if any: see `readablePlan`. */
+  /** The source, if parts of it can be read all the same: see `readablePlan`. */
   readonly source: YamlSource | undefined
 
   constructor(problems: readonly PlanProblem[], source?: YamlSource) {
@@ -36,14 +36,14 @@ export class PlanError extends SourceError {
 }
 
 /**
- * The plan in `text`, read strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
+ * Parses the plan in `text` strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
  * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
  */
 export function parsePlan(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Plan {
   return runToEnd(parsePlanSlowly(text, file, limits))
 }
 
-/** The same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+/** Parses the same, with pauses at each `yield`: an operator's longest plan takes half a second. */
 export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Generator<void, Plan> {
   const source = yield* parseYamlSource(text, file, limits)
   if (source.value === undefined) throw new PlanError(source.problems)
@@ -58,7 +58,7 @@ export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_Y
   return buildPlan(parsed.data, source)
 }
 
-/** The form of a plan; its graph is checked by itself. */
+/** The form of a plan; its graph is checked separately. */
 export const planSchema = z.strictObject({
   format_version: z.literal(['1', 1]),
   project_id: projectIdSchema,
@@ -78,7 +78,7 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
 
 type Issue = z.core.$ZodIssue
 
-/** The schema does not look further into a step whose action is unknown, so the keys of every step are checked here. */
+/** Checks the keys of every step in a step whose action is unknown, because the schema looks no further into it. */
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)
   const known = issues.filter(issue => !isUnknownAction(issue))

@@ -21,13 +21,13 @@ import type { PlanStep } from './plan-step.ts'
 /** A plan that fits a project. */
 export interface BoundProject {
   /**
-   * In the order in which they run. Templates have the host's paths, `plugins/...`, even if the archive names that
-   * directory otherwise.
+   * In the order in which they run. Templates have the host's paths, `plugins/...`, even if the archive has another
+   * name for that directory.
    */
   readonly steps: readonly PlanStep[]
-  /** The installed parts, in that order; at least one. */
+  /** The installed parts, in the same order; at least one. */
   readonly parts: readonly ManifestPart[]
-  /** Whether the replaced versions are kept after success: some step asks for it. */
+  /** Whether to keep the replaced versions after success, because some step asks for it. */
   readonly snapshot: boolean
   /** The parts of the manifest that no step installs. */
   readonly notInstalled: readonly ManifestPart[]
@@ -36,8 +36,8 @@ export interface BoundProject {
 /**
  * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
  * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
- * part's files runs before they exist; a step without `plugin` needs those of all. Throws PlanError `invalid_plan` with
- * every problem.
+ * part's files runs before they exist; a step without `plugin` needs the files of all parts. Throws PlanError
+ * `invalid_plan` with every problem.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
   const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })
@@ -74,8 +74,8 @@ function isPartOf(part: ManifestPart, step: InstallStep): boolean {
 }
 
 /**
- * Refuses a plan that names a source which the manifest does not repeat, because what the archive contains of such a
- * part may be a stub. Throws PlanError `invalid_plan`.
+ * Refuses a plan that names a source which the manifest does not repeat, because the archive may contain only a stub of
+ * that part. Throws PlanError `invalid_plan`.
  */
 export function verifySources(steps: readonly PlanStep[], manifest: Manifest): void {
   const problems = steps
@@ -108,7 +108,7 @@ function unknownPartProblems(installSteps: readonly InstallStep[], manifest: Man
   })
 }
 
-/** An id must not be in both shelves either: steps and services know parts by their id alone. */
+/** Refuses an id that is installed twice, even once in each shelf: steps and services know parts by their id alone. */
 function repeatedIdProblems(installSteps: readonly InstallStep[]): PlanProblem[] {
   const first = new Map<string, InstallStep>()
   return installSteps.flatMap(step => {
@@ -133,7 +133,10 @@ function strangerProblems(steps: readonly PlanStep[], manifest: Manifest): PlanP
   })
 }
 
-/** A template's first component also says which shelf the settings are for, so their part must be installed there. */
+/**
+ * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
+ * settings, so their part must be installed there.
+ */
 function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
   const places = new Set(steps.filter(isInstallStep).map(placeOfInstall))
   return steps.flatMap(step => {

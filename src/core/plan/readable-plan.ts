@@ -7,26 +7,26 @@ import type { Plan } from './plan.ts'
 import { type PlanPositions, positionsIn } from './plan-positions.ts'
 import { buildStep, MAX_HEALTHCHECK_SECONDS, type PlanStep, stepSchema } from './plan-step.ts'
 
-/** What can be read of a plan, so that one run reports what is wrong with the rest of it too. */
+/** The readable parts of a plan, so that one run also reports the problems that they reveal. */
 export interface ReadablePlan {
-  /** Undefined where it is malformed. */
+  /** Undefined if malformed. */
   readonly projectId: string | undefined
   readonly steps: readonly PlanStep[]
   readonly positions: PlanPositions
-  /** Whether a step that installs something, or may be meant to, cannot be read. */
+  /** Whether a step that installs a part, or may be meant to, cannot be read. */
   readonly hidesInstall: boolean
   /** Whether all steps and dependencies are as their author means them. */
   readonly isWhole: boolean
 }
 
-/** A plan that was not refused. */
+/** Describes a plan that was not refused. */
 export function wholePlan(plan: Plan): ReadablePlan {
   return { ...plan, hidesInstall: false, isWhole: true }
 }
 
 /**
- * What can be read of a refused plan. Pauses at each `yield`. Its steps are not whole: some have a mistake, or wait for
- * one that does not exist.
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are not whole: some have a mistake,
+ * or wait for a step that does not exist.
  */
 export function* readablePlan(source: YamlSource): Generator<void, ReadablePlan> {
   const steps = yield* readSteps(source)
@@ -52,13 +52,16 @@ function* readSteps(source: YamlSource): Generator<void, Pick<ReadablePlan, 'ste
   return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) }
 }
 
-/** With it, no check of its time fails because the written one cannot be read. */
+/** The longest timeout: with it, no check of the time fails because the written one cannot be read. */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS }
 
-/** A step without those of its values that cannot be read; undefined where nothing can be said of it then. */
+/**
+ * Reads a step without those of its values that cannot be read. Returns undefined if nothing can be said about the
+ * rest.
+ */
 function readStep(written: unknown, position: SourcePosition): PlanStep | undefined {
   if (typeof written !== 'object' || written === null) return undefined
-  // Nothing is known of an unknown action but that its plugin should be the one of the plan, as of this one.
+  // All that is known about an unknown action is that its plugin should be the plan's, as with this action.
   const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' }
   const step = { ...written, ...action }
   const { data, error } = stepSchema.safeParse(step)
@@ -66,7 +69,7 @@ function readStep(written: unknown, position: SourcePosition): PlanStep | undefi
   const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)))
   const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))))
   if (!rest.success) return undefined
-  // Without its plugin, a step means everything that the plan installs.
+  // Without its plugin, a step concerns everything that the plan installs.
   if (bad.includes('plugin')) return undefined
   const built = buildStep(rest.data, position)
   return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built

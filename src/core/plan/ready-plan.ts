@@ -9,7 +9,9 @@ import type { ReadablePlan } from './readable-plan.ts'
 /** A plan that fits what it installs and what this host can do. */
 export interface ReadyPlan<Bound> {
   readonly bound: Bound
-  /** Ids of the steps that `supervisor: none` in the host config leaves out. */
+  /**
+   * The ids of the steps that the host config leaves out: by `supervisor: none`, or without a command for their event.
+   */
   readonly skipped: ReadonlySet<string>
 }
 
@@ -26,8 +28,8 @@ export function readyPlan<Bound>(
 }
 
 /**
- * What a refused plan asks for and the host config lacks, as far as both can be read. A health check without plugin is
- * of everything that the plan installs, which may not be known.
+ * Finds the needs of a refused plan that the host config does not meet, as far as both can be read. A health check
+ * without `plugin` concerns everything that the plan installs; if that is not known, the check is ignored.
  */
 export function needsProblems(
   { steps, hidesInstall }: ReadablePlan,
@@ -38,8 +40,9 @@ export function needsProblems(
 }
 
 /**
- * Checks what a plan takes from the artifact: every template is a regular file of it, and not below a keep-path, where
- * the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError `invalid_plan`.
+ * Checks the templates that a plan takes from the artifact: each is a regular file of the artifact, and not below a
+ * keep-path, where the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError
+ * `invalid_plan`.
  */
 export function verifyTemplates(
   steps: readonly PlanStep[],

@@ -3,18 +3,18 @@ import type { HostConfig } from './host-config.ts'
 import { installedId, isInstallStep } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
 
-/** What a project does to services of this host. */
+/** The services of this host that a project acts on. */
 export interface ServiceUse {
   /** The plan's steps without those that are skipped. */
   readonly steps: readonly PlanStep[]
-  /** Ids of parts that this version removes, whose services are stopped. */
+  /** The ids of parts that this version removes, whose services are stopped. */
   readonly removedIds: readonly string[]
 }
 
 /**
  * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
- * with the usual suffix, for an id without its own row under `plugins`. `sshd` is an id as well. Throws ConfigError
- * `invalid_host_config`; a template that nothing here uses does not matter.
+ * with the usual suffix, for an id without its own row under `plugins`. Even `sshd` is a valid id. Throws ConfigError
+ * `invalid_host_config`. Ignores a template that no step here uses.
  */
 export function verifyServiceNames(config: HostConfig | undefined, use: ServiceUse): void {
   const template = config && bareTemplateOf(config)
@@ -43,7 +43,7 @@ function bareTemplateOf({ supervisor, systemd, docker }: HostConfig): BareTempla
   return undefined
 }
 
-/** The ids whose services are named by the template, unless they have a row. */
+/** Returns the ids whose services are named by the template, unless they have a row. */
 function idsUsing(config: HostConfig, { steps, removedIds }: ServiceUse): string[] {
   const installedIds = steps.filter(isInstallStep).map(installedId)
   const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined

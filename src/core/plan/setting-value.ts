@@ -1,6 +1,7 @@
 /**
- * A value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv` read alike.
- * Undefined where no form does: they disagree about escapes in double quotes, and a single quote ends single quotes.
+ * Returns a value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv`
+ * read alike. Returns undefined if there is no such form: they disagree about escapes in double quotes, and a single
+ * quote ends single quotes.
  */
 export function quoteSetting(value: string): string | undefined {
   if (PLAIN.test(value)) return value
@@ -12,8 +13,8 @@ export function quoteSetting(value: string): string | undefined {
 const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/
 
 /**
- * What no quotes protect: line breaks; two backslashes, of which python-dotenv makes one; a backslash at the end, with
- * which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ * True for a value that no quotes protect: line breaks; two backslashes, which python-dotenv turns into one; a
+ * backslash at the end, after which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
  */
 function isUnsafe(value: string): boolean {
   return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed()

@@ -5,16 +5,16 @@ export type Settings = ReadonlyMap<string, string>
 
 export interface ParsedSettings {
   readonly settings: Settings
-  /** What is wrong, each as part of a sentence, without any value. */
+  /** The problems, each as part of a sentence, without any value. */
   readonly problems: readonly string[]
 }
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /**
- * Parses lines `NAME=value`; a value ends with its line. Empty lines and lines that begin with `#` do not count.
- * Refuses a line without `=` or with another kind of name, a name given twice, and a value that no quoting makes every
- * reader read alike.
+ * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
+ * line without `=` or with another kind of name, a name given twice, and a value that readers do not read alike in any
+ * quotes.
  */
 export function parseSettings(text: string): ParsedSettings {
   const settings = new Map<string, string>()
@@ -26,7 +26,7 @@ export function parseSettings(text: string): ParsedSettings {
   return { settings, problems }
 }
 
-/** Adds a line's value. Says what is wrong with it without quoting the line, which may be a secret. */
+/** Adds a line's value. Returns the problem with the line, if any, without quoting the line, which may be a secret. */
 function addLine(settings: Map<string, string>, line: string): string | undefined {
   const equals = line.indexOf('=')
   const name = line.slice(0, Math.max(0, equals)).trim()

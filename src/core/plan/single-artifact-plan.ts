@@ -17,19 +17,19 @@ import { type ReadablePlan, wholePlan } from './readable-plan.ts'
 
 /** A plan that fits one marketplace artifact. */
 export interface BoundPlan {
-  /** The directory below plugins/ or extensions/ that it installs. */
+  /** The id of the part that it installs: a directory below plugins/ or extensions/. */
   readonly id: string
   readonly installStep: InstallStep
   /** In the order in which they run. */
   readonly steps: readonly PlanStep[]
-  /** Whether the replaced version is kept after success: some step asks for it. */
+  /** Whether to keep the replaced version after success, because some step asks for it. */
   readonly snapshot: boolean
 }
 
 /**
  * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
- * installs exactly one part and of this kind, every other step works on that part, templates come from it, and no step
- * that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ * installs exactly one part, which is of this kind, every other step works on that part, templates come from it, and no
+ * step that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
   const problems = bindingProblems(wholePlan(plan), artifact)
@@ -39,7 +39,7 @@ export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: str
   return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) }
 }
 
-/** Everything in which a plan does not fit its artifact, as far as it can be read. */
+/** Finds everything in which a plan does not fit its artifact, as far as the plan can be read. */
 export function bindingProblems(plan: ReadablePlan, { kind, slug }: { kind: Kind; slug: string }): PlanProblem[] {
   const { projectId, positions } = plan
   const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug)

@@ -7,9 +7,9 @@ const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a
 const SMALL_ORDER_Y: ReadonlySet<bigint> = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y])
 
 /**
- * Why an Ed25519 public key of 32 raw bytes must not be trusted, or undefined. Under a key of small order anyone can
- * make signatures that many verifiers accept, including older Node versions; a key that is not in canonical form is a
- * second spelling of another one.
+ * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
+ * order anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
+ * canonical form is a second spelling of another key.
  */
 export function publicKeyProblem(raw: Buffer): string | undefined {
   const y = littleEndian(raw) % SIGN_BIT

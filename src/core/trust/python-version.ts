@@ -12,8 +12,8 @@ const CANDIDATE = '2'
 const FINAL = '3'
 
 /**
- * The order of two versions by PEP 440: negative when `a` is the older one; `undefined` when one is of another form.
- * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
+ * Compares two versions by PEP 440: negative if `a` is older; undefined if one of them has another form. Local versions
+ * (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
  */
 export function comparePythonVersions(a: string, b: string): number | undefined {
   const [first, second] = [parse(a), parse(b)]
@@ -21,7 +21,7 @@ export function comparePythonVersions(a: string, b: string): number | undefined 
   return compareNumbers(first.release, second.release) || compareNumbers(first.rank, second.rank)
 }
 
-/** The order of two lists of decimal numbers of any length; missing ones are 0. */
+/** Compares two lists of decimal numbers of any length; missing numbers are 0. */
 export function compareNumbers(a: readonly string[], b: readonly string[]): number {
   const length = Math.max(a.length, b.length)
   const pairs = Array.from({ length }, (_, index) => [BigInt(a[index] ?? 0), BigInt(b[index] ?? 0)] as const)
@@ -29,7 +29,7 @@ export function compareNumbers(a: readonly string[], b: readonly string[]): numb
   return first < second ? -1 : Number(first > second)
 }
 
-/** What decides between versions of one release. */
+/** The parts of a version that decide its order. */
 interface PythonVersion {
   readonly release: readonly string[]
   readonly rank: readonly string[]
@@ -40,7 +40,7 @@ function parse(version: string): PythonVersion | undefined {
   if (found === undefined) return undefined
   const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found
   const isOnlyDev = dev !== undefined && phase === undefined && post === undefined
-  // Before all: 1.0.dev1. Then a, b and rc, and the release itself; each comes before its own posts.
+  // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own posts.
   const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0']
   const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0']
   const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0']

@@ -5,12 +5,12 @@ import { decodeBase64 } from './strict-base64.ts'
 
 declare const verified: unique symbol
 
-/** A sealed artifact as the hub served it: untrusted. Its only copy in memory, in a buffer of its own. */
+/** A sealed artifact as the hub served it: untrusted. This is the only copy in memory, in a buffer of its own. */
 export interface SealedArtifact {
   readonly bytes: Buffer
   /** Lowercase hex SHA-256 of the bytes. */
   readonly sha256: string
-  /** Of the bytes, according to the hub (contract 2.2, base64); undefined where the hub gave none. */
+  /** The hub's signature of the bytes (contract 2.2, base64); undefined if the hub gave none. */
   readonly signature: string | undefined
 }
 
@@ -21,14 +21,17 @@ export type VerifiedSealedArtifact = Omit<SealedArtifact, 'signature'> & {
   readonly [verified]: true
 }
 
-/** Bytes with what may be the key's Ed25519 signature, of 64 bytes, over all of them. */
+/** Bytes, and the 64 bytes that claim to be the key's Ed25519 signature over all of them. */
 export interface SignedBytes {
   readonly bytes: Buffer
   readonly key: KeyObject
   readonly signature: Buffer
 }
 
-/** The bytes, where the signature is the key's; else undefined. The buffer that was given may be empty afterwards. */
+/**
+ * Resolves to the bytes if the signature is the key's, otherwise to undefined. The given buffer may be empty
+ * afterwards.
+ */
 export type Ed25519Check = (signed: SignedBytes) => Promise<Buffer | undefined>
 
 const SIGNATURE_BYTES = 64
@@ -37,8 +40,8 @@ const SIGNATURE_BYTES = 64
 export const MAX_SEALED_BYTES = 2 ** 31 - 1
 
 /**
- * The 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
- * `missing_signature` when there is none, `invalid_signature_format` when it is anything else.
+ * Parses the 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
+ * `missing_signature` if there is none, `invalid_signature_format` if it is anything else.
  */
 export function parseSealedSignature(signature: string | undefined): Buffer {
   if (signature === undefined || signature === '') {
@@ -57,8 +60,8 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
 }
 
 /**
- * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, nonce and tag included, is the signer's
- * (contract 5.2, rule 4) according to `check`: use only the bytes that it returns. Throws SignatureError
+ * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, including nonce and tag, is the signer's
+ * (contract 5.2, rule 4) according to `check`. Use only the bytes that it returns. Throws SignatureError
  * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export async function verifySealedSignature(

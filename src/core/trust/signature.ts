@@ -15,11 +15,11 @@ export interface FetchedArtifact {
   readonly size: number
   /** Lowercase hex SHA-256 of the bytes. */
   readonly sha256: string
-  /** Where they are not those of the deploy action. */
+  /** Set if these inputs are not those of the deploy action. */
   readonly signedFor?: SigningInputs
 }
 
-/** What the operator calls the key that fetches, and the secret that verifies. */
+/** The operator's names for the key that fetches, and for the secret that verifies. */
 export interface SigningInputs {
   readonly apiKey: string
   readonly signingSecret: string
@@ -31,8 +31,8 @@ export type VerifiedArtifact = FetchedArtifact & { readonly [verified]: true }
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/
 
 /**
- * The 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` when there is none, `invalid_signature_format` when it has another form or
+ * Parses the 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
+ * Throws SignatureError `missing_signature` if there is none, `invalid_signature_format` if it has another form or
  * algorithm.
  */
 export function parseSignatureHeader(header: string | undefined): Buffer {
@@ -74,7 +74,9 @@ export function verifyHmacSignature(
   return artifact as VerifiedArtifact
 }
 
-/** Refuses an artifact with a valid signature that is not the pinned one: SignatureError `digest_mismatch`. */
+/**
+ * Refuses an artifact that has a valid signature but is not the pinned one: throws SignatureError `digest_mismatch`.
+ */
 export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>(
   artifact: Artifact,
   pinnedSha256: string,

@@ -7,7 +7,7 @@ import { decodeBase64 } from './strict-base64.ts'
 export interface SignerKey {
   /** The 32 bytes of the key. */
   readonly raw: Buffer
-  /** Of `raw`: how hubs and messages write the key. */
+  /** The form of `raw` in which hubs and messages write the key. */
   readonly base64: string
   readonly key: KeyObject
 }
@@ -20,17 +20,17 @@ const PEM_END = '-----END PUBLIC KEY-----'
 /** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
 
-/** One key as it was written, and the line it begins on. */
+/** One key as it was written, and the line on which it begins. */
 interface WrittenKey {
   readonly text: string
   readonly line: number
 }
 
 /**
- * The keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks (`BEGIN
- * PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input`, naming the line and quoting nothing
- * of it, for anything else, and for keys that are not in canonical form or of small order: those accept signatures that
- * no private key made.
+ * Parses the keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks
+ * (`BEGIN PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input` for anything else, naming the
+ * line and quoting nothing of it. Also refuses keys that are of small order or not in canonical form, which accept
+ * signatures that no private key made.
  */
 export function parseSignerKeys(text: string): SignerKey[] {
   const keys = splitKeys(text).map(parseKey)
@@ -39,8 +39,8 @@ export function parseSignerKeys(text: string): SignerKey[] {
 }
 
 /**
- * The pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes).
- * Throws SignatureError `untrusted_signer` when it is none of them or not in that form.
+ * Finds the pinned key that a hub offers (contract 2.2, `signer_public_key`: base64 of the raw 32 bytes). Throws
+ * SignatureError `untrusted_signer` if the offered key is not pinned or not in that form.
  */
 export function findPinnedKey(keys: readonly SignerKey[], offered: string): SignerKey {
   const raw = decodeBase64(offered, KEY_BYTES)

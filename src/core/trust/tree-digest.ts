@@ -10,20 +10,20 @@ export interface DigestedFile {
 }
 
 /**
- * The tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines `<relative
+ * path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 export function treeDigest(files: readonly DigestedFile[]): string {
   return orderedTreeDigest(inTreeOrder(files))
 }
 
-/** The same of files that are in that order: to compare all paths takes longer than to digest them. */
+/** Returns the same for files that are already in that order: comparing all paths takes longer than digesting them. */
 export function orderedTreeDigest(files: readonly DigestedFile[]): string {
   const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`)
   return createHash('sha256').update(lines.join('\n'), 'utf8').digest('hex')
 }
 
-/** The entries in the order of a tree digest. */
+/** Returns the entries in the order of a tree digest. */
 export function inTreeOrder<Entry extends { readonly path: string }>(entries: readonly Entry[]): Entry[] {
   return [...entries].sort((a, b) => comparePaths(a.path, b.path))
 }
@@ -36,7 +36,7 @@ export function comparePaths(a: string, b: string): number {
   return rankAt(a, at) - rankAt(b, at)
 }
 
-/** How a path continues decides: its end comes before the end of a component, and that before any character. */
+/** Ranks the rest of a path: its end comes before the end of a component, and that before any character. */
 function rankAt(path: string, at: number): number {
   // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
   const codePoint = path.codePointAt(at)

@@ -1,7 +1,7 @@
 import { ArtifactError, DeploymentError } from '../errors.ts'
 import { isOlderVersion, isSameVersion } from './versions.ts'
 
-/** A version that is installed or retained on this host, and the digest of its artifact; null where it is unknown. */
+/** A version that is installed or retained on this host, and the digest of its artifact; null if unknown. */
 export interface KnownVersion {
   readonly version: string | null
   readonly artifact_sha256: string | null
@@ -9,15 +9,15 @@ export interface KnownVersion {
 
 /** The installed part that a `latest` would replace. */
 export interface InstalledState {
-  /** Null where nothing is installed, or it does not say. */
+  /** Null if nothing is installed, or if the installed part does not say. */
   readonly version: string | null
-  /** Whether we installed it, from the same origin: then its version must be comparable. */
+  /** Whether this action installed the part from the same origin: then its version must be comparable. */
   readonly isOurs: boolean
 }
 
 /**
- * Refuses a `latest` that is older than what is installed, or of which nobody can say whether it is: DeploymentError
- * `downgrade_refused`.
+ * Refuses a `latest` that is older than the installed version, or that cannot be compared with it: throws
+ * DeploymentError `downgrade_refused`.
  */
 export function refuseDowngrade(latest: string, { version, isOurs }: InstalledState): void {
   if (version === null) return
@@ -27,15 +27,15 @@ export function refuseDowngrade(latest: string, { version, isOurs }: InstalledSt
   throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`)
 }
 
-/** What this host runs now, and when it was installed; null where its record does not say. */
+/** The version that this host runs now, and the time of its installation; null if the record does not say. */
 export interface PresentVersion {
   readonly version: string | null
   readonly installed_at?: string | null
 }
 
 /**
- * A `latest` whose bytes this host has had and replaced, whatever the hub calls them now: `downgrade_refused`. What has
- * replaced them may be an older version.
+ * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever the
+ * hub calls them now. Their replacement may be an older version.
  */
 export function replacedBytes(
   { version, sha256 }: { readonly version: string | null; readonly sha256: string },
@@ -64,16 +64,16 @@ export interface ServedVersion {
   readonly sha256: string
 }
 
-/** Which bytes the operator has named, and whether what is installed is to be deployed once more. */
+/** The bytes that the operator has named, and whether to deploy the installed version once more. */
 export interface AcceptedBytes {
   readonly artifactSha256: string | undefined
   readonly redeploy: boolean
 }
 
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new ones and says
- * `redeploy`: ArtifactError `version_reused`. A published version must never change. A pin alone may come from a release
- * gate, which has seen what the hub serves now, and not what it served before.
+ * Refuses a version that this host knows with other bytes, unless the operator has pinned the new bytes and set
+ * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone may come from a
+ * release gate, which knows what the hub serves now, but not what it served before.
  */
 export function refuseReusedVersion(
   { version, sha256 }: ServedVersion,

@@ -2,13 +2,13 @@ import compareSemver from 'semver/functions/compare.js'
 import parseSemver from 'semver/functions/parse.js'
 import { compareNumbers, comparePythonVersions } from './python-version.ts'
 
-/** Whether two version strings name the same version, ignoring a leading `v`. */
+/** True if two version strings name the same version, ignoring a leading `v`. */
 export function isSameVersion(a: string, b: string): boolean {
   return withoutLeadingV(a) === withoutLeadingV(b)
 }
 
 /**
- * Whether `candidate` is older than `installed`; `undefined` when their order cannot be known. Compares dotted numbers
+ * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
  * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
  * PEP 440.
  */
@@ -35,7 +35,7 @@ function completed(version: string): string {
   return /^\d+(\.\d+)?$/.test(version) ? `${version}${version.includes('.') ? '.0' : '.0.0'}` : version
 }
 
-/** A version as it is compared: `v1.2.0` and `1.2.0` are the same. */
+/** Returns a version for comparisons: `v1.2.0` and `1.2.0` are the same. */
 export function withoutLeadingV(version: string): string {
   return version.replace(/^v(?=\d)/, '')
 }

@@ -7,12 +7,13 @@ import { CONNECTION_ADVICE, explainFailure, TransientError } from './failures.ts
 type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 
 /**
- * Watches one connection: aborts its signal with TransientError `timeout` when it is not ready within `connectMs`, or
- * when the server then stays silent for `idleMs` while we wait for it. The time that we take ourselves does not count.
+ * Watches one connection. Aborts its signal with TransientError `timeout` if the connection is not ready within
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
+ * itself takes does not count.
  */
 export class ConnectionWatch {
   readonly origin: string
-  /** Aborted when a time-out expires, when the settings' signal is, and when the connection is closed. */
+  /** Aborted when a time-out expires, when the settings' signal is aborted, and when the connection is closed. */
   readonly signal: AbortSignal
   /** Whether the connection was ready, so that bytes of the request may have left. */
   sent = false
@@ -28,19 +29,19 @@ export class ConnectionWatch {
     this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire)
   }
 
-  /** Starts to wait for the server once the request has a connection that is ready: for TLS, one that is verified. */
+  /** Starts to wait for the server once the request has a connection that is ready, and with TLS verified. */
   follow(request: ClientRequest): void {
     request.once('socket', socket => whenReady(socket, () => this.#ready()))
   }
 
-  /** The server's turn: from now on its silence counts. */
+  /** Counts the server's silence from now on, because it is the server's turn. */
   awaitServer(): void {
     this.#stopTimer()
     const expire = () => this.#controller.abort(this.#silent())
     this.#stopTimer = this.#settings.startTimer(this.#settings.timeouts.idleMs, expire)
   }
 
-  /** Our turn: nothing counts. */
+  /** Stops counting, because it is this client's turn. */
   pause(): void {
     this.#stopTimer()
   }
@@ -52,8 +53,8 @@ export class ConnectionWatch {
   }
 
   /**
-   * Ends the connection after an error and returns what to throw: the signal's reason once that is aborted, else the
-   * error explained.
+   * Ends the connection after an error and returns the error to throw: the signal's reason if it is aborted, otherwise
+   * the error, explained.
    */
   endWith(error: unknown): unknown {
     const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)

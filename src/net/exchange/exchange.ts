@@ -13,7 +13,7 @@ export interface HttpRequest {
   url: URL
   headers: Headers
   body: string | undefined
-  /** The URL that the operator gave. Any other is judged by its address. */
+  /** The URL that the operator gave. The address of any other URL is judged. */
   hub: URL
 }
 
@@ -22,7 +22,10 @@ export interface Exchange {
   status: number
   headers: Headers
   url: URL
-  /** From another origin than the operator's URL: no message quotes it, because messages are sent to the hub. */
+  /**
+   * Whether the answer is from another origin than the operator's URL: no message quotes it, because messages are sent
+   * to the hub.
+   */
   foreign: boolean
   /** The body's bytes as they arrive; a slow reader slows the server down. Throws as `openExchange` does. */
   body: AsyncIterable<Buffer>
@@ -31,7 +34,7 @@ export interface Exchange {
 }
 
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer as well.
+ * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer too.
  * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
  * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
  * and the reason of the settings' signal once that is aborted.
@@ -75,7 +78,10 @@ function startRequest(
   return request(url, { method, headers: { ...headers, connection: 'close' }, agent, lookup, signal })
 }
 
-/** The lookup that a direct connection uses. Throws ConfigError `insecure_url` where the URL itself says enough. */
+/**
+ * Returns the lookup for a direct connection. Throws ConfigError `insecure_url` if the URL alone shows that its address
+ * must not be reached.
+ */
 async function lookupFor(
   url: URL,
   hub: URL,
@@ -87,7 +93,7 @@ async function lookupFor(
   return addresses.judgingLookup(url, hub)
 }
 
-/** Settles whenever the request ends, also when the server switches to another protocol or closes without an error. */
+/** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */
 function receiveHead(sent: ClientRequest, request: HttpRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const refuse = () => reject(unusableAnswer(request, 'an HTTP answer', 'HTTP 101 (a switch to another protocol)'))
@@ -96,7 +102,7 @@ function receiveHead(sent: ClientRequest, request: HttpRequest): Promise<Incomin
       socket.destroy()
       refuse()
     })
-    // It stays after the answer has begun: the request may still fail, and the body reports that.
+    // This listener stays after the answer has begun: the request may still fail, and the body reports that.
     sent.on('error', reject)
     sent.on('close', () => reject(new Error('closed without an answer')))
   })

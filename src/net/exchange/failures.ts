@@ -1,7 +1,7 @@
 import { ArtifactError, DeployError, type ErrorCode, type ErrorOptions, errnoOf } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 
-/** A connection as far as an operator needs to know it. */
+/** The facts about a connection that an operator needs. */
 export interface ConnectionState {
   origin: string
   /** False when no byte of the request can have reached the server. */
@@ -50,18 +50,18 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
   })
 }
 
-/** What to do when a hub cannot be reached. */
+/** Advice for a hub that cannot be reached. */
 export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/
-/** Those of them that another authority in ca-file could fix. */
+/** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/
 
 const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.'
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates."
 
-/** Node's advice for who starts it, which an operator of this action does not. */
+/** Node's advice to the person who starts it; the operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
 
 function reasonOf(error: unknown): string {

@@ -5,8 +5,8 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 export type Headers = Record<string, string>
 
 /**
- * The headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header cannot
- * carry, such as a secret with a line break; the message names the header, never its value.
+ * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
+ * cannot carry, such as a secret with a line break; the message names the header, never its value.
  */
 export function readRequestHeaders(headers: Headers | undefined): Headers {
   return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]))
@@ -26,7 +26,7 @@ function checkedName(name: string, value: string): string {
 }
 
 /**
- * An answer's headers under lower-case names, repeated ones joined with `, ` so that a header sent twice with
+ * Returns an answer's headers under lower-case names. Joins repeated ones with `, `, so that a header sent twice with
  * different values never passes for one of them.
  */
 export function readResponseHeaders(headers: IncomingHttpHeaders): Headers {

@@ -1,6 +1,6 @@
 import { ArtifactError } from '../../core/errors.ts'
 
-/** Says that the server answered with something else than it should have: ArtifactError `bad_response`. */
+/** Builds ArtifactError `bad_response` for a server that answered with anything but the expected. */
 export function unusableAnswer(answer: { url: URL }, expected: string, found: string): ArtifactError {
   return new ArtifactError(
     'bad_response',

@@ -1,27 +1,27 @@
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net'
 import { ConfigError } from '../../core/errors.ts'
 
-/** How names become addresses, and which addresses this host has. */
+/** The resolution of names, and the addresses of this host. */
 export interface AddressSources {
   resolve: LookupFunction
   ownAddresses: () => readonly string[]
 }
 
 /**
- * Which addresses a request may reach that a hub sends elsewhere, by a redirect or a `download_url`: none of this host
- * and no loopback or link-local one, unless the operator's own URL resolves to the same. Judges the addresses that the
- * connection then uses, so that no name can change its meaning in between.
+ * Judges the addresses to which a hub sends a request, by a redirect or a `download_url`. Refuses the addresses of this
+ * host and all loopback and link-local addresses, unless the operator's own URL resolves to the same address. Judges
+ * the addresses that the connection then uses, so that no name can change its meaning in between.
  */
 export class AddressPolicy {
   readonly #sources: AddressSources
-  /** The addresses of each host that an operator's URL names, when it was reached last. */
+  /** The addresses of each host that an operator's URL names, from its latest lookup. */
   readonly #granted = new Map<string, readonly string[]>()
 
   constructor(sources: AddressSources) {
     this.#sources = sources
   }
 
-  /** The lookup for the operator's own URL: refuses nothing. */
+  /** Returns the lookup for the operator's own URL, which refuses nothing. */
   grantingLookup(hub: URL): LookupFunction {
     return (name, options, callback) =>
       this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
@@ -31,7 +31,10 @@ export class AddressPolicy {
       })
   }
 
-  /** The lookup for any other URL: leaves out what must not be reached; ConfigError `insecure_url` when nothing is left. */
+  /**
+   * Returns the lookup for any other URL. It omits addresses that must not be reached, and fails with ConfigError
+   * `insecure_url` if none is left.
+   */
   judgingLookup(url: URL, hub: URL): LookupFunction {
     return (name, options, callback) =>
       this.#sources.resolve(name, { ...options, all: true }, (error, found) =>
@@ -43,7 +46,10 @@ export class AddressPolicy {
       )
   }
 
-  /** Refuses a URL whose host is an address that must not be reached: no lookup sees it. Throws as `judgingLookup`. */
+  /**
+   * Refuses a URL whose host is itself an address that must not be reached, because no lookup sees it. Throws
+   * ConfigError `insecure_url`.
+   */
   async verifyLiteral(url: URL, hub: URL): Promise<void> {
     const address = bare(url.hostname)
     if (isIP(address) === 0 || !this.#isRefused(address, [])) return
@@ -51,7 +57,10 @@ export class AddressPolicy {
     if (this.#isRefused(address, granted)) throw reachesThisHost(url)
   }
 
-  /** If a proxy resolves the name, only a name that is itself an address can be judged here. */
+  /**
+   * Judges a URL whose name a proxy resolves. Here, only an address or a local name can be judged. Throws as
+   * `verifyLiteral`.
+   */
   async verifyProxied(url: URL, hub: URL): Promise<void> {
     await this.verifyLiteral(url, hub)
     if (isLocalName(url.hostname) && !isLocalName(hub.hostname)) throw reachesThisHost(url)
@@ -71,7 +80,10 @@ export class AddressPolicy {
   }
 }
 
-/** Loopback, unspecified and link-local addresses, also as IPv6 writes those of IPv4, and those of this host. */
+/**
+ * Returns the loopback, unspecified and link-local addresses, including IPv4 ones in IPv6 notation, and those of this
+ * host.
+ */
 function refusedAddresses(own: readonly string[]): BlockList {
   const list = new BlockList()
   list.addSubnet('127.0.0.0', 8, 'ipv4')

@@ -9,8 +9,8 @@ export interface Trust {
 }
 
 /**
- * The authorities that TLS trusts: Node's defaults, and those in `ca` (PEM).
- * Throws ConfigError `invalid_input` when `ca` contains no certificate.
+ * Reads the authorities that TLS trusts: Node's defaults, and those in `ca` (PEM). Throws ConfigError `invalid_input`
+ * if `ca` contains no certificate.
  */
 export function readTrust(ca: string | undefined): Trust {
   if (ca === undefined) return { rejectUnauthorized: true }

@@ -7,8 +7,8 @@ export interface UrlPolicy {
 }
 
 /**
- * A URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no userinfo.
- * Throws ConfigError `invalid_input` when the text is not a URL, `insecure_url` when the policy refuses it.
+ * Parses a URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no
+ * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, `insecure_url` if the policy refuses it.
  */
 export function parseRequestUrl(text: string, policy: UrlPolicy): URL {
   if (!URL.canParse(text)) {
@@ -37,7 +37,7 @@ export function refuseInsecureUrl(url: URL, policy: UrlPolicy): void {
   }
 }
 
-/** Refuses a redirect from https to http, even with `allowHttp`: ConfigError `insecure_url`. */
+/** Refuses a redirect from https to http, even with `allowHttp`: throws ConfigError `insecure_url`. */
 export function refuseInsecureHop(from: URL, to: URL): void {
   if (from.protocol === 'https:' && to.protocol !== 'https:') {
     throw insecure(
@@ -47,7 +47,7 @@ export function refuseInsecureHop(from: URL, to: URL): void {
 }
 
 /**
- * Whether plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, and no name that merely
+ * True if plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, but no name that merely
  * resembles them.
  */
 export function isLoopback(hostname: string): boolean {

@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ChildRoute } from './route-for-child.ts'
 
-/** A server, how to reach it, and how much it may send. */
+/** A server, the route to it, and the number of bytes that it may send. */
 export interface RelayTarget {
   readonly url: URL
   readonly route: ChildRoute
@@ -15,9 +15,9 @@ export interface RelayTarget {
 }
 
 /**
- * The only way to a server for a program that speaks HTTPS itself: a proxy of ours on loopback. It connects to the
- * addresses that were judged and to nothing else, counts what arrives, and breaks every connection above `maxBytes`.
- * It sees no plaintext. Its connections end with this process, however that ends.
+ * The only way to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It connects
+ * only to the addresses that were judged, counts what arrives, and breaks every connection above `maxBytes`. It sees no
+ * plaintext. Its connections end with this process, however that ends.
  */
 export class Relay {
   readonly #target: RelayTarget
@@ -33,7 +33,7 @@ export class Relay {
     this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head))
   }
 
-  /** Returns the proxy's URL, with the password that keeps the host's other accounts out. */
+  /** Opens the proxy. Returns its URL, with the password that keeps the host's other accounts out. */
   async open(): Promise<string> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     this.#server.once('error', reject).listen(0, '127.0.0.1', resolve)
@@ -45,12 +45,12 @@ export class Relay {
     return this.#received
   }
 
-  /** Whether the server has sent more than it may. */
+  /** True if the server has sent more than it may. */
   get isOverflowing(): boolean {
     return this.#received > this.#target.maxBytes
   }
 
-  /** Whether a connection could not be made. */
+  /** True if a connection could not be made. */
   get isUnreached(): boolean {
     return this.#isUnreached
   }
@@ -68,7 +68,7 @@ export class Relay {
       client.write('HTTP/1.1 200 Connection established\r\n\r\n')
       await Promise.all([pipeline(client, server), pipeline(server, pieces => this.#count(pieces), client)])
     } catch {
-      // The program sees a broken connection, and this object says which of its limits broke it.
+      // The program sees a broken connection, and this object says which limit broke it.
       client.destroy()
     }
   }
@@ -112,7 +112,7 @@ function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '')
 }
 
-/** Asks no name server: the name could mean another address by now. */
+/** Asks no name server, because the name could mean another address by now. */
 async function connectTo({ hostname, port }: URL, addresses: readonly string[]): Promise<Duplex> {
   const found = addresses.map(address => ({ address, family: net.isIP(address) }))
   const socket = net.connect({

@@ -4,20 +4,21 @@ import { ArtifactError } from '../../core/errors.ts'
 import { explainFailure } from '../exchange/failures.ts'
 import type { WireSettings } from '../settings.ts'
 
-/** How a program that speaks HTTP itself must connect, so that the address rules hold for it too. */
+/** The connection that a program which speaks HTTP itself must use, so that the address rules hold for it too. */
 export type ChildRoute =
   | {
       /** The URL of the proxy that the environment names; it may contain a password. */
       readonly proxy: string
     }
   | {
-      /** All that it may connect to: the addresses that were judged. It must not resolve the name again. */
+      /** The addresses that were judged; it may connect to no others, and must not resolve the name again. */
       readonly addresses: readonly string[]
     }
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and fixes it. Throws ConfigError
- * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` where the name has none.
+ * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if the name cannot be
+ * resolved.
  */
 export async function routeForChild(
   url: URL,
@@ -48,7 +49,7 @@ async function resolveName(url: URL, lookup: () => Promise<{ address: string }[]
   }
 }
 
-/** A name server that does not answer must not outlast a cancel. */
+/** Limits the time for a lookup: a name server that does not answer must not outlast a cancel. */
 async function within<T>(found: Promise<T>, limit: { url: URL; signal: AbortSignal; ms: number }): Promise<T> {
   const { url, signal, ms } = limit
   signal.throwIfAborted()
@@ -65,7 +66,7 @@ async function within<T>(found: Promise<T>, limit: { url: URL; signal: AbortSign
   }
 }
 
-/** A URL has parsed it: every form of an IPv4 address has become the one with four numbers. */
+/** True if the host is an address. The URL parser has turned every form of an IPv4 address into four numbers. */
 function isAddress(hostname: string): boolean {
   return hostname.startsWith('[') || /^\d{1,3}(?:\.\d{1,3}){3}$/.test(hostname)
 }
